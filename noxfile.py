@@ -32,9 +32,9 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """One-point changes of the code that tests must notice: `nox -s mutants -- program/watch judge`, some minutes a package."""
+    """One-point changes of the code that tests must notice: `nox -s mutants -- run/sanitizer diagnosis`, some minutes a package."""
     session.install("-e", ".[test]")
-    session.run("python", "-m", "tools.mutants", *(session.posargs or ["machine", "judge", "program", "virtual", "campaign"]))
+    session.run("python", "-m", "tools.mutants", *(session.posargs or ["core/machine", "diagnosis", "run", "virtual", "campaign"]))
 
 
 @nox.session

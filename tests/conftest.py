@@ -68,7 +68,7 @@ def pytest_collectstart(collector):
     Of a run of all tests every second worker begins at the end, so that each finds kept what another one has done."""
     is_second = os.environ.get("PYTEST_XDIST_WORKER", "")[-1:] in {*"13579"}
     if is_second and collector.path == ROOT / "tests" and collector.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        for path in sorted(collector.path.glob("test_*.py"), reverse=True):
+        for path in sorted(collector.path.rglob("test_*.py"), reverse=True):
             with contextlib.suppress(Exception, pytest.skip.Exception):  # told where it is collected
                 importlib.import_module(path.stem)
 
@@ -106,7 +106,7 @@ def files_of_checkout():
 def _processors_are_for_the_tests_beside():
     """No launch goes to other processors by itself: what one of them does there depends on what runs beside."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("smemsim.program.spread.idle", lambda: 0)
+        patch.setattr("smemsim.run.procs.shards.idle", lambda: 0)
         yield
 
 

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from click.testing import CliRunner
 
-from smemsim import store
+from smemsim.base import store
 from smemsim.cli import main as cli
 from tools.docs_tables import DRAWN, TABLES
 

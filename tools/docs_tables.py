@@ -11,20 +11,20 @@ import click
 
 import smemsim
 from smemsim.cli import main as cli
+from smemsim.core.spec.alternatives import ALTERNATIVES
+from smemsim.core.spec.calibration import CALIBRATION, calibration
+from smemsim.core.spec.cards import ALL_CARDS, CARDS
+from smemsim.core.spec.compiled import COMPILED
+from smemsim.core.spec.disputes import DISPUTES
+from smemsim.core.spec.errata import ERRATA
+from smemsim.core.spec.evidence import RULES, kill_matrix
+from smemsim.core.spec.findings import CODES
+from smemsim.core.spec.published import PUBLISHED
+from smemsim.core.tables import keys_of
+from smemsim.diagnosis.scenario import STEPS, Operand
+from smemsim.diagnosis.scenario import TABLES as SCENARIO_TABLES
 from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
-from smemsim.judge.scenario import STEPS, Operand
-from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
 from smemsim.show.tile import atoms_svg
-from smemsim.spec.alternatives import ALTERNATIVES
-from smemsim.spec.calibration import CALIBRATION, calibration
-from smemsim.spec.cards import ALL_CARDS, CARDS
-from smemsim.spec.compiled import COMPILED
-from smemsim.spec.disputes import DISPUTES
-from smemsim.spec.errata import ERRATA
-from smemsim.spec.evidence import RULES, kill_matrix
-from smemsim.spec.findings import CODES
-from smemsim.spec.published import PUBLISHED
-from smemsim.tables import keys_of
 from tools.evidence.kept import kept, totals
 from tools.speeds import table as speed_table
 

@@ -28,13 +28,13 @@ MEMORY = 3000  # megabytes
 def targets(folder: pathlib.Path) -> dict[str, tuple[Callable[[bytes], Any], list[bytes]]]:
     """Of each target what takes the bytes, and examples to begin with."""
     from smemsim import CuteLayout, TensorMap
+    from smemsim.base.errors import SmemsimError
     from smemsim.cli.decode import read_input
     from smemsim.cli.options import parse_address, parse_numbers, parse_offsets, parse_word
-    from smemsim.errors import SmemsimError
+    from smemsim.core.words.tensor_map.dump import parse_dump
+    from smemsim.core.words.tensor_map.text import value
+    from smemsim.diagnosis.scenario import read_scenario
     from smemsim.evidence.format import DATA, MANIFEST, load_suite
-    from smemsim.judge.scenario import read_scenario
-    from smemsim.words.tensor_map.dump import parse_dump
-    from smemsim.words.tensor_map.text import value
     from tools.doors.damage import WORDS
     from tools.doors.texts import CALLS, CUTE, DUMPS
     from tools.doors.texts import WORDS as PRINTED
@@ -96,7 +96,7 @@ def fuzz(name: str, seconds: int, found: pathlib.Path) -> None:
 
     with atheris.instrument_imports(include=["smemsim", "tomllib"]):
         pass
-    from smemsim.errors import SmemsimError
+    from smemsim.base.errors import SmemsimError
     from tools.doors.damage import WORDS
     from tools.doors.guard import bad_sentence, place
 

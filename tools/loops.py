@@ -1,6 +1,6 @@
 """Writes the list of compiled loops that a wheel has: those that tests call, with the types that they call them with.
 
-    python -m tools.loops tests/test_gpu_arithmetic.py tests/test_watch.py     # adds what these call
+    python -m tools.loops tests/run/test_gpu_arithmetic.py tests/test_watch.py     # adds what these call
 
 The list only saves time: what it lacks is compiled when it is first called.
 """
@@ -15,7 +15,7 @@ import pytest
 
 def lines() -> set[str]:
     """What this process has called, as lines of the list. Imported behind the tests, whose assertions pytest rewrites."""
-    from smemsim.compiling import loop
+    from smemsim.base.compiling import loop
 
     found = set()
     for one in loop.LOOPS:
@@ -29,7 +29,7 @@ def lines() -> set[str]:
 
 def main() -> int:
     code = pytest.main(["-q", "-n", "0", *sys.argv[1:]])
-    from smemsim.compiling.ship import KNOWN
+    from smemsim.base.compiling.ship import KNOWN
 
     before = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
     KNOWN.write_text("\n".join(sorted(before | lines())) + "\n", encoding="utf-8")

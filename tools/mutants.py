@@ -1,6 +1,6 @@
 """Mutants: does a test fail if one place of the code is changed?
 
-`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`program/watch`, `judge`), by a fixed seed, and runs the tests on
+`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`run/sanitizer`, `diagnosis`), by a fixed seed, and runs the tests on
 a copy of the checkout with that change: first the files of tests that name something of the changed module, then all others. A mutant is killed if a test fails.
 The survivors are printed with their change: for each, either a law is missing from the tests, or the change makes no difference to any behaviour, which a person decides.
 """
@@ -150,10 +150,10 @@ def witnesses_of(path: pathlib.Path) -> list[str]:
         set(re.findall(r"^(?:def|class) (\w{4,})", text, re.MULTILINE)) | set(re.findall(r'@implements\("([\w.:]+)"', text)) | {path.stem}
     )
     scores = {}
-    for file in sorted((ROOT / "tests").glob("test_*.py")):
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if file.name not in NO_WITNESS:
             own = file.read_text(encoding="utf-8")
-            scores[file.name] = sum(min(own.count(name), 20) for name in names)
+            scores[str(file.relative_to(ROOT / "tests"))] = sum(min(own.count(name), 20) for name in names)
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 

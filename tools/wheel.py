@@ -24,7 +24,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "sim"
 WITHIN = "smemsim/virtual/clib/built"
-LOOPS = "smemsim/compiling/built"
+LOOPS = "smemsim/base/compiling/built"
 
 
 class WheelHook(BuildHookInterface):
@@ -93,9 +93,9 @@ def _loops(folder: pathlib.Path) -> None:
     """The loops' machine code for each level of processors, where there is numba."""
     if importlib.util.find_spec("numba") is None or platform.machine() != "x86_64":
         return
-    from smemsim.compiling.loop import LEVELS
+    from smemsim.base.compiling.loop import LEVELS
 
-    running = [subprocess.Popen(_module("smemsim.compiling.ship", level, str(folder))) for level in LEVELS]
+    running = [subprocess.Popen(_module("smemsim.base.compiling.ship", level, str(folder))) for level in LEVELS]
     for process in running:
         if process.wait():
             raise RuntimeError("the loops cannot be compiled")

@@ -12,137 +12,137 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from smemsim.floating_point import default_state
+from smemsim.base.floating_point import default_state
 
 if TYPE_CHECKING:
-    from smemsim.arithmetic.explain import DotProduct, DotTerm
-    from smemsim.arithmetic.mma import dot_product, mma
-    from smemsim.arithmetic.values import element_value, from_float64, to_float64
+    from smemsim.base.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
-    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
+    from smemsim.core.arithmetic.explain import DotProduct, DotTerm
+    from smemsim.core.arithmetic.mma import dot_product, mma
+    from smemsim.core.arithmetic.values import element_value, from_float64, to_float64
+    from smemsim.core.finding import Finding, TensorMapError
+    from smemsim.core.finding import Finding as CheckFinding
+    from smemsim.core.finding import Finding as RunFinding
+    from smemsim.core.layout.cute import CuteLayout
+    from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
+    from smemsim.core.machine.cluster import ClusterAddress, Delivery, mapa, multicast
+    from smemsim.core.machine.cluster_memory import Cluster
+    from smemsim.core.machine.global_memory import GlobalMemory
+    from smemsim.core.machine.memory import Operand, SharedMemory
+    from smemsim.core.machine.product import MmaResult
+    from smemsim.core.machine.tcgen05 import tcgen05_mma
+    from smemsim.core.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
+    from smemsim.core.machine.tmem.address import TmemAddress
+    from smemsim.core.machine.tmem.copy import tcgen05_cp, tcgen05_shift
+    from smemsim.core.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
+    from smemsim.core.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
+    from smemsim.core.machine.wgmma import wgmma, wgmma_registers
+    from smemsim.core.spec.bulk import BULK_TRAPS
+    from smemsim.core.spec.disputes import DISPUTES
+    from smemsim.core.spec.errata import ERRATA
+    from smemsim.core.spec.evidence import RULES
+    from smemsim.core.spec.findings import Severity
+    from smemsim.core.spec.grades import Grade
+    from smemsim.core.spec.swizzles import Swizzle
+    from smemsim.core.words.instr import INSTR_RULES, InstrDescriptor
+    from smemsim.core.words.operand import operand_addresses
+    from smemsim.core.words.smem import LboMode, SmemDescriptor
+    from smemsim.core.words.tensor_map import TensorMap
+    from smemsim.core.words.tensor_map.replace import build_sequence, tensormap_replace
+    from smemsim.core.words.tensor_map.rules import TENSOR_MAP_RULES
+    from smemsim.diagnosis.build import Scenario
+    from smemsim.diagnosis.check import check
+    from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor
+    from smemsim.diagnosis.descriptors.find import find_descriptors
+    from smemsim.diagnosis.difference.diagnose import Diagnosis, explain_difference
+    from smemsim.diagnosis.gpu import Gpu
+    from smemsim.diagnosis.product import ProductExplanation, explain_product
+    from smemsim.diagnosis.report import Report
+    from smemsim.diagnosis.run import Run
+    from smemsim.diagnosis.tile import TilePicture
+    from smemsim.diagnosis.triton import launch_triton
     from smemsim.evidence.launched import launch_file
-    from smemsim.finding import Finding, TensorMapError
-    from smemsim.finding import Finding as CheckFinding
-    from smemsim.finding import Finding as RunFinding
-    from smemsim.judge.build import Scenario
-    from smemsim.judge.check import check
-    from smemsim.judge.descriptors.answers import Answer, FoundDescriptor
-    from smemsim.judge.descriptors.find import find_descriptors
-    from smemsim.judge.difference.diagnose import Diagnosis, explain_difference
-    from smemsim.judge.gpu import Gpu
-    from smemsim.judge.product import ProductExplanation, explain_product
-    from smemsim.judge.report import Report
-    from smemsim.judge.run import Run
-    from smemsim.judge.tile import TilePicture
-    from smemsim.judge.triton import launch_triton
-    from smemsim.layout.cute import CuteLayout
-    from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
-    from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
-    from smemsim.machine.cluster_memory import Cluster
-    from smemsim.machine.memory import Operand, SharedMemory
-    from smemsim.machine.product import MmaResult
-    from smemsim.machine.region import GlobalMemory
-    from smemsim.machine.tcgen05 import tcgen05_mma
-    from smemsim.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
-    from smemsim.machine.tmem.address import TmemAddress
-    from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-    from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
-    from smemsim.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
-    from smemsim.machine.wgmma import wgmma, wgmma_registers
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import Choice, Plan, plan, plans
-    from smemsim.program.arrays import DeviceArray
+    from smemsim.run.engine.arrays import DeviceArray
     from smemsim.show.tile import show_html, tile_svg
-    from smemsim.spec.bulk import BULK_TRAPS
-    from smemsim.spec.disputes import DISPUTES
-    from smemsim.spec.errata import ERRATA
-    from smemsim.spec.evidence import RULES
-    from smemsim.spec.findings import Severity
-    from smemsim.spec.grades import Grade
-    from smemsim.spec.swizzles import Swizzle
-    from smemsim.words.instr import INSTR_RULES, InstrDescriptor
-    from smemsim.words.operand import operand_addresses
-    from smemsim.words.smem import LboMode, SmemDescriptor
-    from smemsim.words.tensor_map import TensorMap
-    from smemsim.words.tensor_map.replace import build_sequence, tensormap_replace
-    from smemsim.words.tensor_map.rules import TENSOR_MAP_RULES
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CuteLayout": "layout.cute",
-    "tmem_put": "machine.tmem.memory",
-    "tmem_take": "machine.tmem.memory",
-    "AccumulatorLayout": "machine.tmem.layout",
-    "ATmemLayout": "machine.tmem.layout",
-    "MetadataLayout": "machine.tmem.layout",
-    "ScaleLayout": "machine.tmem.layout",
-    "TmemAccess": "machine.tmem.memory",
-    "TmemAddress": "machine.tmem.address",
-    "TensorMemory": "machine.tmem.memory",
-    "tcgen05_cp": "machine.tmem.copy",
-    "tcgen05_shift": "machine.tmem.copy",
-    "tcgen05_mma": "machine.tcgen05",
-    "wgmma": "machine.wgmma",
-    "wgmma_registers": "machine.wgmma",
-    "MmaResult": "machine.product",
-    "DotProduct": "arithmetic.explain",
-    "DotTerm": "arithmetic.explain",
-    "dot_product": "arithmetic.mma",
-    "mma": "arithmetic.mma",
-    "element_value": "arithmetic.values",
-    "from_float64": "arithmetic.values",
-    "to_float64": "arithmetic.values",
+    "CuteLayout": "core.layout.cute",
+    "tmem_put": "core.machine.tmem.memory",
+    "tmem_take": "core.machine.tmem.memory",
+    "AccumulatorLayout": "core.machine.tmem.layout",
+    "ATmemLayout": "core.machine.tmem.layout",
+    "MetadataLayout": "core.machine.tmem.layout",
+    "ScaleLayout": "core.machine.tmem.layout",
+    "TmemAccess": "core.machine.tmem.memory",
+    "TmemAddress": "core.machine.tmem.address",
+    "TensorMemory": "core.machine.tmem.memory",
+    "tcgen05_cp": "core.machine.tmem.copy",
+    "tcgen05_shift": "core.machine.tmem.copy",
+    "tcgen05_mma": "core.machine.tcgen05",
+    "wgmma": "core.machine.wgmma",
+    "wgmma_registers": "core.machine.wgmma",
+    "MmaResult": "core.machine.product",
+    "DotProduct": "core.arithmetic.explain",
+    "DotTerm": "core.arithmetic.explain",
+    "dot_product": "core.arithmetic.mma",
+    "mma": "core.arithmetic.mma",
+    "element_value": "core.arithmetic.values",
+    "from_float64": "core.arithmetic.values",
+    "to_float64": "core.arithmetic.values",
     "CampaignReport": "campaign.report",
     "sweep": "campaign.sweep",
-    "check": "judge.check",
-    "Report": "judge.report",
-    "Scenario": "judge.build",
-    "INSTR_RULES": "words.instr",
-    "InstrDescriptor": "words.instr",
-    "operand_addresses": "words.operand",
-    "LboMode": "words.smem",
-    "SmemDescriptor": "words.smem",
-    "TensorMap": "words.tensor_map",
-    "Diagnosis": "judge.difference.diagnose",
-    "explain_difference": "judge.difference.diagnose",
-    "HardwareTrap": "errors",
-    "InputError": "errors",
-    "InternalError": "errors",
-    "SmemsimError": "errors",
-    "TensorMapError": "finding",
-    "TraceError": "errors",
-    "Unmodelled": "errors",
-    "build_sequence": "words.tensor_map.replace",
-    "tensormap_replace": "words.tensor_map.replace",
-    "TENSOR_MAP_RULES": "words.tensor_map.rules",
-    "BulkTransfer": "machine.bulk",
-    "bulk_bytes": "machine.bulk",
-    "bulk_copy": "machine.bulk",
-    "bulk_prefetch": "machine.bulk",
-    "bulk_reduce": "machine.bulk",
-    "Cluster": "machine.cluster_memory",
-    "ClusterAddress": "machine.cluster",
-    "Delivery": "machine.cluster",
-    "mapa": "machine.cluster",
-    "multicast": "machine.cluster",
-    "GlobalMemory": "machine.region",
-    "Operand": "machine.memory",
-    "SharedMemory": "machine.memory",
-    "tma_load": "machine.tma",
-    "tma_prefetch": "machine.tma",
-    "tma_store": "machine.tma",
-    "Transfer": "machine.tma",
-    "tma_load_bytes": "machine.tma",
-    "tma_reduce": "machine.tma",
-    "tma_store_bytes": "machine.tma",
-    "Answer": "judge.descriptors.answers",
-    "FoundDescriptor": "judge.descriptors.answers",
-    "find_descriptors": "judge.descriptors.find",
-    "ProductExplanation": "judge.product",
-    "explain_product": "judge.product",
-    "TilePicture": "judge.tile",
+    "check": "diagnosis.check",
+    "Report": "diagnosis.report",
+    "Scenario": "diagnosis.build",
+    "INSTR_RULES": "core.words.instr",
+    "InstrDescriptor": "core.words.instr",
+    "operand_addresses": "core.words.operand",
+    "LboMode": "core.words.smem",
+    "SmemDescriptor": "core.words.smem",
+    "TensorMap": "core.words.tensor_map",
+    "Diagnosis": "diagnosis.difference.diagnose",
+    "explain_difference": "diagnosis.difference.diagnose",
+    "HardwareTrap": "base.errors",
+    "InputError": "base.errors",
+    "InternalError": "base.errors",
+    "SmemsimError": "base.errors",
+    "TensorMapError": "core.finding",
+    "TraceError": "base.errors",
+    "Unmodelled": "base.errors",
+    "build_sequence": "core.words.tensor_map.replace",
+    "tensormap_replace": "core.words.tensor_map.replace",
+    "TENSOR_MAP_RULES": "core.words.tensor_map.rules",
+    "BulkTransfer": "core.machine.bulk",
+    "bulk_bytes": "core.machine.bulk",
+    "bulk_copy": "core.machine.bulk",
+    "bulk_prefetch": "core.machine.bulk",
+    "bulk_reduce": "core.machine.bulk",
+    "Cluster": "core.machine.cluster_memory",
+    "ClusterAddress": "core.machine.cluster",
+    "Delivery": "core.machine.cluster",
+    "mapa": "core.machine.cluster",
+    "multicast": "core.machine.cluster",
+    "GlobalMemory": "core.machine.global_memory",
+    "Operand": "core.machine.memory",
+    "SharedMemory": "core.machine.memory",
+    "tma_load": "core.machine.tma",
+    "tma_prefetch": "core.machine.tma",
+    "tma_store": "core.machine.tma",
+    "Transfer": "core.machine.tma",
+    "tma_load_bytes": "core.machine.tma",
+    "tma_reduce": "core.machine.tma",
+    "tma_store_bytes": "core.machine.tma",
+    "Answer": "diagnosis.descriptors.answers",
+    "FoundDescriptor": "diagnosis.descriptors.answers",
+    "find_descriptors": "diagnosis.descriptors.find",
+    "ProductExplanation": "diagnosis.product",
+    "explain_product": "diagnosis.product",
+    "TilePicture": "diagnosis.tile",
     "show_html": "show.tile",
     "tile_svg": "show.tile",
     "Choice": "planning.make",
@@ -150,21 +150,21 @@ _HOMES = {
     "Plan": "planning.make",
     "plan": "planning.make",
     "IllegalPlan": "planning.arrangement",
-    "DeviceArray": "program.arrays",
-    "Gpu": "judge.gpu",
-    "Run": "judge.run",
+    "DeviceArray": "run.engine.arrays",
+    "Gpu": "diagnosis.gpu",
+    "Run": "diagnosis.run",
     "launch_file": "evidence.launched",
-    "launch_triton": "judge.triton",
-    "BULK_TRAPS": "spec.bulk",
-    "DISPUTES": "spec.disputes",
-    "ERRATA": "spec.errata",
-    "RULES": "spec.evidence",
-    "Grade": "spec.grades",
-    "Finding": "finding",
-    "CheckFinding": "finding",
-    "RunFinding": "finding",
-    "Severity": "spec.findings",
-    "Swizzle": "spec.swizzles",
+    "launch_triton": "diagnosis.triton",
+    "BULK_TRAPS": "core.spec.bulk",
+    "DISPUTES": "core.spec.disputes",
+    "ERRATA": "core.spec.errata",
+    "RULES": "core.spec.evidence",
+    "Grade": "core.spec.grades",
+    "Finding": "core.finding",
+    "CheckFinding": "core.finding",
+    "RunFinding": "core.finding",
+    "Severity": "core.spec.findings",
+    "Swizzle": "core.spec.swizzles",
 }
 
 _SAME = {"CheckFinding": "Finding", "RunFinding": "Finding"}  # names that the class of all findings has besides

@@ -1,4 +1,4 @@
-"""What the card makes of every form of tests/instruction_forms.py: digests of the exact ones, samples of the approximate ones.
+"""What the card makes of every form of tests/support/instruction_forms.py: digests of the exact ones, samples of the approximate ones.
 
     python tools/capture/arithmetic_forms.py OUT
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.program.launch import LaunchConfig
+from smemsim.run.engine.launch import LaunchConfig
 from tools.capture.bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, in_processes, kernel_files, pad, ragged, trim
 from tools.capture.bulk_cases import (
     GLOBAL_FORMS,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver as cu
 
-from smemsim.program.launch import LaunchConfig
+from smemsim.run.engine.launch import LaunchConfig
 from smemsim.testing.recorder import CudaError, CudaKernel, Gpu
 
 HERE = pathlib.Path(__file__).resolve().parent

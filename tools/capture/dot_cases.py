@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.spec.formats import ElementFormat, element_format
-from smemsim.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
+from smemsim.core.spec.formats import ElementFormat, element_format
+from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
 from tools.capture.blackwell import directed
 from tools.capture.mma_kernels import Instruction
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.layout.fragments import a_element, a_thread, d_element, d_thread
-from smemsim.spec.formats import element_format
-from smemsim.spec.wgmma import WGMMA_M
+from smemsim.core.layout.fragments import a_element, a_thread, d_element, d_thread
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.wgmma import WGMMA_M
 from tools.capture import dot_cases
 from tools.capture.bench import Bench, ragged, settings
 from tools.capture.dot_cases import DotCase

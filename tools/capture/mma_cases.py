@@ -1,6 +1,6 @@
 """Whole wgmma instructions and what they are given, drawn from a seed: types, shapes, sources, signs, descriptors, registers.
 
-Nothing here knows what hardware does with them. Which instructions there are is read from `smemsim.spec.wgmma`. Values are small, so that no sum
+Nothing here knows what hardware does with them. Which instructions there are is read from `smemsim.core.spec.wgmma`. Values are small, so that no sum
 rounds in any accumulator, and the images are dense enough that an element read from a wrong place, or with a wrong partner, shows.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
+from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
 from tools.capture.cases import RESERVED_BITS
 from tools.capture.mma_kernels import THREADS, Instruction
 from tools.capture.wgmma_kernels import WINDOW_BEGIN

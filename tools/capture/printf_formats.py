@@ -16,7 +16,7 @@ import re
 import struct
 import sys
 
-from smemsim.program.threads.printing import formatted
+from smemsim.run.isa.threads.printing import formatted
 
 __all__ = ["main"]
 

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.errors import SmemsimError
+from smemsim.base.processes import pool
 from smemsim.campaign.space import drawn, shrunk
 from smemsim.campaign.spaces.ptx import STORED, Program, difference, draw, runs, simpler
-from smemsim.errors import SmemsimError
-from smemsim.processes import pool
-from smemsim.program.launch import LaunchConfig
+from smemsim.run.engine.launch import LaunchConfig
 
 __all__ = ["chunk_on_card", "main", "on_card"]
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import SmemsimError
+from smemsim.base.errors import SmemsimError
 from smemsim.evidence.launches import LaunchFile, read_launch_file
 
 __all__ = ["compared", "main", "moved", "on_card", "virtual"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
+from smemsim.core.spec.tensor_map_replace import REPLACE_FIELDS
 
 SPACES = ("global", "shared::cta")
 INPUTS = ("zeros", "ones", "random", "tiled", "im2col")

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim import TensorMap
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.evidence.format import Suite, load_suite, write_suite
 from smemsim.evidence.replay import replay_suite
 from smemsim.testing.recorder import (

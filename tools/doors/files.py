@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from smemsim import TilePicture, check, show_html, tile_svg
+from smemsim.diagnosis.scenario import read_scenario
 from smemsim.evidence.format import DATA, MANIFEST, load_suite
 from smemsim.evidence.replay import replay, replay_suite
-from smemsim.judge.scenario import read_scenario
 from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
 from tools.doors.guard import Bench, command, door
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from smemsim.base.errors import InputError, InternalError, SmemsimError
 from smemsim.campaign.space import Case, ChunkResult, Space, Trouble
 from smemsim.cli import main
-from smemsim.errors import InputError, InternalError, SmemsimError
 
 __all__ = ["INTERNAL", "Bench", "bad_sentence", "bounded_memory", "command", "door", "place", "swept"]
 

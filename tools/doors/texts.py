@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from smemsim import CuteLayout, TensorMap, explain_product, find_descriptors, plan, plans
+from smemsim.base.errors import InternalError, SmemsimError
 from smemsim.campaign.spaces.plans import draw
 from smemsim.cli.decode import read_input
 from smemsim.cli.options import parse_address, parse_numbers, parse_offsets, parse_word
-from smemsim.errors import InternalError, SmemsimError
-from smemsim.layout.cute import byte_axes, coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
+from smemsim.core.layout.cute import byte_axes, coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
 from tools.doors.damage import ANYTHING, damaged_bytes, damaged_text
 from tools.doors.guard import Bench, command, door
 

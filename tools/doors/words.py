@@ -7,13 +7,13 @@ import random
 import numpy as np
 
 from smemsim import SmemDescriptor, TensorMap, operand_addresses, tma_load, tma_store
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.spec.tensor_map import TENSOR_MAP
+from smemsim.core.words.instr import InstrDescriptor
 from smemsim.show.tensor_map import tensor_map_json, tensor_map_view
 from smemsim.show.words import descriptor_view
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.tcgen05 import KINDS
-from smemsim.spec.tensor_map import TENSOR_MAP
-from smemsim.words.instr import InstrDescriptor
 from tools.doors.damage import NUMBERS
 from tools.doors.guard import Bench, door
 

@@ -10,7 +10,7 @@
 
 CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
 it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them, with `--stale` what `stale` prints and no more; `matrix` puts what it found into
-sim/smemsim/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
+sim/smemsim/core/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
 such. `page` prints one page of results; `keep` adds which tests passed, and which kernels they launched, to tools/evidence/passed.json. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
 
@@ -22,8 +22,8 @@ import pathlib
 import sys
 import time
 
-from smemsim.spec.calibration import CALIBRATION, calibration
-from smemsim.spec.evidence import kill_matrix
+from smemsim.core.spec.calibration import CALIBRATION, calibration
+from smemsim.core.spec.evidence import kill_matrix
 from tools.evidence.corpus import Program, checkout_of, corpus
 from tools.evidence.kept import keep
 from tools.evidence.matrix import asked_again, put, stale

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from smemsim.spec.alternatives import ALTERNATIVES, Alternative
-from smemsim.spec.assumptions import exchange
-from smemsim.spec.calibration import CALIBRATION
-from smemsim.spec.tensor_memory import COLUMNS
+from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative
+from smemsim.core.spec.assumptions import exchange
+from smemsim.core.spec.calibration import CALIBRATION
+from smemsim.core.spec.tensor_memory import COLUMNS
 from smemsim.virtual import process
 from smemsim.virtual.errors import NOT_SUPPORTED
 
@@ -42,14 +42,14 @@ def _take_indices_as_they_are() -> None:
     Such a group then picks what its two indices say, as wgmma does. All groups around it have listed metadata of other elements: a sum that is right by that
     would be right by chance.
     """
-    from smemsim.machine import tcgen05
+    from smemsim.core.machine import tcgen05
 
     tcgen05._check_metadata = lambda *_: None
 
 
 def _go_around_behind_the_last_column(a: Alternative, alternative: str) -> None:
     """An accumulator that takes more columns may pass the last one. Hardware faults there, and the program fails, or it goes on at the first one."""
-    from smemsim.machine.tmem import layout
+    from smemsim.core.machine.tmem import layout
 
     layout.check_columns = lambda *_: None  # type: ignore[assignment]
     exchange({a.point: a.change, "accumulator.cell": lambda cell, *_: (*cell[:2], cell[2] % COLUMNS)}, alternative)

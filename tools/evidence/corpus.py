@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import ARCHITECTURES
 
 __all__ = ["CORPUS", "Program", "Project", "checkout_of", "corpus"]
 

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any
 
-from smemsim.spec.calibration import every_alternative
-from smemsim.spec.touched import touched
+from smemsim.core.spec.calibration import every_alternative
+from smemsim.core.spec.touched import touched
 from smemsim.virtual import hook, process
 from tools.evidence import branches
 from tools.evidence.records import of_launches

@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from smemsim.spec.calibration import every_alternative
-from smemsim.spec.touched import touched
+from smemsim.core.spec.calibration import every_alternative
+from smemsim.core.spec.touched import touched
 from smemsim.virtual import process
 from tools.evidence import branches
 from tools.evidence.records import of_launches

@@ -1,4 +1,4 @@
-"""What programs of others refute, put into sim/smemsim/spec/kill_matrix.json."""
+"""What programs of others refute, put into sim/smemsim/core/spec/kill_matrix.json."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from smemsim.spec.alternatives import ALTERNATIVES, Alternative
-from smemsim.spec.calibration import CALIBRATION
+from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative
+from smemsim.core.spec.calibration import CALIBRATION
 from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import corpus
 from tools.evidence.run import point_digest, rows_of, run_name

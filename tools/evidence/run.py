@@ -25,8 +25,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import smemsim
-from smemsim.spec.calibration import calibration, every_alternative
-from smemsim.spec.evidence import kill_matrix
+from smemsim.core.spec.calibration import calibration, every_alternative
+from smemsim.core.spec.evidence import kill_matrix
 from tools.evidence.branches import REFUTES, outcome_of_launches
 from tools.evidence.corpus import Program
 from tools.evidence.records import of_launches

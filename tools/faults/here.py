@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smemsim import Gpu, Unmodelled
-from smemsim.spec.findings import Severity
+from smemsim.core.spec.findings import Severity
 from tools.faults.planted import Fault, Planted, compiled
 
 __all__ = ["LIMIT", "Verdict", "judged"]
@@ -41,7 +41,7 @@ def run_of(kernel: Planted, ptx: str) -> tuple[Any, dict[str, np.ndarray], dict[
 
 
 def _options() -> Any:
-    from smemsim.program.launch import RunOptions
+    from smemsim.run.engine.launch import RunOptions
 
     return RunOptions(progress=False, limit=LIMIT, workers=1, watch_global=True)
 

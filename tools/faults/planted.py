@@ -16,8 +16,8 @@ import tempfile
 
 import numpy as np
 
+from smemsim.core.tables import Source
 from smemsim.evidence.launches import LaunchFile, checked
-from smemsim.tables import Source
 from tools.faults.shapes import SHAPES, Shape
 
 __all__ = ["SOURCES", "Fault", "Planted", "all_planted", "arrays_of", "compiled", "planted"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.program import LaunchConfig
+from smemsim.run import LaunchConfig
 from smemsim.testing.recorder import CudaError, Gpu
 from tools.litmus.kernel import STEP, kernel_of
 from tools.litmus.parse import Litmus, parse

@@ -10,7 +10,7 @@ import json
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from smemsim.processes import pool, version
+from smemsim.base.processes import pool, version
 from tools.litmus.card import asked
 from tools.litmus.run import Result, expectations, judged
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.program import LaunchConfig, RunOptions
+from smemsim.run import LaunchConfig, RunOptions
 from tools.litmus.kernel import STEP, Kernel, kernel_of
 from tools.litmus.model import explore, has_race, trace
 from tools.litmus.parse import Inexpressible, Litmus, holds, parse

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.layout.operand import k_major_chunk
-from smemsim.layout.swizzle import swizzle
-from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.core.layout.operand import k_major_chunk
+from smemsim.core.layout.swizzle import swizzle
+from smemsim.core.spec.swizzles import MODES, Swizzle
 from tools.speeds.race import Race, Row, same, timed
 
 OPERAND: dict[str, Any] = {"arch": "sm_90a", "dtype": "bf16", "major": "K"}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.virtual import Policy, VirtualDevice
 from smemsim.virtual.build import compiler, libraries
 from tools.speeds.launches import ADD, BLOCK

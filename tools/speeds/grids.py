@@ -35,11 +35,11 @@ def _triton(ctas: int) -> Grown:
     )
 
 
-def _ten(make: Callable[[int], Grown], ctas: int, *, watch: bool) -> Callable[[], Race]:
+def _ten(make: Callable[[int], Grown], ctas: int, *, sanitizer: bool) -> Callable[[], Race]:
     """So many CTAs against a tenth of them."""
 
     def start() -> Race:
-        ours, fewer = (started(make(count).file(), watch=watch)[0] for count in (ctas, ctas // 10))
+        ours, fewer = (started(make(count).file(), sanitizer=sanitizer)[0] for count in (ctas, ctas // 10))
         return Race(processor(ours), processor(fewer), LINEAR)
 
     return start
@@ -50,11 +50,11 @@ def _sum(ctas: int) -> Grown:
     return Grown("triton_add_f32", (ctas, 1, 1), dict.fromkeys(("x", "y", "out"), (1024 * ctas,)), {3: 1024 * ctas})
 
 
-def _two(make: Callable[[int], Grown], ctas: int, *, watch: bool) -> Callable[[], Race]:
+def _two(make: Callable[[int], Grown], ctas: int, *, sanitizer: bool) -> Callable[[], Race]:
     """Two processes against one, each on a processor of its own."""
 
     def start() -> Race:
-        two, one = (started(make(ctas).file(), watch=watch, workers=workers)[0] for workers in (2, 1))
+        two, one = (started(make(ctas).file(), sanitizer=sanitizer, workers=workers)[0] for workers in (2, 1))
         return Race(busiest(two), busiest(one), "processor time of the busier process")
 
     return start
@@ -62,13 +62,13 @@ def _two(make: Callable[[int], Grown], ctas: int, *, watch: bool) -> Callable[[]
 
 # fmt: off
 ROWS_OF_GRIDS = (
-    *(Row("run", f"SGEMM on CUDA cores, {ctas:,} CTAs, {'watched' if watch else 'unwatched'}", f"{ctas // 10:,} CTAs", ctas, "CTAs", _ten(_sgemm, ctas, watch=watch),
-          rounds=2, long=True) for watch in (False, True) for ctas in (1_000, 10_000)),
-    *(Row("run", f"Triton's bf16 product, 1,000 CTAs, {'watched' if watch else 'unwatched'}", "100 CTAs", 1_000, "CTAs", _ten(_triton, 1_000, watch=watch),
-          rounds=2, long=True) for watch in (False, True)),
-    *(Row("run", f"{what}, {ctas:,} CTAs in two processes, {'watched' if watch else 'unwatched'}", "in one", ctas, "CTAs", _two(make, ctas, watch=watch), asked=asked, rounds=2, long=True)
+    *(Row("run", f"SGEMM on CUDA cores, {ctas:,} CTAs, {'watched' if sanitizer else 'unwatched'}", f"{ctas // 10:,} CTAs", ctas, "CTAs", _ten(_sgemm, ctas, sanitizer=sanitizer),
+          rounds=2, long=True) for sanitizer in (False, True) for ctas in (1_000, 10_000)),
+    *(Row("run", f"Triton's bf16 product, 1,000 CTAs, {'watched' if sanitizer else 'unwatched'}", "100 CTAs", 1_000, "CTAs", _ten(_triton, 1_000, sanitizer=sanitizer),
+          rounds=2, long=True) for sanitizer in (False, True)),
+    *(Row("run", f"{what}, {ctas:,} CTAs in two processes, {'watched' if sanitizer else 'unwatched'}", "in one", ctas, "CTAs", _two(make, ctas, sanitizer=sanitizer), asked=asked, rounds=2, long=True)
       for what, make, ctas, asked in (
           ("SGEMM on CUDA cores", _sgemm, 1_000, 0.0), ("SGEMM on CUDA cores", _sgemm, 10_000, TWICE), ("Triton's bf16 product", _triton, 1_000, TWICE),
-          ("an elementwise sum of 2^24 float32", _sum, 1 << 14, TWICE)) for watch in (False, True)),
+          ("an elementwise sum of 2^24 float32", _sum, 1 << 14, TWICE)) for sanitizer in (False, True)),
 )
 # fmt: on

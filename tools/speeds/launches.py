@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 import smemsim
+from smemsim.diagnosis.gpu import Gpu
 from smemsim.evidence.launches import load_launch_file
-from smemsim.judge.gpu import Gpu
-from smemsim.program.launch import RunOptions
+from smemsim.run.engine.launch import RunOptions
 from smemsim.virtual import Policy, VirtualDevice
 from tools.speeds.race import Differs, Race, Row, processor, timed
 

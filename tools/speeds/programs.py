@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 import smemsim
+from smemsim.diagnosis.gpu import Gpu
 from smemsim.evidence.launches import LaunchFile, load_launch_file
-from smemsim.judge.gpu import Gpu
-from smemsim.program.compiled.tier import TIERS
-from smemsim.program.launch import RunOptions
+from smemsim.run.engine.launch import RunOptions
+from smemsim.run.jit.tier import TIERS
 from tools.speeds.peers import simulators
 from tools.speeds.race import Differs, LeftOut, Race, Row, processor, same
 
@@ -89,16 +89,16 @@ def _tier(mode: str | None) -> Iterator[None]:
 
 
 def started(
-    file: LaunchFile, *, watch: bool, mode: str | None = None, arch: str = "sm_90a", workers: int = 1
+    file: LaunchFile, *, sanitizer: bool, mode: str | None = None, arch: str = "sm_90a", workers: int = 1
 ) -> tuple[Callable[[], object], dict[str, Any]]:
     """A launch that has run once, and finds nothing; its arrays."""
     gpu = Gpu(arch)
     arrays, args = file.placed(gpu)
-    text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if watch else 'unwatched'}\n"  # programs of one text are one
+    text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if sanitizer else 'unwatched'}\n"  # programs of one text are one
 
     def call() -> object:
         with _tier(mode):
-            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=workers, sanitize=watch)).findings
+            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=workers, sanitize=sanitizer)).findings
         if found:
             raise Differs(f"{file.name}: {found[0]}")
         return found
@@ -107,12 +107,12 @@ def started(
     return call, arrays
 
 
-def _tiers(grown: Grown, *, watch: bool) -> Callable[[], Race]:
+def _tiers(grown: Grown, *, sanitizer: bool) -> Callable[[], Race]:
     """Machine code against closures."""
 
     def start() -> Race:
         file = grown.file()
-        (ours, mine), (closures, theirs) = (started(file, watch=watch, mode=mode) for mode in (None, "closures"))
+        (ours, mine), (closures, theirs) = (started(file, sanitizer=sanitizer, mode=mode) for mode in (None, "closures"))
         for name, array in mine.items():
             if array.numpy().tobytes() != theirs[name].numpy().tobytes():
                 raise Differs(f"{file.name}: {name} is another one than that of closures")
@@ -123,7 +123,7 @@ def _tiers(grown: Grown, *, watch: bool) -> Callable[[], Race]:
 
 def _watch(grown: Grown) -> Callable[[], Race]:
     def start() -> Race:
-        ours, without = (started(grown.file(), watch=watch)[0] for watch in (True, False))
+        ours, without = (started(grown.file(), sanitizer=sanitizer)[0] for sanitizer in (True, False))
         return Race(processor(ours), processor(without), "2.0x the time: the watch costs as much as the launch")
 
     return start
@@ -147,12 +147,12 @@ def on_blackwell() -> LaunchFile:
     return dataclasses.replace(file, about=about)
 
 
-def _products(watch: bool, arch: str = "sm_90a") -> Callable[[], Race]:
+def _products(sanitizer: bool, arch: str = "sm_90a") -> Callable[[], Race]:
     """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction one `mma` of the whole result."""
 
     def start() -> Race:
         file = on_blackwell() if arch == "sm_100a" else Grown("triton_matmul_512", (4, 4, 1), {}).file()
-        ours, arrays = started(file, watch=watch, arch=arch)
+        ours, arrays = started(file, sanitizer=sanitizer, arch=arch)
         a, b, c = (array.numpy().view(np.uint16) for array in arrays.values())
 
         def products() -> np.ndarray:
@@ -190,7 +190,7 @@ def _beside(name: str, peer: str) -> Callable[[], Race]:
         other = simulators()
         if f"{peer} {name}" not in other.said:
             raise LeftOut(f"{peer} is not there")
-        ours, _ = started(PEERED[name].file(), watch=True)
+        ours, _ = started(PEERED[name].file(), sanitizer=True)
         return Race(processor(ours), other.timer(peer, name), other.said[f"{peer} {name}"])
 
     return start
@@ -198,13 +198,13 @@ def _beside(name: str, peer: str) -> Callable[[], Race]:
 
 # fmt: off
 ROWS_OF_PROGRAMS = (
-    *(Row("run", f"{name}, {'watched' if watch else 'unwatched'}", "closures", *WORK[name], _tiers(grown, watch=watch), rounds=2, long=True)
-      for name, grown in GROWN.items() for watch in (False, True)),
+    *(Row("run", f"{name}, {'watched' if sanitizer else 'unwatched'}", "closures", *WORK[name], _tiers(grown, sanitizer=sanitizer), rounds=2, long=True)
+      for name, grown in GROWN.items() for sanitizer in (False, True)),
     *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
-    *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if watch else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
-          _products(watch), asked=1 / 3 if watch else 1 / 1.8, rounds=8, long=True) for watch in (False, True)),
-    *(Row("run", f"Triton's bf16 product by tcgen05, 512 x 512 x 512, {'watched' if watch else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
-          _products(watch, "sm_100a"), rounds=8, long=True) for watch in (False, True)),
+    *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
+          _products(sanitizer), asked=1 / 3 if sanitizer else 1 / 1.8, rounds=8, long=True) for sanitizer in (False, True)),
+    *(Row("run", f"Triton's bf16 product by tcgen05, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
+          _products(sanitizer, "sm_100a"), rounds=8, long=True) for sanitizer in (False, True)),
     *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
     Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
 )

@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 
-from smemsim.store import FOLDER
+from smemsim.base.store import FOLDER
 from tools.speeds.programs import KERNELS
 from tools.speeds.race import LeftOut, Race, Row, once, used_by
 

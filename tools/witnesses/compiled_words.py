@@ -1,4 +1,4 @@
-"""Does what smemsim.spec.compiled says of compilers still hold? Asks CuTe DSL and ptxas, where they are installed; ends with 1 where one says something else.
+"""Does what smemsim.core.spec.compiled says of compilers still hold? Asks CuTe DSL and ptxas, where they are installed; ends with 1 where one says something else.
 
 python -m tools.witnesses.compiled_words            all of it, a process for each kernel of CuTe DSL
 python -m tools.witnesses.compiled_words NAME       one kernel: its tcgen05.mma, as JSON
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from smemsim.spec.compiled import COMPILED
+from smemsim.core.spec.compiled import COMPILED
 from tools.witnesses import cute_kernels, fold
 
 SCALED = {"mxf8f6f4": ("Float8E4M3FN", "Float8E8M0FNU", 32, 128), "mxf4": ("Float4E2M1FN", "Float8E8M0FNU", 32, 256), "mxf4nvf4": ("Float4E2M1FN", "Float8E4M3FN", 16, 256)}  # fmt: skip

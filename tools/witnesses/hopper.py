@@ -3,9 +3,9 @@
     python -m tools.witnesses.hopper [--programs REGEX] [--seconds N] [--again]
 
 Every launch of that suite ran on the card that its manifest names, three times, and what it left in memory is kept as digests. Here it runs on the model, as the rules are
-and under every alternative of a measured rule (`smemsim.spec.calibration`) that changes something in it. Two judges look at its outputs. Its own check is what the host of
+and under every alternative of a measured rule (`smemsim.core.spec.calibration`) that changes something in it. Two judges look at its outputs. Its own check is what the host of
 such a program does: numpy's result, and a tolerance where the launch has one. The other one has the bits that the card left. What the first refutes stands in
-sim/smemsim/spec/calibration.json as `refuted_by`: programs alone could have found it. What the bits alone refute stands there as `by_bits`.
+sim/smemsim/core/spec/calibration.json as `refuted_by`: programs alone could have found it. What the bits alone refute stands there as `by_bits`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.base.errors import InputError, SmemsimError, Unmodelled
+from smemsim.core.spec.alternatives import Alternative
+from smemsim.core.spec.assumptions import exchange
+from smemsim.core.spec.calibration import CALIBRATION
+from smemsim.core.spec.touched import touched
 from smemsim.evidence.format import Suite, load_suite
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
-from smemsim.program.device import Device
-from smemsim.program.execute import execute
-from smemsim.program.launch import RunOptions
-from smemsim.spec.alternatives import Alternative
-from smemsim.spec.assumptions import exchange
-from smemsim.spec.calibration import CALIBRATION
-from smemsim.spec.touched import touched
+from smemsim.run.engine.device import Device
+from smemsim.run.engine.grid import execute
+from smemsim.run.engine.launch import RunOptions
 from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
 from tools.capture.launch_kernels.judge import GUARD, judge
 from tools.capture.launch_kernels.spec import LAUNCHES
@@ -70,7 +70,7 @@ def told(recorded: RecordedLaunches, case: int, alternative: Alternative | None 
             before = file.arrays()
             arrays, args = file.placed(device)
             launch = device.prepare(file.ptx, file.config(args), RunOptions(limit_seconds=LIMIT_SECONDS))
-            execute(launch, watch=False)
+            execute(launch, sanitizer=False)
     except Unmodelled:
         return "unmodelled", "unmodelled"
     except (InputError, ValueError, IndexError):

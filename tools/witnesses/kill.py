@@ -4,7 +4,7 @@
 
 Programs are the launches of golden/compiled/launches_sm_100a and the suites golden/compiled/triton_mma*, launches of witnesses first, short ones before long ones. A program is
 first run as the rules are: one that is not right then says nothing. Under an alternative it is "wrong" (another result), "traps", "refused" (the
-instruction would not exist), "unmodelled" (no word on it), or "right". What was run is kept in sim/smemsim/spec/kill_matrix.json, after every program, with
+instruction would not exist), "unmodelled" (no word on it), or "right". What was run is kept in sim/smemsim/core/spec/kill_matrix.json, after every program, with
 a digest of what the result rests on; a second call goes on where the first one stopped, and runs again what was kept with another digest. Without
 --each an alternative that a witness refutes is not tried on further programs.
 
@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative, assuming
 from smemsim.evidence.format import load_suite
 from smemsim.evidence.replay import replay_suite
-from smemsim.spec.alternatives import ALTERNATIVES, Alternative, assuming
 from tools.witnesses.launches import compiled_launches, expected_results, running
 
 __all__ = ["KILLS", "OUTCOMES", "Program", "digest", "kill", "main", "outcome", "programs"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import TraceError
+from smemsim.base.errors import TraceError
 from smemsim.evidence.format import Suite, load_suite
 from smemsim.evidence.replay import replay_suite
 from tools.witnesses import suites

@@ -1,6 +1,6 @@
 """Sweeps of whole spaces of inputs: what was covered, class by class, and what disagrees."""
 
-from smemsim.door import door
+from smemsim.base.lazy_exports import door
 
 __getattr__ = door(
     __name__,

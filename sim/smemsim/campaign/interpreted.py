@@ -22,7 +22,7 @@ class _Wide:
 def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
     """A module whose compiled functions are the Python functions that they were compiled from, and call each other as such.
 
-    >>> from smemsim.layout import loops
+    >>> from smemsim.core.layout import loops
     >>> interpreted(loops).swizzle(128, 0, 7, 4)
     144
     """

@@ -16,11 +16,11 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
+from smemsim.base.files import write_whole
+from smemsim.base.processes import version
 from smemsim.campaign.space import ChunkResult, Space, Trouble
-from smemsim.errors import InputError
-from smemsim.files import write_whole
-from smemsim.processes import version
 
 __all__ = ["CampaignReport", "Ledger", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
-from smemsim.arguments import shown, whole
+from smemsim.base.arguments import shown, whole
+from smemsim.base.errors import InputError, InternalError
+from smemsim.base.floating_point import in_default_state
+from smemsim.base.processes import Lost, close_client, dask_client, pool, version
+from smemsim.base.processors import processors
 from smemsim.campaign.report import CampaignReport, Ledger, file_troubles, folder_for, report_of
 from smemsim.campaign.space import ChunkResult, Space, Trouble
 from smemsim.campaign.spaces import NAMES, space
-from smemsim.errors import InputError, InternalError
-from smemsim.floating_point import in_default_state
-from smemsim.processes import Lost, close_client, dask_client, pool, version
-from smemsim.processors import processors
 
 __all__ = ["Agenda", "Crew", "Progress", "chunks_of", "crew", "do_chunk", "processors", "sweep"]
 

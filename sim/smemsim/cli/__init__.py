@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import click
 
 from smemsim import __version__
-from smemsim.arguments import shown, suggestion
-from smemsim.errors import SmemsimError, Unmodelled
-from smemsim.floating_point import default_state
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.base.floating_point import default_state
 
 __all__ = ["main"]
 

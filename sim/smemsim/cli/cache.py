@@ -6,12 +6,12 @@ import json
 
 import click
 
-from smemsim import store
+from smemsim.base import store
+from smemsim.base.compiling.ship import fill
+from smemsim.base.errors import InputError
+from smemsim.base.processes import pool
+from smemsim.base.processors import processors
 from smemsim.cli.options import json_option
-from smemsim.compiling.ship import fill
-from smemsim.errors import InputError
-from smemsim.processes import pool
-from smemsim.processors import processors
 
 __all__ = ["cache"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option, parse_numbers
-from smemsim.errors import InputError
 
 if TYPE_CHECKING:
     from smemsim.campaign.sweep import Progress
@@ -143,7 +143,7 @@ def _reproduce(text: str, as_json: bool) -> int:
 @contextmanager
 def _narrator() -> Iterator[Callable[[Progress], None]]:
     """Progress with rate and time to go on stderr: one line that changes at a terminal, else a line every ten seconds."""
-    from smemsim.picture.text import stderr
+    from smemsim.core.picture.text import stderr
 
     console = stderr()
     if console.is_terminal:

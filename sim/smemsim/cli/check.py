@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, assume_option, json_option
-from smemsim.errors import InputError, Unmodelled
 
 __all__ = ["check"]
 
@@ -38,15 +38,15 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
     smemsim check scenarios/*.toml --json
     smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check -
     """
-    from smemsim.judge.scenario import json_schema
+    from smemsim.diagnosis.scenario import json_schema
 
     if schema:
         click.echo(json.dumps(json_schema(), indent=1))
         return
     if not paths:
         raise InputError("no scenario is named; smemsim check FILE")
-    from smemsim.judge.check import check as run
-    from smemsim.spec.alternatives import assuming
+    from smemsim.core.spec.alternatives import assuming
+    from smemsim.diagnosis.check import check as run
 
     reports, codes, single = [], [], len(paths) == 1
     for path in paths:
@@ -77,8 +77,8 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
 
 def _standard_input() -> dict[str, Any]:
     """The scenario on standard input, as the structure that it is."""
-    from smemsim.judge.scenario import A_SCENARIO
-    from smemsim.tables import Source
+    from smemsim.core.tables import Source
+    from smemsim.diagnosis.scenario import A_SCENARIO
 
     text = sys.stdin.read(MOST + 1)
     if len(text) > MOST:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
+from smemsim.base.files import read_bytes
 from smemsim.cli.layouts import DIVISIONS, decode_layout, layout_options
 from smemsim.cli.options import (
     arch_option,
@@ -23,16 +25,14 @@ from smemsim.cli.options import (
     parse_word,
     strangers,
 )
-from smemsim.errors import InputError
-from smemsim.files import read_bytes
-from smemsim.finding import Finding, TensorMapError
-from smemsim.spec.findings import CODES, Severity
-from smemsim.words.smem import SmemDescriptor
+from smemsim.core.finding import Finding, TensorMapError
+from smemsim.core.spec.findings import CODES, Severity
+from smemsim.core.words.smem import SmemDescriptor
 
 if TYPE_CHECKING:
+    from smemsim.core.words.tensor_map import TensorMap
+    from smemsim.core.words.tensor_map.text import Pasted
     from smemsim.planning.fits import Fit
-    from smemsim.words.tensor_map import TensorMap
-    from smemsim.words.tensor_map.text import Pasted
 
 __all__ = ["Given", "Read", "decode", "read_input"]
 
@@ -96,8 +96,8 @@ def _values(defined: tuple[str, ...]) -> dict[str, str]:
 
 
 def _read_text(data: bytes, name: str, arch: str | None, values: dict[str, str]) -> Read:
-    from smemsim.words.tensor_map.dump import parse_dump
-    from smemsim.words.tensor_map.text import find_calls
+    from smemsim.core.words.tensor_map.dump import parse_dump
+    from smemsim.core.words.tensor_map.text import find_calls
 
     pasted = data.decode("utf-8", "replace")
     if calls := find_calls(pasted, values):
@@ -146,7 +146,7 @@ def _is_map(word: str) -> bool:
 
 
 def _from_bytes(data: bytes) -> Given:
-    from smemsim.words.tensor_map import TensorMap
+    from smemsim.core.words.tensor_map import TensorMap
 
     try:
         return Given("128 bytes", TensorMap.from_bytes(data))
@@ -155,7 +155,7 @@ def _from_bytes(data: bytes) -> Given:
 
 
 def _from_call(called: Pasted, arch: str | None) -> Given:
-    from smemsim.words.tensor_map import TensorMap
+    from smemsim.core.words.tensor_map import TensorMap
 
     title, arguments = f"line {called.line}: {called.name}", {}
     try:
@@ -326,15 +326,15 @@ def _is_layout(text: str) -> bool:
     """Is it a layout? None is of letters and digits alone, as most words are."""
     if text.isalnum():
         return False
-    from smemsim.layout.cute import is_layout
+    from smemsim.core.layout.cute import is_layout
 
     return is_layout(text)
 
 
 def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[str, Any], as_json: bool) -> int:
     """A shared-memory descriptor on one architecture or on both; the exit code says whether something is seriously wrong."""
-    from smemsim.picture.lines import print_lines, terminal_width
-    from smemsim.picture.table import Line
+    from smemsim.core.picture.lines import print_lines, terminal_width
+    from smemsim.core.picture.table import Line
     from smemsim.show.words import descriptor_json, descriptor_view
 
     told: list[dict[str, Any]] = []
@@ -369,7 +369,7 @@ def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | 
 
 def _hint(number: int) -> None:
     """On stderr, when a word that is taken for a shared-memory descriptor is a sound instruction descriptor, or has one in its upper half."""
-    from smemsim.words.instr import kinds_that_fit
+    from smemsim.core.words.instr import kinds_that_fit
 
     upper = number >> 32
     if 0 < number < 1 << 32 and (kinds := kinds_that_fit(number)):
@@ -385,9 +385,9 @@ def _hint(number: int) -> None:
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
     """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
-    from smemsim.picture.lines import print_lines, terminal_width
+    from smemsim.core.picture.lines import print_lines, terminal_width
+    from smemsim.core.words.instr import InstrDescriptor
     from smemsim.show.words import instr_json, instr_view
-    from smemsim.words.instr import InstrDescriptor
 
     d = InstrDescriptor.decode(number, kind=kind)
     known = {name: value for name, value in context.items() if value is not None}
@@ -401,8 +401,8 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
     """Every map of the text in its order; the exit code is the gravest of theirs."""
-    from smemsim.picture.lines import print_lines, terminal_width
-    from smemsim.picture.table import Line
+    from smemsim.core.picture.lines import print_lines, terminal_width
+    from smemsim.core.picture.table import Line
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
     if read.note:

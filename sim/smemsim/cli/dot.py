@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option
-from smemsim.errors import InputError
 
 __all__ = ["dot"]
 
@@ -57,11 +57,11 @@ def dot(
     smemsim dot --kind mxf4nvf4 --a-type e2m1 -a "2*64" -b "7*64" --scale-a "38*4" --scale-b "40 38*3"
     smemsim dot --values --a-type f16 --d-type f16 -a "0.5 0.5 2^-11" -b "1 1 1"
     """
-    from smemsim.arithmetic.mma import dot_product
-    from smemsim.picture.lines import print_lines
+    from smemsim.core.arithmetic.mma import dot_product
+    from smemsim.core.picture.lines import print_lines
+    from smemsim.core.spec.mma_arithmetic import ARITHMETIC
+    from smemsim.core.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK
     from smemsim.show.dot import dot_json, dot_view
-    from smemsim.spec.mma_arithmetic import ARITHMETIC
-    from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK
 
     kind = kind.removeprefix("kind::")
     b_type = b_type or a_type
@@ -123,7 +123,7 @@ def _hex(name: str, word: str) -> int:
 
 
 def _number(name: str, word: str, dtype: str) -> int:
-    from smemsim.arithmetic.values import from_float64
+    from smemsim.core.arithmetic.values import from_float64
 
     power = _POWER.fullmatch(word)
     try:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from smemsim.arguments import shown, suggestion
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option
-from smemsim.errors import InputError
 
 __all__ = ["evidence"]
 
@@ -32,12 +32,12 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     smemsim evidence --alternatives tcgen05.pair
     smemsim evidence --open sm_100a
     """
-    from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
-    from smemsim.spec.architectures import any_architecture
-    from smemsim.spec.compiled import COMPILED
-    from smemsim.spec.evidence import RULES
-    from smemsim.spec.grades import Grade
-    from smemsim.spec.published import PUBLISHED
+    from smemsim.core.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
+    from smemsim.core.spec.architectures import any_architecture
+    from smemsim.core.spec.compiled import COMPILED
+    from smemsim.core.spec.evidence import RULES
+    from smemsim.core.spec.grades import Grade
+    from smemsim.core.spec.published import PUBLISHED
 
     if rule is not None and rule not in RULES:
         raise InputError(f"rule = {shown(rule)}: there is none of this name{suggestion(rule, list(RULES))}; smemsim evidence lists them")
@@ -81,7 +81,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
 
 def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:
     """Programs known right that refute an alternative, and programs of this package that do. Those of another architecture say nothing."""
-    from smemsim.spec.evidence import kill_matrix
+    from smemsim.core.spec.evidence import kill_matrix
 
     matrix = kill_matrix()
     programs = {name: about for name, about in matrix["programs"].items() if arch in (None, about["arch"])}
@@ -91,7 +91,7 @@ def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]
 
 def _beside(programs: list[str]) -> list[str]:
     """Rules beside that a refutation rests on: where all of its programs compare with what another unit of the card computes."""
-    from smemsim.spec.evidence import kill_matrix
+    from smemsim.core.spec.evidence import kill_matrix
 
     rules = [kill_matrix()["programs"][name].get("rests_on", "") for name in programs]
     return sorted(set(rules)) if all(rules) else []
@@ -99,7 +99,7 @@ def _beside(programs: list[str]) -> list[str]:
 
 def _met(alternative: str) -> int:
     """In how many runs of programs known right it would have changed something."""
-    from smemsim.spec.evidence import kill_matrix
+    from smemsim.core.spec.evidence import kill_matrix
 
     return int(kill_matrix()["alternatives"].get(alternative, {}).get("met_by", 0))
 

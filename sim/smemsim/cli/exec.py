@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from smemsim.arguments import suggestion
+from smemsim.base.arguments import suggestion
+from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, ScheduledCommand
-from smemsim.errors import InputError
 
 __all__ = ["exec_command"]
 
@@ -90,7 +90,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     smemsim exec --card "RTX 5090" -- ./gemm
     smemsim exec --arch sm_100a --on-finding raise --report report -- python test_gemm.py
     """
-    from smemsim.budget import amount
+    from smemsim.base.budget import amount
     from smemsim.virtual.exec import run_program
     from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
 
@@ -117,8 +117,8 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
 
 def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
     """(architecture, product or None) that the options choose, else the environment. InputError where nothing does, or where the two disagree."""
-    from smemsim.spec.architectures import any_architecture
-    from smemsim.spec.cards import card_named
+    from smemsim.core.spec.architectures import any_architecture
+    from smemsim.core.spec.cards import card_named
 
     if card is None and arch is None:
         arch, card = os.environ.get("SMEMSIM_ARCH"), os.environ.get("SMEMSIM_CARD")
@@ -134,7 +134,7 @@ def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
 
 def cards_text() -> str:
     """The table of `--list-cards`: a line for each card, and below it what is not known."""
-    from smemsim.spec.cards import ALL_CARDS, CARDS
+    from smemsim.core.spec.cards import ALL_CARDS, CARDS
 
     rows = [("--card", "--arch", "SMs", "memory", "L2", "name of the driver", "known from")]
     for c in ALL_CARDS:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option
-from smemsim.errors import InputError
-from smemsim.spec.findings import CODES
+from smemsim.core.spec.findings import CODES
 
 __all__ = ["explain", "hint", "page"]
 

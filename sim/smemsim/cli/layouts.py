@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import parse_address, parse_numbers
-from smemsim.errors import InputError
 
 if TYPE_CHECKING:
     from smemsim.show.layout import LayoutMap
@@ -37,9 +37,9 @@ def layout_options(function: F) -> F:
 
 def _made(text: str, dtype: Any, base: str | None, given: dict[str, Any]) -> LayoutMap:
     """The layout of a text after what was asked for; one change at a time."""
-    from smemsim.layout.cute import CuteLayout, stated_bits
+    from smemsim.core.layout.cute import CuteLayout, stated_bits
+    from smemsim.core.spec.formats import element_format
     from smemsim.show.layout import LayoutMap
-    from smemsim.spec.formats import element_format
 
     asked = [name for name in DIVISIONS if given[name] is not None]
     if len(asked) > 1:
@@ -64,7 +64,7 @@ def _made(text: str, dtype: Any, base: str | None, given: dict[str, Any]) -> Lay
 
 def decode_layout(text: str, *, dtype: Any, as_json: bool, given: dict[str, Any]) -> int:
     """Print what a layout says; the exit code is 1 where it is not one-to-one."""
-    from smemsim.picture.lines import print_lines
+    from smemsim.core.picture.lines import print_lines
 
     made = _made(text, dtype, None, given)
     if as_json:
@@ -76,8 +76,8 @@ def decode_layout(text: str, *, dtype: Any, as_json: bool, given: dict[str, Any]
 
 def map_layout(text: str, form: str, *, dtype: Any, smem: str | None, most: int | None, given: dict[str, Any]) -> int:
     """Draw where the elements of a layout lie; the exit code is 1 where two of them share a place."""
-    from smemsim.picture.svg import grids_svg
-    from smemsim.picture.text import picture_text, stdout
+    from smemsim.core.picture.svg import grids_svg
+    from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.layout import MOST_LINES
 
     made = _made(text, dtype, smem, given)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import HardwareTrap, InputError
 from smemsim.cli.decode import Given, read_input
 from smemsim.cli.layouts import DIVISIONS, layout_options, map_layout
 from smemsim.cli.options import (
@@ -22,14 +23,13 @@ from smemsim.cli.options import (
     parse_word,
     strangers,
 )
-from smemsim.errors import HardwareTrap, InputError
-from smemsim.finding import Finding
-from smemsim.layout.cute import is_layout
-from smemsim.spec.findings import Severity
-from smemsim.spec.transfers import LOAD_MODES, STORE_MODES
+from smemsim.core.finding import Finding
+from smemsim.core.layout.cute import is_layout
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.transfers import LOAD_MODES, STORE_MODES
 
 if TYPE_CHECKING:
-    from smemsim.picture.model import Picture
+    from smemsim.core.picture.model import Picture
     from smemsim.show.transfer import TransferMap
 
 __all__ = ["ACCUMULATOR", "accumulator_options", "map_accumulator", "map_command"]
@@ -81,9 +81,9 @@ def map_accumulator(
     ld: str | None,
 ) -> int:
     """Print the picture of D, or the answer to one question; the exit code is 1 when the instruction has something seriously wrong."""
-    from smemsim.picture.lines import print_lines
+    from smemsim.core.picture.lines import print_lines
+    from smemsim.core.words.instr import InstrDescriptor
     from smemsim.show.accumulator import AccumulatorMap
-    from smemsim.words.instr import InstrDescriptor
 
     if (element is not None) + (cell is not None) + (register is not None) > 1:
         raise InputError("--element, --cell and --register exclude each other")
@@ -140,7 +140,7 @@ def _counted(name: str, text: str, wanted: str, *counts: int) -> tuple[int, ...]
 
 def _access(text: str, at: int) -> Any:
     """The access of `SHAPE.xN`, with `.pack::16b` or not."""
-    from smemsim.machine.tmem.memory import TmemAccess
+    from smemsim.core.machine.tmem.memory import TmemAccess
 
     text, _, offset = text.removeprefix("tcgen05.ld").removeprefix(".sync.aligned").partition(",")
     shape, *rest = text.removeprefix(".").removesuffix(".b32").split(".")
@@ -292,8 +292,8 @@ def _most(form: str, lines: int | None) -> list[int]:
 
 def _draw(picture: Picture, form: str) -> None:
     """Prints a picture as SVG or as text."""
-    from smemsim.picture.svg import grids_svg, strips_svg
-    from smemsim.picture.text import picture_text, stdout
+    from smemsim.core.picture.svg import grids_svg, strips_svg
+    from smemsim.core.picture.text import picture_text, stdout
 
     if form == "svg":
         click.echo(strips_svg(picture) if picture.strips else grids_svg(picture))
@@ -314,8 +314,8 @@ def _map_transfer(
     mode: str | None,
     store: bool,
 ) -> NoReturn:
+    from smemsim.core.spec.architectures import ARCHITECTURES
     from smemsim.show.tensor_map import refused_json
-    from smemsim.spec.architectures import ARCHITECTURES
 
     tm = pasted.tm
     if pasted.unreadable:
@@ -348,7 +348,7 @@ def _print_transfer(picture: TransferMap, form: str, lines: int | None, grave: l
     elif form == "json":
         click.echo(picture.json())
     else:
-        from smemsim.picture.text import stdout
+        from smemsim.core.picture.text import stdout
         from smemsim.show.transfer import MOST_LINES
 
         text = form != "svg"

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from smemsim.arguments import shown
-from smemsim.errors import InputError
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.tcgen05 import KINDS
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = [
     "PLACE",

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option, parse_address, parse_extents, parse_numbers, strangers
-from smemsim.errors import InputError
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.tcgen05 import KINDS
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = ["plan_command"]
 

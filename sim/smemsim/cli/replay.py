@@ -28,10 +28,10 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from smemsim.errors import InputError
+    from smemsim.base.errors import InputError
+    from smemsim.core.picture.text import stderr
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.replay import replay_suite
-    from smemsim.picture.text import stderr
 
     folders = [folder for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
     if case is not None and len(folders) != 1:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.arguments import shown, suggestion
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, json_option
-from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
+    from smemsim.core.ptx.module import Module
+    from smemsim.diagnosis.gpu import Gpu
+    from smemsim.diagnosis.outputs import Comparison, Output, Wanted
+    from smemsim.diagnosis.run import Run
     from smemsim.evidence.launches import LaunchFile
-    from smemsim.judge.gpu import Gpu
-    from smemsim.judge.outputs import Comparison, Output, Wanted
-    from smemsim.judge.run import Run
-    from smemsim.ptx.module import Module
 
 __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run"]
 
@@ -243,11 +243,11 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     smemsim run kernel.ptx --list
     smemsim run kernel.ptx --init > launch.toml
     """
-    from smemsim import budget
+    from smemsim.base import budget
+    from smemsim.diagnosis.gpu import Gpu
     from smemsim.evidence.launches import read_text, sketch
-    from smemsim.judge.gpu import Gpu
-    from smemsim.program.device import entry_of
-    from smemsim.program.linking.program import module_of
+    from smemsim.run.engine.device import entry_of
+    from smemsim.run.lower.program import module_of
 
     _limit(ctx, o)
     if list_forms:
@@ -291,8 +291,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
     """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write, and of which types."""
-    from smemsim.program.arrays import miscounted
-    from smemsim.program.device import entry_of
+    from smemsim.run.engine.arrays import miscounted
+    from smemsim.run.engine.device import entry_of
 
     parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
     if launch.path != COMMAND_LINE and not o["given"]:
@@ -306,8 +306,8 @@ def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> N
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
+    from smemsim.core.tables import Source
     from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
-    from smemsim.tables import Source
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -332,8 +332,8 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
 def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
     """The launch, run as the options and the launch file say."""
     from smemsim.evidence.launches import OPTION_KEYS
-    from smemsim.program.launch import RunOptions
-    from smemsim.program.profile import Sampler
+    from smemsim.run.engine.launch import RunOptions
+    from smemsim.run.engine.profile import Sampler
 
     if o["profile"]:
         if o["dask"] or (o["workers"] or 1) > 1:
@@ -342,7 +342,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
     with contextlib.ExitStack() as stack:
         client = None
         if o["dask"]:
-            from smemsim.processes import close_client, dask_client  # takes long to import
+            from smemsim.base.processes import close_client, dask_client  # takes long to import
 
             client = dask_client(o["dask"])
             stack.callback(close_client, client)
@@ -363,7 +363,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
     """Where sources may lie besides the current folder: beside the PTX and the launch file, and where --source says."""
-    from smemsim.files import source_folders
+    from smemsim.base.files import source_folders
 
     return list(source_folders([pathlib.Path(name).parent, launch.folder], o["sources"]))
 
@@ -381,8 +381,8 @@ def _arch(launch: LaunchFile, module: Module, name: str) -> str:
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """(what is expected of each array, the element types that were asked for)."""
+    from smemsim.core.spec.formats import FORMATS
     from smemsim.evidence.launches import IS_DIGEST
-    from smemsim.spec.formats import FORMATS
 
     expected, types = {}, {}
     for text in texts:
@@ -410,8 +410,8 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str]
 
 def _limit(ctx: click.Context, o: dict[str, Any]) -> None:
     """Memory, and the time for reading and for linking, as the options say."""
-    from smemsim import budget
-    from smemsim.time_limit import limited
+    from smemsim.base import budget
+    from smemsim.base.time_limit import limited
 
     ctx.with_resource(limited(o["limit_seconds"]))
     if o["memory"]:
@@ -420,8 +420,8 @@ def _limit(ctx: click.Context, o: dict[str, Any]) -> None:
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     """How outputs are compared with what was expected: as the options say, else as the launch file does."""
-    from smemsim.judge.numbers import Tolerance
-    from smemsim.judge.outputs import Wanted
+    from smemsim.diagnosis.numbers import Tolerance
+    from smemsim.diagnosis.outputs import Wanted
 
     given = {key: o[key] for key in ("rtol", "atol") if o[key] is not None}
     if given and o["exact"]:
@@ -435,8 +435,8 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 
 def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
-    from smemsim.files import check_place, same_file
-    from smemsim.judge.outputs import Wanted, out_names
+    from smemsim.base.files import check_place, same_file
+    from smemsim.diagnosis.outputs import Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
@@ -464,9 +464,9 @@ def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str
     """
     import numpy as np
 
-    from smemsim.array_files import read_array
-    from smemsim.judge.outputs import Output
-    from smemsim.program.arrays import storage
+    from smemsim.base.array_files import read_array
+    from smemsim.diagnosis.outputs import Output
+    from smemsim.run.engine.arrays import storage
 
     dtype = launch.dtype(name)
     if asked:
@@ -518,8 +518,8 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
 
 def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted, asked: str) -> str:
     """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
-    from smemsim.array_files import read_array
-    from smemsim.judge.numbers import EXACT
+    from smemsim.base.array_files import read_array
+    from smemsim.diagnosis.numbers import EXACT
 
     if not expected.endswith(".npy"):
         return ""
@@ -550,8 +550,8 @@ def _told(outputs: list[Output], compared: dict[str, Comparison], explanations: 
 def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tuple[str, bool]], o: dict[str, Any]) -> None:
     import numpy as np
 
-    from smemsim.files import write_whole
-    from smemsim.judge.outputs import out_names
+    from smemsim.base.files import write_whole
+    from smemsim.diagnosis.outputs import out_names
 
     if o["out"] is not None:
         o["out"].mkdir(parents=True, exist_ok=True)
@@ -588,8 +588,8 @@ def _tell(
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.linking.program import linked, module_of
-    from smemsim.ptx.module import instruction_forms
+    from smemsim.core.ptx.module import instruction_forms
+    from smemsim.run.lower.program import linked, module_of
 
     launch, name = _launch(path, o)
     module = module_of(launch.ptx, name)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import check_options, json_option, operand_options, parse_numbers, parse_word, strangers
-from smemsim.errors import InputError
 
 if TYPE_CHECKING:
-    from smemsim.judge.report import Report
-    from smemsim.judge.tile import TilePicture
+    from smemsim.diagnosis.report import Report
+    from smemsim.diagnosis.tile import TilePicture
 
 __all__ = ["show"]
 
@@ -122,8 +122,8 @@ def _is_file(text: str) -> bool:
 
 
 def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:
-    from smemsim.judge.check import check
-    from smemsim.judge.tile import TilePicture
+    from smemsim.diagnosis.check import check
+    from smemsim.diagnosis.tile import TilePicture
 
     report = check(pathlib.Path(path))
     machine = report.machine
@@ -139,7 +139,7 @@ def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Rep
 
 
 def _of_word(text: str, given: dict[str, Any]) -> TilePicture:
-    from smemsim.judge.tile import TilePicture
+    from smemsim.diagnosis.tile import TilePicture
 
     word = parse_word(text)
     if missing := [f"--{name}" for name in _OPERAND if given[name] is None]:
@@ -180,7 +180,7 @@ def _options(foreign: str) -> str:
 
 def _patterns(as_svg: bool, foreign: str) -> int:
     """The swizzle patterns, of no operand."""
-    from smemsim.picture.text import picture_text, stdout
+    from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.tile import pattern_svg, patterns
 
     if foreign:
@@ -194,7 +194,7 @@ def _patterns(as_svg: bool, foreign: str) -> int:
 
 
 def _print_atoms(tiles: list[TilePicture], as_svg: bool) -> None:
-    from smemsim.picture.text import picture_text, stdout
+    from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.tile import atoms_svg
 
     _one(tiles, "--atoms")
@@ -205,7 +205,7 @@ def _print_atoms(tiles: list[TilePicture], as_svg: bool) -> None:
 
 
 def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int | None) -> None:
-    from smemsim.judge.tile import MOST_LINES
+    from smemsim.diagnosis.tile import MOST_LINES
     from smemsim.show.tile import tile_svg
 
     _one(tiles)
@@ -213,7 +213,7 @@ def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], l
 
 
 def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
-    from smemsim.judge.tile import page_data
+    from smemsim.diagnosis.tile import page_data
 
     if report is None or report.machine is None:
         click.echo(json.dumps(tiles[0].data()))
@@ -225,8 +225,8 @@ def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tu
     """The findings of a scenario, then every operand."""
     from rich.text import Text
 
-    from smemsim.picture.lines import SENTENCE, wrapped
-    from smemsim.picture.text import picture_text, stdout
+    from smemsim.core.picture.lines import SENTENCE, wrapped
+    from smemsim.core.picture.text import picture_text, stdout
 
     console, widest = stdout(), (SENTENCE - 10) // 8
     if report is not None:
@@ -238,8 +238,8 @@ def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tu
 
 
 def _write(path: pathlib.Path, report: Report | None, tiles: list[TilePicture]) -> None:
-    from smemsim.files import write_whole
-    from smemsim.picture.page import page_html
+    from smemsim.base.files import write_whole
+    from smemsim.core.picture.page import page_html
 
     assert report is not None
     write_whole(path, page_html(report.page(tiles)))

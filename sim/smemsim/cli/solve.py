@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, in_capitals, json_option, parse_address, strangers
-from smemsim.errors import InputError
-from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.judge.descriptors.answers import Answer
-    from smemsim.judge.product import ProductExplanation
+    from smemsim.diagnosis.descriptors.answers import Answer
+    from smemsim.diagnosis.product import ProductExplanation
 
 __all__ = ["solve"]
 
@@ -87,7 +87,7 @@ def solve(
     smemsim solve kernel.toml --operand "step[1].a"
     smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
     """
-    from smemsim.picture.lines import print_lines
+    from smemsim.core.picture.lines import print_lines
 
     matrices = {"d": d, "a": a, "b": b, "c": c}
     form = _form(ctx, paths, layout, is_product=any(x is not None for x in matrices.values()))
@@ -144,8 +144,8 @@ def _missing(**given: Any) -> None:
 
 
 def _of_scenario(path: pathlib.Path, where: str) -> Answer:
-    from smemsim.judge.check import wanted_of
-    from smemsim.judge.descriptors.find import of_memory
+    from smemsim.diagnosis.check import wanted_of
+    from smemsim.diagnosis.descriptors.find import of_memory
 
     return of_memory(*wanted_of(path, where))
 
@@ -153,9 +153,9 @@ def _of_scenario(path: pathlib.Path, where: str) -> Answer:
 def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
     import numpy as np
 
-    from smemsim.judge.descriptors.find import MOST_ELEMENTS, find_descriptors
-    from smemsim.layout.cute import CuteLayout
-    from smemsim.spec.formats import element_format
+    from smemsim.core.layout.cute import CuteLayout
+    from smemsim.core.spec.formats import element_format
+    from smemsim.diagnosis.descriptors.find import MOST_ELEMENTS, find_descriptors
 
     _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
     bits, base = element_format(given["dtype"]).bits, parse_address("--base", given["base"])
@@ -168,9 +168,9 @@ def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
 
 
 def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:
-    from smemsim.judge.descriptors.find import find_descriptors
-    from smemsim.judge.product import element_bits
-    from smemsim.spec.formats import element_format
+    from smemsim.core.spec.formats import element_format
+    from smemsim.diagnosis.descriptors.find import find_descriptors
+    from smemsim.diagnosis.product import element_bits
 
     _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
     bits = element_bits(str(operand), _array(operand), element_format(given["dtype"]))
@@ -179,7 +179,7 @@ def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given:
 
 
 def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given: dict[str, Any]) -> ProductExplanation:
-    from smemsim.judge.product import explain_product
+    from smemsim.diagnosis.product import explain_product
 
     _missing(**{name: matrices[name] for name in "dab"}, arch=arch, a_type=given["a_type"])
     arrays: dict[str, Any] = {name: _array(path) for name, path in matrices.items() if path is not None}
@@ -189,14 +189,14 @@ def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given
 
 def _array(path: pathlib.Path) -> np.ndarray:
     """The array of an .npy file."""
-    from smemsim.array_files import read_npy
+    from smemsim.base.array_files import read_npy
 
     return read_npy(path, MOST_BYTES)
 
 
 def _dump(path: pathlib.Path) -> Any:
     """Shared memory: the bytes of a raw file, or of an .npy array of any unsigned type."""
-    from smemsim.files import read_bytes
+    from smemsim.base.files import read_bytes
 
     if path.suffix != ".npy":
         return read_bytes(path, MOST_BYTES)

@@ -1,6 +1,6 @@
 """Evidence: traces of what hardware did, launch files, and their replay against the model."""
 
-from smemsim.door import door
+from smemsim.base.lazy_exports import door
 
 __getattr__ = door(
     __name__,

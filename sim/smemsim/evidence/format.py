@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import shown
-from smemsim.array_files import read_npz
-from smemsim.errors import InputError, TraceError
-from smemsim.files import read_bytes
+from smemsim.base.arguments import shown
+from smemsim.base.array_files import read_npz
+from smemsim.base.errors import InputError, TraceError
+from smemsim.base.files import read_bytes
 
 __all__ = ["SCHEMA", "Suite", "find_suites", "load_suite", "write_suite"]
 

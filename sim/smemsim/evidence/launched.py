@@ -8,20 +8,20 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.arguments import shown, suggestion
-from smemsim.budget import ask
-from smemsim.errors import InputError
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.budget import ask
+from smemsim.base.errors import InputError
+from smemsim.base.files import source_folders
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.ptx.module import Module
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.diagnosis.gpu import Gpu
+from smemsim.diagnosis.run import Run
 from smemsim.evidence.launches import KERNEL, LaunchFile, read_launch_file
-from smemsim.files import source_folders
-from smemsim.floating_point import in_default_state
-from smemsim.judge.gpu import Gpu
-from smemsim.judge.run import Run
-from smemsim.program.arrays import DeviceArray
-from smemsim.program.device import entry_of, target_of
-from smemsim.program.launch import RunOptions
-from smemsim.program.linking.program import module_of
-from smemsim.ptx.module import Module
-from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.run.engine.arrays import DeviceArray
+from smemsim.run.engine.device import entry_of, target_of
+from smemsim.run.engine.launch import RunOptions
+from smemsim.run.lower.program import module_of
 
 __all__ = ["arch_of", "launch_file"]
 
@@ -44,7 +44,7 @@ def launch_file(
 
     >>> launch_file("nowhere.toml")
     Traceback (most recent call last):
-    smemsim.errors.InputError: nowhere.toml: No such file or directory
+    smemsim.base.errors.InputError: nowhere.toml: No such file or directory
     """
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for name in options:

@@ -21,24 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import is_whole, shown, suggestion, whole
-from smemsim.array_files import read_array
-from smemsim.budget import ask
-from smemsim.errors import InputError, SmemsimError, TraceError
+from smemsim.base.arguments import is_whole, shown, suggestion, whole
+from smemsim.base.array_files import read_array
+from smemsim.base.budget import ask
+from smemsim.base.errors import InputError, SmemsimError, TraceError
+from smemsim.base.files import named_inside, read_bytes
+from smemsim.core.finding import Path
+from smemsim.core.ptx.demangle import shorter_name
+from smemsim.core.ptx.module import Address, Function, Module, Parameter, Register, Symbol
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.tensor_map import MAP_BYTES
+from smemsim.core.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.numbers import Tolerance
 from smemsim.evidence.format import Suite
 from smemsim.evidence.recipes import EMPTY, WIDTHS, array_of
-from smemsim.files import named_inside, read_bytes
-from smemsim.finding import Path
-from smemsim.judge.numbers import Tolerance
-from smemsim.program.arrays import DeviceArray, number_bytes, storage
-from smemsim.program.device import Device
-from smemsim.program.launch import LaunchConfig, RunOptions, three
-from smemsim.ptx.demangle import shorter_name
-from smemsim.ptx.module import Address, Function, Module, Parameter, Register, Symbol
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.tensor_map import MAP_BYTES
-from smemsim.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
-from smemsim.words.tensor_map import TensorMap
+from smemsim.run.engine.arrays import DeviceArray, number_bytes, storage
+from smemsim.run.engine.device import Device
+from smemsim.run.engine.launch import LaunchConfig, RunOptions, three
 
 __all__ = [
     "ARGUMENTS",
@@ -714,7 +714,7 @@ def sketch(module: Module, entry: str) -> str:
 
     What is not known stands there as an example, with a comment. The text can be read as it is.
 
-    >>> from smemsim.ptx.parser import read_module
+    >>> from smemsim.core.ptx.parser import read_module
     >>> head = ".version 8.0 .target sm_90a .address_size 64"
     >>> print(sketch(read_module(head + " .visible .entry k(.param .u32 n) .reqntid 64, 1, 1 { ret; }"), "k"))
     schema = "smemsim.launch/1"

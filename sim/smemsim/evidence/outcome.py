@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.judge.difference.diagnose import Diagnosis
-from smemsim.spec.evidence import Rule
+from smemsim.core.spec.evidence import Rule
+from smemsim.diagnosis.difference.diagnose import Diagnosis
 
 __all__ = ["Case", "Outcome", "agree", "differ", "grid_map"]
 

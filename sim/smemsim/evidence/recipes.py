@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.arguments import shown, suggestion, whole
-from smemsim.arithmetic.values import from_float64
-from smemsim.budget import ask
-from smemsim.errors import TraceError
-from smemsim.spec.formats import FORMATS
+from smemsim.base.arguments import shown, suggestion, whole
+from smemsim.base.budget import ask
+from smemsim.base.errors import TraceError
+from smemsim.core.arithmetic.values import from_float64
+from smemsim.core.spec.formats import FORMATS
 
 __all__ = ["array_of", "random_bits"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, SmemsimError, TraceError, Unmodelled
+from smemsim.base.floating_point import in_default_state
+from smemsim.diagnosis.difference.diagnose import Diagnosis
 from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.outcome import Case, Outcome
-from smemsim.floating_point import in_default_state
-from smemsim.judge.difference.diagnose import Diagnosis
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
 
@@ -190,7 +190,7 @@ def replay(*paths: str | pathlib.Path, case: int | None = None) -> list[SuiteRep
 
     >>> replay("no/such/folder")
     Traceback (most recent call last):
-    smemsim.errors.TraceError: no/such/folder: no such folder
+    smemsim.base.errors.TraceError: no/such/folder: no such folder
     """
     folders = [folder for path in paths for folder in find_suites(pathlib.Path(path))]
     if case is not None and len(folders) != 1:

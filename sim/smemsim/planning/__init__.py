@@ -1,6 +1,6 @@
 """From an operand tile to everything a kernel author writes down: boxes, tensor map, descriptors, advances, layouts, code."""
 
-from smemsim.door import door
+from smemsim.base.lazy_exports import door
 
 __getattr__ = door(
     __name__,

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import choice, in_steps, shown, whole
-from smemsim.errors import InputError, Unmodelled
-from smemsim.layout.cute import CuteLayout, CuteSwizzle, logical_divide, recast, tile_to_shape, zipped_divide
-from smemsim.spec.architectures import Architecture, architecture
-from smemsim.spec.findings import Severity
-from smemsim.spec.formats import ElementFormat, element_format
-from smemsim.spec.shared_memory import ATOM_ROWS, BANKS, CHUNK
-from smemsim.spec.smem_descriptor import REACH, START, layout_codes
-from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
-from smemsim.spec.tcgen05 import KINDS, kind_of, shapes_of
-from smemsim.spec.tensor_map import LIMITS
-from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand import operand_addresses, swizzled
-from smemsim.words.operand_layout import check_major
-from smemsim.words.smem import SmemDescriptor
+from smemsim.base.arguments import choice, in_steps, shown, whole
+from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.layout.cute import CuteLayout, CuteSwizzle, logical_divide, recast, tile_to_shape, zipped_divide
+from smemsim.core.spec.architectures import Architecture, architecture
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import ElementFormat, element_format
+from smemsim.core.spec.shared_memory import ATOM_ROWS, BANKS, CHUNK
+from smemsim.core.spec.smem_descriptor import REACH, START, layout_codes
+from smemsim.core.spec.swizzles import MODES, Swizzle, SwizzleMode
+from smemsim.core.spec.tcgen05 import KINDS, kind_of, shapes_of
+from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.core.spec.wgmma import WGMMA_M, WGMMA_TYPES
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.operand import operand_addresses, swizzled
+from smemsim.core.words.operand_layout import check_major
+from smemsim.core.words.smem import SmemDescriptor
 
 __all__ = [
     "STACKS",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from smemsim.arguments import choice
+from smemsim.base.arguments import choice
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.smem_descriptor import REACH, START
+from smemsim.core.spec.swizzles import Swizzle
+from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.planning.planned import Planned
 from smemsim.planning.transfers import Loads
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.smem_descriptor import REACH, START
-from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["LANGUAGES", "code_of", "encode_arguments"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError, Unmodelled
-from smemsim.finding import Finding, in_word
+from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.finding import Finding, in_word
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import used_strides
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import Plan, plan
-from smemsim.spec.findings import Severity
-from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import used_strides
-from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["Fit", "fit"]
 

@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError, InternalError
-from smemsim.judge.check import check
+from smemsim.base.errors import InputError, InternalError
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.diagnosis.check import check
 from smemsim.planning.arrangement import (
     STACKS,
     IllegalPlan,
@@ -26,10 +30,6 @@ from smemsim.planning.planned import Planned
 from smemsim.planning.scenario import scenario_of
 from smemsim.planning.text import plan_dict, plan_text
 from smemsim.planning.transfers import loads_of, matrix_of
-from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Severity
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.tensor_map import LIMITS
 
 __all__ = [
     "DEFAULTS",
@@ -66,7 +66,7 @@ class Plan(Planned):
 
     def _repr_html_(self) -> str:
         """In a notebook: the picture of the tile in shared memory, and the text folded away."""
-        from smemsim.picture.page import page_fragment
+        from smemsim.core.picture.page import page_fragment
 
         page = dataclasses.replace(check(self.scenario()).page(), title=self.title, entries=())
         return f"{page_fragment(page)}<details><summary>the whole plan</summary><pre>{html.escape(self.text())}</pre></details>"

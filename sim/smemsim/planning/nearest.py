@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.errors import InputError, Unmodelled
+from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.planning.arrangement import Wish
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.swizzles import MODES
-from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["nearest"]
 

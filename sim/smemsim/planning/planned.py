@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.planning.arrangement import Arrangement, Conflicts, CuteSteps, Field, Wish, canonical_layouts, conflicts_of
 from smemsim.planning.transfers import Loads, Matrix
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Planned"]
 

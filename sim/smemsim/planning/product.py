@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.arguments import whole
-from smemsim.errors import InputError
-from smemsim.machine.tmem.layout import AccumulatorLayout
+from smemsim.base.arguments import whole
+from smemsim.base.errors import InputError
+from smemsim.core.machine.tmem.layout import AccumulatorLayout
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.spec.tensor_memory import ALLOCATION
+from smemsim.core.words.instr import InstrDescriptor
 from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import Plan, plan
-from smemsim.spec.tcgen05 import KINDS
-from smemsim.spec.tensor_memory import ALLOCATION
-from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["ProductPlan", "plan_product", "widest_product"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.planning.arrangement import Arrangement
 from smemsim.planning.transfers import GLOBAL_ADDRESS, Loads, Matrix, loads_of
-from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["scenario_of"]
 

@@ -7,16 +7,16 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smemsim.layout.cute import CuteLayout
-from smemsim.machine.product import shared_grade
+from smemsim.core.layout.cute import CuteLayout
+from smemsim.core.machine.product import shared_grade
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.swizzles import Swizzle
+from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.planning.arrangement import Field
 from smemsim.planning.code import encode_arguments
 from smemsim.planning.planned import Planned
 from smemsim.planning.transfers import Loads
-from smemsim.spec.evidence import RULES
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["choices_text", "plan_dict", "plan_text"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from smemsim.errors import HardwareTrap
-from smemsim.finding import TensorMapError
-from smemsim.machine.tma import tma_load
+from smemsim.base.errors import HardwareTrap
+from smemsim.core.finding import TensorMapError
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.tensor_map import DATA_TYPES, LIMITS, DataType
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.planning.arrangement import Arrangement, IllegalPlan
-from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, DataType
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["GLOBAL_ADDRESS", "Loads", "Matrix", "loads_of", "matrix_of"]
 

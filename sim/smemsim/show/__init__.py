@@ -1,6 +1,6 @@
 """Pictures: terminal views, SVG and pages."""
 
-from smemsim.door import door
+from smemsim.base.lazy_exports import door
 
 __getattr__ = door(
     __name__,

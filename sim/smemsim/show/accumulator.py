@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout
-from smemsim.machine.tmem.memory import REPEATS, TmemAccess
-from smemsim.picture.model import Band, Picture, Strip, colour
-from smemsim.picture.table import Column, Line, Table
-from smemsim.spec.findings import Severity
-from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
-from smemsim.words.instr import InstrDescriptor
+from smemsim.base.errors import InputError
+from smemsim.core.machine.tmem.address import TmemAddress
+from smemsim.core.machine.tmem.layout import AccumulatorLayout
+from smemsim.core.machine.tmem.memory import REPEATS, TmemAccess
+from smemsim.core.picture.model import Band, Picture, Strip, colour
+from smemsim.core.picture.table import Column, Line, Table
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
+from smemsim.core.words.instr import InstrDescriptor
 
 __all__ = ["AccumulatorMap", "Run"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from smemsim.arithmetic.explain import DotProduct, DotTerm
-from smemsim.arithmetic.values import element_value
-from smemsim.picture.lines import table_lines
-from smemsim.picture.table import Column, Line, Table
-from smemsim.spec.formats import element_format
-from smemsim.spec.mma_arithmetic import MmaArithmetic
+from smemsim.core.arithmetic.explain import DotProduct, DotTerm
+from smemsim.core.arithmetic.values import element_value
+from smemsim.core.picture.lines import table_lines
+from smemsim.core.picture.table import Column, Line, Table
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.mma_arithmetic import MmaArithmetic
 
 __all__ = ["dot_json", "dot_view"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
-from smemsim.judge.tile import chunk_heads
-from smemsim.layout.cute import CuteLayout
-from smemsim.picture.lines import table_lines
-from smemsim.picture.model import EMPTY, Cell, Gap, Grid, Legend, Mark, Picture, Row, colour
-from smemsim.picture.svg import grids_svg
-from smemsim.picture.table import Column, Line, Table
-from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.base.errors import InputError
+from smemsim.core.layout.cute import CuteLayout
+from smemsim.core.picture.lines import table_lines
+from smemsim.core.picture.model import EMPTY, Cell, Gap, Grid, Legend, Mark, Picture, Row, colour
+from smemsim.core.picture.svg import grids_svg
+from smemsim.core.picture.table import Column, Line, Table
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.diagnosis.tile import chunk_heads
 
 __all__ = ["LayoutMap", "linear_layout_text"]
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.judge.tile import MOST_LINES, TilePicture
-from smemsim.picture.model import Picture
-from smemsim.picture.svg import grids_svg
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import Rule
-from smemsim.spec.formats import element_format
-from smemsim.spec.shared_memory import CHUNK, LINE
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import rules_in_force, weakest
-from smemsim.words.smem import SmemDescriptor
+from smemsim.core.picture.model import Picture
+from smemsim.core.picture.svg import grids_svg
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import Rule
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import rules_in_force, weakest
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.tile import MOST_LINES, TilePicture
 
 __all__ = ["OperandMap"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from smemsim.judge.descriptors.answers import Answer, FoundDescriptor, Nearest
-from smemsim.judge.product import ProductExplanation
-from smemsim.picture.lines import table_lines
-from smemsim.picture.table import Column, Line, Table
-from smemsim.spec.architectures import architecture
+from smemsim.core.picture.lines import table_lines
+from smemsim.core.picture.table import Column, Line, Table
+from smemsim.core.spec.architectures import architecture
+from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
+from smemsim.diagnosis.product import ProductExplanation
 
 __all__ = ["answer_view", "explanation_view"]
 

@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smemsim.errors import Unmodelled
-from smemsim.finding import Finding
-from smemsim.layout.tma import row_pitch, tile_size
-from smemsim.picture.table import Line
-from smemsim.show.words import finding_lines
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.fields import Field
-from smemsim.spec.grades import Grade
-from smemsim.spec.tensor_map import (
+from smemsim.base.errors import Unmodelled
+from smemsim.core.finding import Finding
+from smemsim.core.layout.tma import row_pitch, tile_size
+from smemsim.core.picture.table import Line
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.fields import Field
+from smemsim.core.spec.grades import Grade
+from smemsim.core.spec.tensor_map import (
     DERIVED_FIELDS,
     LIMITS,
     SWIZZLE_ARCHITECTURES,
@@ -25,10 +24,11 @@ from smemsim.spec.tensor_map import (
     TensorMapSwizzle,
     grade_unread,
 )
-from smemsim.spec.transfers import ENCODE_CALLS
-from smemsim.words.tensor_map import TensorMap
-from smemsim.words.tensor_map.arguments import ENUMS, members
-from smemsim.words.tensor_map.rules import target, violations
+from smemsim.core.spec.transfers import ENCODE_CALLS
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.core.words.tensor_map.arguments import ENUMS, members
+from smemsim.core.words.tensor_map.rules import target, violations
+from smemsim.show.words import finding_lines
 
 __all__ = ["map_grades", "refused_json", "refused_view", "tensor_map_json", "tensor_map_view", "unknown_fields", "verdict"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from smemsim.arguments import flag, shown, whole, wholes
-from smemsim.errors import InputError
-from smemsim.judge.check import check
-from smemsim.judge.report import Report
-from smemsim.judge.tile import MOST_LINES, Place, TilePicture
-from smemsim.layout.swizzle import swizzle
-from smemsim.picture.model import Cell, Grid, Outline, Picture, Row, colour
-from smemsim.picture.svg import boxes_svg, grids_svg
-from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
-from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.base.arguments import flag, shown, whole, wholes
+from smemsim.base.errors import InputError
+from smemsim.core.layout.swizzle import swizzle
+from smemsim.core.picture.model import Cell, Grid, Outline, Picture, Row, colour
+from smemsim.core.picture.svg import boxes_svg, grids_svg
+from smemsim.core.spec.shared_memory import BANKS, CHUNK, LINE
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.diagnosis.check import check
+from smemsim.diagnosis.report import Report
+from smemsim.diagnosis.tile import MOST_LINES, Place, TilePicture
 
 __all__ = ["atoms_svg", "pattern_svg", "patterns", "show_html", "tile_svg"]
 

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from smemsim.judge.tile import chunk_heads
-from smemsim.layout.tma import im2col_offset, pack_im2col_offset
-from smemsim.machine.tma import Transfer, tma_load, tma_store
-from smemsim.picture.model import EMPTY, OUTSIDE, Gap, Grid, Legend, Mark, Picture, Row, colour
-from smemsim.picture.model import Cell as Drawn
-from smemsim.picture.svg import grids_svg
-from smemsim.spec.architectures import any_architecture
-from smemsim.spec.evidence import RULES
-from smemsim.spec.shared_memory import CHUNK, LINE
-from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
-from smemsim.words.operand_layout import weakest
-from smemsim.words.tensor_map import TensorMap
+from smemsim.core.layout.tma import im2col_offset, pack_im2col_offset
+from smemsim.core.machine.tma import Transfer, tma_load, tma_store
+from smemsim.core.picture.model import EMPTY, OUTSIDE, Gap, Grid, Legend, Mark, Picture, Row, colour
+from smemsim.core.picture.model import Cell as Drawn
+from smemsim.core.picture.svg import grids_svg
+from smemsim.core.spec.architectures import any_architecture
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.core.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
+from smemsim.core.words.operand_layout import weakest
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.tile import chunk_heads
 
 __all__ = ["MOST_LINES", "Cell", "TransferMap"]
 

@@ -6,15 +6,15 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from smemsim.finding import Finding
-from smemsim.picture.lines import table_lines
-from smemsim.picture.table import Column, Line, Table
-from smemsim.spec.architectures import architecture
-from smemsim.spec.fields import Field, Word
-from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.words.instr import InstrDescriptor, kinds_that_fit
-from smemsim.words.operand_layout import rules_in_force, weakest
-from smemsim.words.smem import SmemDescriptor
+from smemsim.core.finding import Finding
+from smemsim.core.picture.lines import table_lines
+from smemsim.core.picture.table import Column, Line, Table
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.fields import Field, Word
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.instr import InstrDescriptor, kinds_that_fit
+from smemsim.core.words.operand_layout import rules_in_force, weakest
+from smemsim.core.words.smem import SmemDescriptor
 
 __all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
 

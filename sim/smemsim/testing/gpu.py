@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.virtual import callers, process
 from smemsim.virtual.build import libraries
 from smemsim.virtual.policy import Launched, Policy, card_of_environment, summary_of

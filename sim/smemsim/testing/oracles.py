@@ -23,12 +23,12 @@ import unittest
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from smemsim.arguments import shown
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError
 from smemsim.campaign.oracles import ORACLES, oracle
 from smemsim.campaign.oracles.differential import Oracle
 from smemsim.campaign.report import file_trouble, folder_for
 from smemsim.campaign.space import Trouble
-from smemsim.errors import InputError
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

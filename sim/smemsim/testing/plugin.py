@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smemsim.errors import SmemsimError, Unmodelled
+from smemsim.base.errors import SmemsimError, Unmodelled
 
 if TYPE_CHECKING:
+    from smemsim.diagnosis.report import Report
     from smemsim.evidence.replay import SuiteReport
-    from smemsim.judge.report import Report
     from smemsim.testing.recorder import Recorder
 
 __all__ = ["HardwareItem", "LaunchItem", "LaunchTest", "ReplayItem", "ScenarioFile", "ScenarioItem", "TraceFile"]
@@ -266,7 +266,7 @@ def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport
 
 def _checked(scenario: Any) -> Report:
     """The report of a scenario; AssertionError where it is not as it should be, a skip for what is not modelled."""
-    from smemsim.judge.check import check
+    from smemsim.diagnosis.check import check
 
     try:
         report = check(scenario)

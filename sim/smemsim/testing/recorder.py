@@ -23,20 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import shown, whole, wholes
-from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError
+from smemsim.base.arguments import shown, whole, wholes
+from smemsim.base.errors import HardwareTrap, InputError, SmemsimError, TraceError
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.architectures import ARCHITECTURES, architecture
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.core.words.tensor_map.bits import raw_bytes
+from smemsim.core.words.tensor_map.replace import tensormap_replace
 from smemsim.evidence.format import Suite, load_suite, write_suite
 from smemsim.evidence.kinds.smem_dump import STEPS, TENSOR_FLAGS, WIDTH, SmemDump
-from smemsim.machine.tma import tma_load
-from smemsim.program.device import Card
-from smemsim.program.launch import LaunchConfig, LoadedKernel, check_shape
-from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
-from smemsim.words.tensor_map.bits import raw_bytes
-from smemsim.words.tensor_map.replace import tensormap_replace
+from smemsim.run.engine.device import Card
+from smemsim.run.engine.launch import LaunchConfig, LoadedKernel, check_shape
 
 __all__ = [
     "BARRIER_BYTES",

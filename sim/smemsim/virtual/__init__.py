@@ -3,7 +3,7 @@
 `VirtualDevice` is the only place with semantics; doors only translate calls. `Policy` says what happens with findings. `docs/virtual.md` explains both.
 """
 
-from smemsim.door import door
+from smemsim.base.lazy_exports import door
 
 __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it loads the simulator
     __name__,

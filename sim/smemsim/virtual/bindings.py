@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from smemsim.spec.cuda_errors import CUDA_CODES
+from smemsim.core.spec.cuda_errors import CUDA_CODES
 from smemsim.virtual import fatbin
 from smemsim.virtual.errors import INVALID_DEVICE, NOT_SUPPORTED, CudaError
 from smemsim.virtual.local import LocalSession, session

@@ -2,7 +2,7 @@
 and the names of CuTe DSL's runtime library.
 
 A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache (`SMEMSIM_CACHE_DIR`). If that folder
-cannot be trusted (`smemsim.store`) or written, each process makes its own. Nothing of CUDA is needed.
+cannot be trusted (`smemsim.base.store`) or written, each process makes its own. Nothing of CUDA is needed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import subprocess
 import sys
 import tempfile
 
-from smemsim import store
-from smemsim.errors import InputError
-from smemsim.spec.cards import DRIVER_RELEASE
-from smemsim.spec.cuda_errors import CUDA_CODES
+from smemsim.base import store
+from smemsim.base.errors import InputError
+from smemsim.core.spec.cards import DRIVER_RELEASE
+from smemsim.core.spec.cuda_errors import CUDA_CODES
 
 __all__ = ["build", "compiler", "entry_points", "libraries"]
 

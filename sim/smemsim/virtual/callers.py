@@ -13,7 +13,7 @@ import os
 import threading
 from typing import Any
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.virtual.turns import once
 
 __all__ = ["answer", "load", "make_current", "renew"]

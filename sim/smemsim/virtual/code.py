@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from smemsim.arguments import shown, suggestion
-from smemsim.errors import SmemsimError, Unmodelled
-from smemsim.ptx.demangle import shorter_name
-from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS
-from smemsim.spec.targets import target_number
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.core.ptx.demangle import shorter_name
+from smemsim.core.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS
+from smemsim.core.spec.targets import target_number
 from smemsim.virtual.errors import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED, NOT_SUPPORTED, CudaError
 
 if TYPE_CHECKING:
-    from smemsim.program.launch import LinkedKernel
-    from smemsim.ptx.module import Function as PtxFunction
-    from smemsim.spec.cards import Card
+    from smemsim.core.ptx.module import Function as PtxFunction
+    from smemsim.core.spec.cards import Card
+    from smemsim.run.engine.launch import LinkedKernel
     from smemsim.virtual.machine import Machine, Parameter
     from smemsim.virtual.policy import Policy
     from smemsim.virtual.tile_host import HiddenParameters
@@ -103,7 +103,7 @@ class Function:
     @property
     def cluster(self) -> tuple[int, int, int]:
         """What `.reqnctapercluster` says; zeros without it."""
-        from smemsim.program.launch import three
+        from smemsim.run.engine.launch import three
 
         wanted = self.directives.get("reqnctapercluster")
         return three("reqnctapercluster", wanted) if wanted else self.cluster_set

@@ -26,8 +26,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from smemsim.errors import InputError
-from smemsim.spec.cuda_errors import CUDA_CODES
+from smemsim.base.errors import InputError
+from smemsim.core.spec.cuda_errors import CUDA_CODES
 from smemsim.virtual import bindings, build, fatbin, process
 from smemsim.virtual.errors import INVALID_DEVICE, CudaError
 from smemsim.virtual.local import attributes_of, session

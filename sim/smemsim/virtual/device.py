@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.arguments import shown
-from smemsim.budget import told
-from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.machine.blank import Garbage, litter
-from smemsim.spec.cards import (
+from smemsim.base.arguments import shown
+from smemsim.base.budget import told
+from smemsim.base.errors import InputError, SmemsimError, Unmodelled
+from smemsim.core.machine.blank import Garbage, litter
+from smemsim.core.spec.cards import (
     DEVICE_LIMITS,
     DRIVER_VERSION,
     HEAP_LIMIT,
@@ -48,8 +48,8 @@ from smemsim.spec.cards import (
     card_named,
     card_of,
 )
-from smemsim.spec.heap import HEAP
-from smemsim.spec.launches import LAUNCH_LIMITS
+from smemsim.core.spec.heap import HEAP
+from smemsim.core.spec.launches import LAUNCH_LIMITS
 from smemsim.virtual import fatbin
 from smemsim.virtual.code import Function, Module
 from smemsim.virtual.errors import (
@@ -86,7 +86,7 @@ from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.turns import Turn, one_at_a_time
 
 if TYPE_CHECKING:
-    from smemsim.judge.run import Run
+    from smemsim.diagnosis.run import Run
     from smemsim.virtual.machine import Machine
     from smemsim.virtual.textures import Textures
 
@@ -251,7 +251,7 @@ class VirtualDevice:
 
     def reset(self) -> None:
         """cudaDeviceReset: memory and code are gone. Behind an error of a kernel the card is not there for this process any more, as an H200 answers."""
-        self.host.settle()
+        self.host.materialize()
         self.nothing_in_front()
         if self.error:
             self.error = UNAVAILABLE
@@ -375,7 +375,7 @@ class VirtualDevice:
             self.submit(stream, self.graph_free(address))
             return
         self.begins_at(address)
-        self.host.settle()
+        self.host.materialize()
         self.free(address)
 
     def bind(self, array: Any, *, name: str = "") -> int:
@@ -427,7 +427,7 @@ class VirtualDevice:
         for own, _ in self.registered:
             self.host.copy(*((own.place, own.address) if to_device else (own.address, own.place)), own.size)
         if self.registered and to_device:
-            self.host.settle()
+            self.host.materialize()
 
     def view(self, address: int, size: int) -> np.ndarray:
         """Bytes of an allocation, the memory itself, uint8. InputError unless one allocation holds them all."""
@@ -448,7 +448,7 @@ class VirtualDevice:
     def map(self, what: str, *given: Any) -> Any:
         """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it refuses, 2 without room."""
         self.check()
-        self.host.settle()
+        self.host.materialize()
         if what == "create" and self.memory.used + given[0] > self.memory_bytes:
             raise CudaError(OUT_OF_MEMORY, f"{told(given[0])} more than the {told(self.memory_bytes)} of the card")
         try:
@@ -490,7 +490,7 @@ class VirtualDevice:
             stream.is_broken = True
             raise CudaError(CAPTURE_UNSUPPORTED)
         self.nothing_in_front()
-        self.host.settle()
+        self.host.materialize()
         self.check()
 
     def record(self, event: Event, stream: Stream | None = None) -> None:
@@ -500,7 +500,7 @@ class VirtualDevice:
             return
         self.check()
         self.nothing_in_front()
-        self.host.settle()
+        self.host.materialize()
         event.captured, event.time = None, time.perf_counter()
 
     def wait(self, stream: Stream | None, event: Event) -> None:
@@ -615,7 +615,7 @@ class VirtualDevice:
         word = (value & (1 << 8 * width) - 1).to_bytes(width, "little")
 
         def run() -> None:
-            self.host.settle()
+            self.host.materialize()
             for n in range(height):
                 self.view(to + n * pitch, count * width).view(f"u{width}")[:] = int.from_bytes(word, "little")
 
@@ -639,7 +639,7 @@ class VirtualDevice:
             return
         if found.number in self._unwritten or (target is not None and not target.is_on_host):
             return
-        self.host.settle()
+        self.host.materialize()
         looked_at = min(size, LOOKED_AT)
         blank = Garbage(self.memory.view(found.address, found.size), found.address, 0)
         count = 4 * int(blank.words(np.arange(source - found.address, source - found.address + looked_at - 3, 4), 4).sum())
@@ -654,7 +654,7 @@ class VirtualDevice:
         """Copy bytes, here where both sides lie in this process."""
         sides = [self.memory.at(to), self.memory.at(source)]
         if not self.host.shares_memory and all(s is not None and s.kind != "registered" for s in sides):
-            self.host.settle()
+            self.host.materialize()
             ctypes.memmove(to, source, size)
         else:
             self.host.copy(to, source, size)
@@ -728,7 +728,7 @@ class VirtualDevice:
 
     def encode(self, call: str, **given: Any) -> bytes:
         """The 128 bytes of cuTensorMapEncodeTiled, Im2col or Im2colWide, by the names of `TensorMap.tiled` …; CudaError 1 where it refuses."""
-        from smemsim.words.tensor_map import TensorMap
+        from smemsim.core.words.tensor_map import TensorMap
 
         try:
             return bytes(getattr(TensorMap, call)(**given, arch=self.arch))
@@ -741,8 +741,8 @@ class VirtualDevice:
 
     def replace_address(self, raw: bytes, address: int) -> bytes:
         """cuTensorMapReplaceAddress: a map's bytes over another global address."""
-        from smemsim.finding import TensorMapError
-        from smemsim.words.tensor_map import TensorMap
+        from smemsim.core.finding import TensorMapError
+        from smemsim.core.words.tensor_map import TensorMap
 
         try:
             old = TensorMap.from_bytes(raw)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from smemsim.errors import SmemsimError
-from smemsim.spec.cuda_errors import CUDA_CODES
+from smemsim.base.errors import SmemsimError
+from smemsim.core.spec.cuda_errors import CUDA_CODES
 
 __all__ = ["CudaError"]
 
 
-# Of CUresult and cudaError_t, without their prefixes; what each says is in `spec/cuda_errors.py`.
+# Of CUresult and cudaError_t, without their prefixes; what each says is in `core/spec/cuda_errors.py`.
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_PITCH, INVALID_DIRECTION, UNAVAILABLE, INVALID_DEVICE = (
     1,
     2,

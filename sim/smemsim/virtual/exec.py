@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.errors import InputError
-from smemsim.files import check_place
+from smemsim.base.errors import InputError
+from smemsim.base.files import check_place
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
 from smemsim.virtual.telling import Journal, News

@@ -15,8 +15,8 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from smemsim.errors import InputError
-from smemsim.spec.targets import family_of, how_it_runs, target_number
+from smemsim.base.errors import InputError
+from smemsim.core.spec.targets import family_of, how_it_runs, target_number
 from smemsim.virtual.line_tables import with_locations
 from smemsim.virtual.linker import linked
 

@@ -21,7 +21,7 @@ class Host:
         """Call a C function of the host: `void (*)(void *)`."""
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
 
-    def settle(self) -> None:
+    def materialize(self) -> None:
         """All copies and calls so far have been made."""
 
     def write(self, text: str, *, is_error: bool = False) -> None:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.finding import PTX_LINE
-from smemsim.spec.cards import HEAP_LIMIT
-from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
-from smemsim.spec.traps import TIMEOUT
+from smemsim.base.errors import InputError, SmemsimError, Unmodelled
+from smemsim.core.finding import PTX_LINE
+from smemsim.core.spec.cards import HEAP_LIMIT
+from smemsim.core.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.core.spec.traps import TIMEOUT
 from smemsim.virtual.errors import (
     COOPERATIVE_TOO_LARGE,
     INVALID_CLUSTER,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from smemsim.judge.run import Run
-    from smemsim.spec.cards import Card
+    from smemsim.core.spec.cards import Card
+    from smemsim.diagnosis.run import Run
     from smemsim.virtual.code import Function
     from smemsim.virtual.host import Host
     from smemsim.virtual.machine import Machine
@@ -184,7 +184,7 @@ class Launcher:
         self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
     ) -> Run | None:
         """Execute a launch of a stream now, beside what is in front of it where it is `dependent`."""
-        from smemsim.program.execute import in_front
+        from smemsim.run.engine.grid import in_front
 
         after = self.in_front.pop(stream, None)
         if not dependent:
@@ -215,11 +215,11 @@ class Launcher:
             self.device.ended(about)
 
     def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
-        self.device.host.settle()
+        self.device.host.materialize()
         self.device.mirror(to_device=True)
         self._look_up(arguments)
         begin = time.perf_counter()
-        from smemsim.program.launch import LIMIT
+        from smemsim.run.engine.launch import LIMIT
 
         try:
             if self._hooked(f, config, arguments):
@@ -448,7 +448,7 @@ def _grid(f: Function, grid: Any) -> tuple[int, int, int]:
 
 def _dimensions(name: str, given: Any, most: tuple[int, int, int]) -> tuple[int, int, int]:
     """Three numbers within their limits."""
-    from smemsim.program.launch import three
+    from smemsim.run.engine.launch import three
 
     try:
         found = three(name, given)

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.virtual.build import libraries
 from smemsim.virtual.linkage import slots, write
 

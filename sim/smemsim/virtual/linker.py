@@ -10,8 +10,8 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from smemsim.errors import InputError
-from smemsim.spec.targets import target_number
+from smemsim.base.errors import InputError
+from smemsim.core.spec.targets import target_number
 
 __all__ = ["linked"]
 

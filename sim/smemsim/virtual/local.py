@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import Any
 
-from smemsim.errors import SmemsimError
+from smemsim.base.errors import SmemsimError
 from smemsim.virtual import process
 from smemsim.virtual.calls.handles import DEFAULT_STREAMS, Kept
 from smemsim.virtual.calls.memory import KINDS

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.judge.gpu import Gpu
-from smemsim.judge.run import Run
-from smemsim.machine.region import GlobalMemory
-from smemsim.program.device import LoadedPtx
-from smemsim.program.launch import LaunchConfig, LinkedKernel, RunOptions
-from smemsim.ptx.module import Function
-from smemsim.spec.traps import TIMEOUT
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.ptx.module import Function
+from smemsim.core.spec.traps import TIMEOUT
+from smemsim.diagnosis.gpu import Gpu
+from smemsim.diagnosis.run import Run
+from smemsim.run.engine.device import LoadedPtx
+from smemsim.run.engine.launch import LaunchConfig, LinkedKernel, RunOptions
 from smemsim.virtual.memory import Allocation, DeviceMemory, bytes_at
 
 __all__ = ["Machine", "Parameter", "parameters_of"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.spec.cards import MAPPING_BYTES
+from smemsim.core.spec.cards import MAPPING_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.budget import ask, told
-from smemsim.errors import InputError, SmemsimError
+from smemsim.base.budget import ask, told
+from smemsim.base.errors import InputError, SmemsimError
 
 __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "PLACES", "RANGE_BYTES", "Allocation", "DeviceMemory", "bytes_at"]
 
@@ -64,7 +64,7 @@ class Allocation:
     """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), "heap" (of kernels), "array" (of texels), of
     variables and parameters "own".
 
-    `is_littered`: it was filled with garbage when it was allocated (`smemsim.machine.blank`). `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
+    `is_littered`: it was filled with garbage when it was allocated (`smemsim.core.machine.blank`). `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
     element type and the shape of the tensor that lies there, where a library told them.
     """
 
@@ -169,7 +169,7 @@ class DeviceMemory:
         return iter(self._sorted)
 
     def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
-        """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
+        """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.base.budget`."""
         ask(f"an allocation of {told(size)}", size)
         space = {"device": self._device, "own": self._own, "heap": self._own, "array": self._own}.get(kind, self._host)
         address = space.place(size, self._taken())

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.program.compiled.objects import functions
+from smemsim.run.jit.objects import functions
 
 __all__ = ["ALIGNMENT", "claim", "holding", "is_claimed", "map_notes", "replacements", "size_at"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smemsim.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
-from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS, PORTABLE_CLUSTER
-from smemsim.spec.ptx import WARP_SIZE
+from smemsim.core.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
+from smemsim.core.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.core.spec.ptx import WARP_SIZE
 from smemsim.virtual.errors import INVALID_CLUSTER, INVALID_VALUE, CudaError
 
 if TYPE_CHECKING:
-    from smemsim.spec.cards import Card
+    from smemsim.core.spec.cards import Card
     from smemsim.virtual.code import Function
 
 __all__ = ["Occupancy"]

@@ -18,12 +18,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from smemsim.arguments import shown, suggestion
-from smemsim.budget import amount
-from smemsim.errors import InputError, SmemsimError
-from smemsim.files import write_whole
-from smemsim.spec.findings import CODES, Severity
-from smemsim.spec.traps import TIMEOUT
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.budget import amount
+from smemsim.base.errors import InputError, SmemsimError
+from smemsim.base.files import write_whole
+from smemsim.core.spec.findings import CODES, Severity
+from smemsim.core.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,17 +127,17 @@ class Policy:
             if given not in known:
                 raise InputError(f"{name} = {shown(given)}: needs one of {', '.join(known)}{suggestion(given, known)}")
         if self.schedule is not None:
-            from smemsim.program.schedule import checked_schedule  # which needs numpy: `smemsim exec` starts the program first
+            from smemsim.run.engine.schedule import checked_schedule  # which needs numpy: `smemsim exec` starts the program first
 
             checked_schedule(self.schedule)
         if self.cancel != "resident":
-            from smemsim.program.launch import LaunchConfig
+            from smemsim.run.engine.launch import LaunchConfig
 
             LaunchConfig(cancel=self.cancel)
         if self.hooks is not None and not self.hooks.is_file():
             raise InputError(f"hooks = {self.hooks}: there is no such file")
         if self.assume:
-            from smemsim.spec.alternatives import alternative_of
+            from smemsim.core.spec.alternatives import alternative_of
 
             alternative_of(self.assume)
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from smemsim.spec.cards import MAPPING_BYTES
+from smemsim.core.spec.cards import MAPPING_BYTES
 
 __all__ = ["GraphPool", "Pool"]
 

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from smemsim.errors import InputError
-from smemsim.spec.architectures import any_architecture
+from smemsim.base.errors import InputError
+from smemsim.core.spec.architectures import any_architecture
 from smemsim.virtual.telling import RemoteWriter
 from smemsim.virtual.turns import Turn, once
 
 if TYPE_CHECKING:
-    from smemsim.spec.cards import Card
+    from smemsim.core.spec.cards import Card
     from smemsim.virtual.device import VirtualDevice
     from smemsim.virtual.policy import Policy
     from smemsim.virtual.telling import Teller
@@ -48,7 +48,7 @@ def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: 
 
     `of_card` are `multiprocessors`, `memory_bytes` and `card`. Raises InputError where nothing says which card, or where it is another one already.
     """
-    from smemsim.spec.cards import card_named
+    from smemsim.core.spec.cards import card_named
 
     product = of_card.get("card") or (arch if arch and not arch.startswith("sm_") else None)
     if product:
@@ -76,7 +76,7 @@ def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: 
 
 def card() -> Card:
     """The card of this process."""
-    from smemsim.spec.cards import card_named
+    from smemsim.core.spec.cards import card_named
 
     arch = choose()
     return card_named(_product(arch) or arch)
@@ -84,7 +84,7 @@ def card() -> Card:
 
 def _product(arch: str) -> str | None:
     """The name of the product, if one was chosen, or if the environment names one of this architecture."""
-    from smemsim.spec.cards import card_named
+    from smemsim.core.spec.cards import card_named
 
     name = _chosen.get("card") or os.environ.get("SMEMSIM_CARD")
     return name if name and card_named(name).arch == arch else None

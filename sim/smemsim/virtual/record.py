@@ -15,18 +15,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smemsim.errors import InputError, SmemsimError
+from smemsim.base.errors import InputError, SmemsimError
+from smemsim.base.files import write_whole
+from smemsim.core.picture.model import Entry, Part
+from smemsim.core.picture.page import program_html
+from smemsim.core.ptx.demangle import pointed_types
+from smemsim.core.spec.cards import Card, card_of
+from smemsim.core.spec.findings import CODES, Severity
+from smemsim.core.spec.formats import FORMATS
+from smemsim.diagnosis.run import Run
 from smemsim.evidence.launches import launch_text
-from smemsim.files import write_whole
-from smemsim.judge.run import Run
-from smemsim.picture.model import Entry, Part
-from smemsim.picture.page import program_html
-from smemsim.program.arrays import storage
-from smemsim.program.launch import LaunchConfig
-from smemsim.ptx.demangle import pointed_types
-from smemsim.spec.cards import Card, card_of
-from smemsim.spec.findings import CODES, Severity
-from smemsim.spec.formats import FORMATS
+from smemsim.run.engine.arrays import storage
+from smemsim.run.engine.launch import LaunchConfig
 from smemsim.virtual.code import Function
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of

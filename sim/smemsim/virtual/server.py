@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from smemsim.errors import InputError, SmemsimError
-from smemsim.forks import CONNECTION
+from smemsim.base.errors import InputError, SmemsimError
+from smemsim.run.procs.forks import CONNECTION
 from smemsim.virtual.calls.table import OUT_OF_MEMORY, Calls
 from smemsim.virtual.calls.wire import LENGTH, parsed, replied
 from smemsim.virtual.device import VirtualDevice
@@ -63,7 +63,7 @@ class RemoteHost(Host):
         raw = text.encode("utf-8", "surrogateescape")
         self._ask(WRITE, len(raw), int(is_error), data=raw)
 
-    def settle(self) -> None:
+    def materialize(self) -> None:
         """See `Host`."""
         if self.waiting:
             self._flush()

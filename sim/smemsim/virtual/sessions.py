@@ -29,11 +29,11 @@ SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what 
 # What a session needs, in the order in which it needs it: loaded while the program starts, unless a session begins before that.
 PARTS = (
     "smemsim.virtual.server",
-    "smemsim.arithmetic.reduce_loops",
-    "smemsim.machine.memory",
-    "smemsim.program.execute",
-    "smemsim.judge.check",
-    "smemsim.judge.run",
+    "smemsim.core.arithmetic.reduce_loops",
+    "smemsim.core.machine.memory",
+    "smemsim.run.engine.grid",
+    "smemsim.diagnosis.check",
+    "smemsim.diagnosis.run",
     "smemsim.virtual.machine",
     "smemsim.virtual.record",
 )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from smemsim.machine.texture import Image, Sampler, Surface, Texture, level_extent
-from smemsim.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, SURFACE, TextureFormat
+from smemsim.core.machine.texture import Image, Sampler, Surface, Texture, level_extent
+from smemsim.core.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, SURFACE, TextureFormat
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.memory import Allocation, DeviceMemory
 

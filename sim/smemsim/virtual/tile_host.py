@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from smemsim.errors import Unmodelled
-from smemsim.ptx.module import Parameter
+from smemsim.base.errors import Unmodelled
+from smemsim.core.ptx.module import Parameter
 from smemsim.virtual.fatbin import HOST_SECTION, sections
 
 __all__ = ["HiddenParameters"]

@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.errors import InputError
-from smemsim.machine.blank import litter
+from smemsim.base.errors import InputError
+from smemsim.core.machine.blank import litter
 from smemsim.virtual import alignment, callers, process
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at
@@ -261,7 +261,7 @@ def _inner(tensor: Any) -> Any:
 
 def _elements(tensor: Any) -> tuple[str, tuple[int, ...]]:
     """The element type of a tensor, as launch files name it, and its shape; bytes where they have no name for it."""
-    from smemsim.program.arrays import TORCH
+    from smemsim.run.engine.arrays import TORCH
 
     name = str(tensor.dtype)
     plain = re.fullmatch(r"torch\.(float|u?int)(8|16|32|64)", name)

@@ -19,10 +19,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from smemsim.judge.triton import as_compiled, map_arguments, parameter_names
-from smemsim.program.arrays import HostMap
-from smemsim.spec.launches import DEFAULT_SHARED
-from smemsim.spec.ptx import WARP_SIZE
+from smemsim.core.spec.launches import DEFAULT_SHARED
+from smemsim.core.spec.ptx import WARP_SIZE
+from smemsim.diagnosis.triton import as_compiled, map_arguments, parameter_names
+from smemsim.run.engine.arrays import HostMap
 from smemsim.virtual import process
 from smemsim.virtual.benchmarks import call_once
 from smemsim.virtual.code import Function, Module

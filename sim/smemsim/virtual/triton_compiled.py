@@ -14,9 +14,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from smemsim.program.arrays import HostMap
-from smemsim.spec.swizzles import MODES
-from smemsim.spec.tensor_map import MAP_BYTES, SWIZZLES, TensorMapDataType, TensorMapSwizzle
+from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.tensor_map import MAP_BYTES, SWIZZLES, TensorMapDataType, TensorMapSwizzle
+from smemsim.run.engine.arrays import HostMap
 
 __all__ = ["Argument", "decomposed_flags", "map_fillers", "map_of", "replace"]
 

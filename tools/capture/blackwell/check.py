@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.words.operand import operand_addresses
+from smemsim.core.words.operand import operand_addresses
 from tools.capture import device as device_api
 from tools.capture.bench import settings
 from tools.capture.blackwell import draw, gemm, machine

@@ -1,6 +1,6 @@
 """One MMA of each kind whose D says which alternative of the arithmetic holds: `python -m tools.capture.blackwell.separate [KIND]`.
 
-These are design values, computed by the model under each alternative (`smemsim.spec.alternatives`, rule arithmetic.tcgen05); no card has run them. The probes are those
+These are design values, computed by the model under each alternative (`smemsim.core.spec.alternatives`, rule arithmetic.tcgen05); no card has run them. The probes are those
 of the suite tcgen05_dots_directed, where each stands in a row and a column of its own.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Factors, multiply
-from smemsim.spec.alternatives import assuming, of_rule
+from smemsim.core.arithmetic.multiply import Factors, multiply
+from smemsim.core.spec.alternatives import assuming, of_rule
 from tools.capture.blackwell.directed import SCALES, DotProbe, Instruction, directed, instructions
 
 __all__ = ["RULE", "Separation", "separations"]

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from smemsim.program.launch import LaunchConfig
+from smemsim.run.engine.launch import LaunchConfig
 
 __all__ = ["LAUNCHES", "Launch", "array", "cuda", "descriptor", "launch", "null", "tiled", "triton", "value", "zeros"]
 

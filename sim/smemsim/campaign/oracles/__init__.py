@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from smemsim.arguments import choice
+from smemsim.base.arguments import choice
 from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
 from smemsim.campaign.oracles.differential import Oracle
 

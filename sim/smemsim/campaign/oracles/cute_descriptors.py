@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
-from smemsim.spec.disputes import CUTE_DSL_BITS
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.smem import SmemDescriptor
+from smemsim.core.spec.disputes import CUTE_DSL_BITS
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.smem import SmemDescriptor
 
 __all__ = ["ORACLE", "case_of", "compare"]
 

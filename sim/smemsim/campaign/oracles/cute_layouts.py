@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from smemsim.base.errors import InputError
 from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
-from smemsim.errors import InputError
-from smemsim.layout.cute import CuteLayout, CuteSwizzle, Nested, coalesce, composition, logical_divide, zipped_divide
+from smemsim.core.layout.cute import CuteLayout, CuteSwizzle, Nested, coalesce, composition, logical_divide, zipped_divide
 
 __all__ = ["ORACLE", "case_of", "compare"]
 

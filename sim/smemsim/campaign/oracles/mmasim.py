@@ -38,9 +38,9 @@ def _drawn(case: Case) -> dict[str, np.ndarray]:
     """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few different ones."""
     import numpy as np
 
-    from smemsim.arithmetic.multiply import row_of
-    from smemsim.arithmetic.values import from_float64
-    from smemsim.spec.formats import FORMATS
+    from smemsim.core.arithmetic.multiply import row_of
+    from smemsim.core.arithmetic.values import from_float64
+    from smemsim.core.spec.formats import FORMATS
 
     kind, ab, d, block, *_ = INSTRUCTIONS[case["instruction"]]
     k, rng = row_of(kind, ab, ab, d).k, np.random.default_rng(case["seed"])
@@ -88,7 +88,7 @@ def compare(case: Case) -> Verdict:
     """One tile of one instruction, all bits of D; NaNs too."""
     import numpy as np
 
-    from smemsim.arithmetic.mma import mma
+    from smemsim.core.arithmetic.mma import mma
 
     kind, ab, d, block, *_ = INSTRUCTIONS[case["instruction"]]
     given = _drawn(case)

@@ -78,8 +78,8 @@ def drawn(i: Instruction, m: int, n: int, values: str, seed: int) -> dict[str, n
     """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few different ones."""
     import numpy as np
 
-    from smemsim.arithmetic.values import from_float64
-    from smemsim.spec.formats import FORMATS
+    from smemsim.core.arithmetic.values import from_float64
+    from smemsim.core.spec.formats import FORMATS
 
     rng = np.random.default_rng(seed)
     arrays = {"a": ((m, i.k), i.a), "b": ((n, i.k), i.b), "c": ((m, n), i.d)}
@@ -102,8 +102,8 @@ def drawn(i: Instruction, m: int, n: int, values: str, seed: int) -> dict[str, n
 
 def ours_of(i: Instruction, given: dict[str, np.ndarray]) -> np.ndarray:
     """D of smemsim, raw bits."""
-    from smemsim.arithmetic.multiply import Factors
-    from smemsim.machine.mma_sync import MmaSync
+    from smemsim.core.arithmetic.multiply import Factors
+    from smemsim.core.machine.mma_sync import MmaSync
 
     of = MmaSync((16, 8, i.k), i.a, i.b, i.d, arch=i.arch, kind=i.kind, factors=i.factors, scale_type=i.scale)
     factors = Factors(given["scale_a"][None], given["scale_b"][None], i.scale, i.k // i.factors) if i.factors else None

@@ -20,13 +20,13 @@ FLOATS = {"f16": "float16", "f32": "float32"}  # types of numpy
 
 def _places(case: Case) -> Verdict:
     """`operand_addresses` and the formula of one chunk, in Python, element by element."""
-    from smemsim.errors import Unmodelled
-    from smemsim.layout.operand import absolute_chunk, k_major_chunk, mn_major_chunk
-    from smemsim.layout.swizzle import swizzle
-    from smemsim.spec.formats import element_format
-    from smemsim.spec.swizzles import MODES
-    from smemsim.words.operand import operand_addresses
-    from smemsim.words.smem import LboMode, SmemDescriptor
+    from smemsim.base.errors import Unmodelled
+    from smemsim.core.layout.operand import absolute_chunk, k_major_chunk, mn_major_chunk
+    from smemsim.core.layout.swizzle import swizzle
+    from smemsim.core.spec.formats import element_format
+    from smemsim.core.spec.swizzles import MODES
+    from smemsim.core.words.operand import operand_addresses
+    from smemsim.core.words.smem import LboMode, SmemDescriptor
 
     operand = {name: case[name] for name in ("arch", "dtype", "major", "rows", "k", "packing")}
     try:
@@ -57,10 +57,10 @@ def _boxes(case: Case) -> Verdict:
     """One tiled load as numpy has it: coordinates of a grid, byte by byte."""
     import numpy as np
 
-    from smemsim.layout.swizzle import swizzle
-    from smemsim.machine.tma import tma_load
-    from smemsim.spec.swizzles import MODES, Swizzle
-    from smemsim.words.tensor_map import TensorMap
+    from smemsim.core.layout.swizzle import swizzle
+    from smemsim.core.machine.tma import tma_load
+    from smemsim.core.spec.swizzles import MODES, Swizzle
+    from smemsim.core.words.tensor_map import TensorMap
 
     box, dim, step, at, address = case["box"], case["dim"], case["step"], case["at"], case["smem"]
     pitch = -(-dim[0] // 16) * 16 + case["gap"]
@@ -86,9 +86,9 @@ def _products(case: Case) -> Verdict:
     """Small whole numbers, whose sums every type holds: numpy's integer product."""
     import numpy as np
 
-    from smemsim.arithmetic.mma import mma
-    from smemsim.arithmetic.values import from_float64, to_float64
-    from smemsim.spec.mma_arithmetic import ARITHMETIC
+    from smemsim.core.arithmetic.mma import mma
+    from smemsim.core.arithmetic.values import from_float64, to_float64
+    from smemsim.core.spec.mma_arithmetic import ARITHMETIC
 
     row = ARITHMETIC[case["row"]]
     kind, a_type, b_type = row.kinds[0], row.a_types[0], row.b_types[-1]
@@ -112,7 +112,7 @@ def _conversions(case: Case) -> Verdict:
     """Types that numpy has: raw bits to numbers, and numbers to the nearest."""
     import numpy as np
 
-    from smemsim.arithmetic.values import from_float64, to_float64
+    from smemsim.core.arithmetic.values import from_float64, to_float64
 
     dtype, numpys = case["dtype"], np.dtype(FLOATS[case["dtype"]])
     bits = np.array(case["bits"], f"u{numpys.itemsize}")
@@ -151,9 +151,9 @@ def _number(rng: random.Random, low: int, high: int) -> float:
 
 def case_of(rng: random.Random) -> Case:
     """A case of any kind."""
-    from smemsim.spec.architectures import ARCHITECTURES
-    from smemsim.spec.formats import FORMATS
-    from smemsim.spec.mma_arithmetic import ARITHMETIC
+    from smemsim.core.spec.architectures import ARCHITECTURES
+    from smemsim.core.spec.formats import FORMATS
+    from smemsim.core.spec.mma_arithmetic import ARITHMETIC
 
     of = rng.choice(list(_OF))
     if of == "operand":

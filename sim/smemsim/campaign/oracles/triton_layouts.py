@@ -61,8 +61,8 @@ def _written(case: Case) -> np.ndarray:
     """Where TMA loads of boxes as wide as the swizzle, one after the other, put every element of the tile."""
     import numpy as np
 
-    from smemsim.machine.tma import tma_load
-    from smemsim.words.tensor_map import TensorMap
+    from smemsim.core.machine.tma import tma_load
+    from smemsim.core.words.tensor_map import TensorMap
 
     size = TYPES[case["dtype"]] // 8
     lines, along = (case["rows"], case["k"]) if case["major"] == "K" else (case["k"], case["rows"])
@@ -86,10 +86,10 @@ def _read(case: Case) -> np.ndarray | None:
     """Where the descriptors of the tile's plan read every element; None where no instruction reads such a tile."""
     import numpy as np
 
-    from smemsim.errors import Unmodelled
+    from smemsim.base.errors import Unmodelled
+    from smemsim.core.words.operand import operand_addresses
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import unchecked
-    from smemsim.words.operand import operand_addresses
 
     try:
         made = unchecked(case["rows"], case["k"], dtype=case["dtype"], major=case["major"], swizzle=f"{case['width']}B", arch=case["arch"],

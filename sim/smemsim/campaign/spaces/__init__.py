@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 
-from smemsim.arguments import shown, suggestion
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import InputError
 from smemsim.campaign.space import Space
-from smemsim.errors import InputError
-from smemsim.spec.tcgen05 import KINDS
+from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = ["NAMES", "ORACLE_NAMES", "space"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.mma import dot_product, mma
-from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.campaign.space import Case, Space, drawn, one_by_one
-from smemsim.spec.formats import element_format
-from smemsim.spec.mma_arithmetic import ARITHMETIC, NAN, MmaArithmetic
-from smemsim.spec.tcgen05 import KINDS
+from smemsim.core.arithmetic.mma import dot_product, mma
+from smemsim.core.arithmetic.values import from_float64, to_float64
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.mma_arithmetic import ARITHMETIC, NAN, MmaArithmetic
+from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = ["SPACE", "Product"]
 

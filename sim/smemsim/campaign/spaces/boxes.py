@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.keys import placed_by_table
-from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.finding import TensorMapError
-from smemsim.machine.tma import tma_load
-from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.words.tensor_map import TensorMap
+from smemsim.core.finding import TensorMapError
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.tensor_map import TensorMap
 
 __all__ = ["SPACE", "draw", "element_by_element", "mutated"]
 

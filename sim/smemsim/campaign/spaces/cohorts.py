@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim import store
+from smemsim.base import store
+from smemsim.base.errors import SmemsimError
+from smemsim.base.garbage import seldom_collected
 from smemsim.campaign.space import Case, ChunkResult, Space, drawn, one_by_one, shrunk
-from smemsim.errors import SmemsimError
-from smemsim.garbage import seldom_collected
-from smemsim.judge.gpu import Gpu
-from smemsim.program.compiled.objects import LEVEL
-from smemsim.program.compiled.tier import TIERS, begin_again
-from smemsim.program.launch import COHORTS, LaunchConfig, RunOptions
+from smemsim.diagnosis.gpu import Gpu
+from smemsim.run.engine.launch import COHORTS, LaunchConfig, RunOptions
+from smemsim.run.jit.objects import LEVEL
+from smemsim.run.jit.tier import TIERS, begin_again
 
 __all__ = ["SPACE", "Program", "difference", "draw", "mutated", "outcome", "recorded_kernels", "simpler"]
 

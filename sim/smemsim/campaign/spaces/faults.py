@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smemsim.base.errors import HardwareTrap, InputError, InternalError, Unmodelled
 from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.plans import forms, legal, simpler
-from smemsim.errors import HardwareTrap, InputError, InternalError, Unmodelled
-from smemsim.finding import TensorMapError
-from smemsim.judge.check import check
-from smemsim.machine.tma import tma_load
+from smemsim.core.finding import TensorMapError
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.check import check
 from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import unchecked
-from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Severity
-from smemsim.spec.formats import element_format
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.swizzles import MODES
-from smemsim.spec.tcgen05 import KINDS
-from smemsim.words.operand import operand_addresses
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["FAULTS", "SPACE", "changed", "judged", "planted", "reads_right"]
 

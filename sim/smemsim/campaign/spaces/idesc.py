@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.compiling.loop import compiled
 from smemsim.campaign.space import Case, ChunkResult, Space, Tally, drawn
-from smemsim.compiling.loop import compiled
-from smemsim.spec.fields import Field
-from smemsim.spec.findings import Severity
-from smemsim.spec.tcgen05 import KINDS
-from smemsim.words.instr import INSTR_RULES, Context, InstrDescriptor, InstrRule
+from smemsim.core.spec.fields import Field
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.words.instr import INSTR_RULES, Context, InstrDescriptor, InstrRule
 
 __all__ = ["broken_by", "case_of_word", "fields_of_rule", "look_up", "space", "sweep"]
 

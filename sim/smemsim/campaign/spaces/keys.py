@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.compiling.loop import compiled
 from smemsim.campaign.space import Case, ChunkResult, Space, Tally
-from smemsim.compiling.loop import compiled
-from smemsim.layout.loops import k_major_chunk, swizzle
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.swizzles import MODES, SwizzleMode
+from smemsim.core.layout.loops import k_major_chunk, swizzle
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.swizzles import MODES, SwizzleMode
 
 __all__ = ["SPACE", "addresses", "halves", "placed_by_table", "walked"]
 
@@ -63,7 +63,7 @@ def halves(size: int) -> tuple[tuple[int, ...], ...]:
 def placed_by_table(address: Any, base_offset: int, mode: SwizzleMode) -> Any:
     """Where the byte of a linear address lies, by the table; numbers or int64 arrays.
 
-    >>> from smemsim.spec.swizzles import MODES, Swizzle
+    >>> from smemsim.core.spec.swizzles import MODES, Swizzle
     >>> int(placed_by_table(128, 0, MODES[Swizzle.B128]))
     144
     """

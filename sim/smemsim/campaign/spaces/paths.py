@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic import loops as dot_loops
+from smemsim.base.errors import HardwareTrap, Unmodelled
 from smemsim.campaign.interpreted import interpreted
 from smemsim.campaign.space import Case, Space, drawn, one_by_one
 from smemsim.campaign.spaces import boxes
-from smemsim.errors import HardwareTrap, Unmodelled
-from smemsim.layout import tma_loops
-from smemsim.machine.tma import tma_load, tma_store
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.formats import FORMATS, element_format
-from smemsim.spec.mma_arithmetic import NAN
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import chunk_address
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
+from smemsim.core.arithmetic import loops as dot_loops
+from smemsim.core.layout import tma_loops
+from smemsim.core.machine.tma import tma_load, tma_store
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.formats import FORMATS, element_format
+from smemsim.core.spec.mma_arithmetic import NAN
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import chunk_address
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
 
 __all__ = ["SPACE"]
 

@@ -6,16 +6,16 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from smemsim.base.errors import InternalError, Unmodelled
 from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
-from smemsim.errors import InternalError, Unmodelled
-from smemsim.judge.check import check
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.diagnosis.check import check
 from smemsim.planning.arrangement import STACKS, IllegalPlan
 from smemsim.planning.make import DEFAULTS, Plan, unchecked
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.findings import Severity
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.tcgen05 import KINDS
 
 __all__ = ["SPACE", "draw", "forms", "legal", "simpler"]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smemsim.base.errors import Unmodelled
 from smemsim.campaign.space import Case, ChunkResult, Space, Tally, drawn
 from smemsim.campaign.spaces.smem_loops import (
     MOST_CHUNKS,
@@ -19,14 +20,13 @@ from smemsim.campaign.spaces.smem_loops import (
     drawn_words,
     flags_of_words,
 )
-from smemsim.errors import Unmodelled
-from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.formats import element_format
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
-from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import chunk_address, used_strides, why_unmodelled
-from smemsim.words.smem import SmemDescriptor
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import chunk_address, used_strides, why_unmodelled
+from smemsim.core.words.smem import SmemDescriptor
 
 __all__ = ["CLASSES", "MEANS", "SPACE", "context", "flags_of", "said", "tables"]
 

@@ -12,9 +12,9 @@ import enum
 
 import numpy as np
 
-from smemsim.compiling.loop import compiled
-from smemsim.layout.loops import absolute_chunk, k_major_chunk, mn_major_chunk, swizzle
-from smemsim.spec.swizzles import MODES
+from smemsim.base.compiling.loop import compiled
+from smemsim.core.layout.loops import absolute_chunk, k_major_chunk, mn_major_chunk, swizzle
+from smemsim.core.spec.swizzles import MODES
 
 __all__ = ["MOST_CHUNKS", "MOST_LINES", "Column", "Flag", "Mode", "Operand", "count_classes", "drawn_words", "flags_of_words"]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.reduce import reduction_type
-from smemsim.errors import Unmodelled
+from smemsim.base.errors import Unmodelled
+from smemsim.core.arithmetic.reduce import reduction_type
+from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
+from smemsim.core.machine.cluster import ClusterAddress, mapa, multicast
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, Comparer, side_by_side, trapped
 from smemsim.evidence.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
-from smemsim.machine.cluster import ClusterAddress, mapa, multicast
-from smemsim.machine.tma import tma_load
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES
 
 __all__ = ["BulkCopy", "BulkReduce", "ClusterAddresses", "Multicast"]
 

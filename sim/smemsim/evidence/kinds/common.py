@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, TraceError
+from smemsim.base.errors import HardwareTrap, TraceError
+from smemsim.core.spec.evidence import RULES
 from smemsim.evidence.format import Suite
 from smemsim.evidence.outcome import Case, Outcome, agree
-from smemsim.spec.evidence import RULES
 
 __all__ = ["FILLED", "UNTOUCHED", "Comparer", "side_by_side", "trapped"]
 

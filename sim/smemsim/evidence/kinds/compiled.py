@@ -15,23 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
+from smemsim.core.layout.tensor_memory import copy_lane
+from smemsim.core.machine.tmem.address import TmemAddress
+from smemsim.core.machine.tmem.copy import copy_shape
+from smemsim.core.machine.tmem.layout import AccumulatorLayout, ATmemLayout, ScaleLayout
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import Rule
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tcgen05 import kind_of
+from smemsim.core.spec.tensor_memory import CELL_BITS
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import rules_in_force
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, grid_map
-from smemsim.layout.tensor_memory import copy_lane
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import copy_shape
-from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, ScaleLayout
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import Rule
-from smemsim.spec.formats import element_format
-from smemsim.spec.tcgen05 import kind_of
-from smemsim.spec.tensor_memory import CELL_BITS
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import rules_in_force
-from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["INPUTS", "NOWHERE", "CompiledMma", "LinearLayout"]
 

@@ -10,17 +10,17 @@ import hashlib
 
 import numpy as np
 
-from smemsim.arithmetic.values import to_float64
+from smemsim.core.arithmetic.values import to_float64
+from smemsim.core.spec.evidence import RULES
+from smemsim.diagnosis.numbers import Tolerance
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
 from smemsim.evidence.outcome import Case, Outcome, differ
-from smemsim.judge.numbers import Tolerance
-from smemsim.program.arrays import DeviceArray
-from smemsim.program.device import Device
-from smemsim.program.execute import execute
-from smemsim.program.launch import Launch
-from smemsim.spec.evidence import RULES
+from smemsim.run.engine.arrays import DeviceArray
+from smemsim.run.engine.device import Device
+from smemsim.run.engine.grid import execute
+from smemsim.run.engine.launch import Launch
 
 __all__ = ["LaunchOutputs"]
 
@@ -87,10 +87,10 @@ def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: Toler
     return tolerance.near(b, a)
 
 
-def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:
+def run_file(file: LaunchFile, arch: str, *, sanitizer: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:
     """Execute a recorded launch; the launch and its arrays afterwards."""
     device = Device(arch)
     arrays, args = file.placed(device)
     launch = device.prepare(file.ptx, file.config(args))
-    execute(launch, watch=watch)
+    execute(launch, sanitizer=sanitizer)
     return launch, arrays

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
+from smemsim.core.machine.memory import GlobalMemory, SharedMemory
+from smemsim.core.machine.tma import Transfer
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.evidence.kinds.common import Comparer, trapped
 from smemsim.evidence.outcome import Case, Outcome, differ
-from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.tma import Transfer
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["STEPS", "TENSOR_FLAGS", "SmemDump"]
 

@@ -9,29 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Factors, Options, multiply
-from smemsim.errors import HardwareTrap, InputError, SmemsimError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, SmemsimError, Unmodelled
+from smemsim.core.arithmetic.multiply import Factors, Options, multiply
+from smemsim.core.machine.memory import GlobalMemory, SharedMemory
+from smemsim.core.machine.tcgen05 import Tcgen05Mma, check_instruction, stored_k
+from smemsim.core.machine.tmem.address import TmemAddress
+from smemsim.core.machine.tmem.layout import AccumulatorLayout
+from smemsim.core.machine.tmem.memory import TensorMemory
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES, Rule
+from smemsim.core.spec.formats import ElementFormat, element_format
+from smemsim.core.spec.tcgen05 import scale_modes
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES, METADATA
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import rules_in_force, window_reach
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.difference.diagnose import Diagnosis, diagnose
+from smemsim.diagnosis.difference.sides import Product, Side
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ, grid_map
-from smemsim.judge.difference.diagnose import Diagnosis, diagnose
-from smemsim.judge.difference.sides import Product, Side
-from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.tcgen05 import Tcgen05Mma, check_instruction, stored_k
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout
-from smemsim.machine.tmem.memory import TensorMemory
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES, Rule
-from smemsim.spec.formats import ElementFormat, element_format
-from smemsim.spec.tcgen05 import scale_modes
-from smemsim.spec.tensor_memory import COLUMNS, LANES, METADATA
-from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import rules_in_force, window_reach
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
     "SENTINEL",

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import TraceError
+from smemsim.base.errors import TraceError
+from smemsim.core.finding import TensorMapError
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.tensor_map import TENSOR_MAP
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.core.words.tensor_map.replace import tensormap_replace
+from smemsim.core.words.tensor_map.text import refused_nulls
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.finding import TensorMapError
-from smemsim.spec.evidence import RULES
-from smemsim.spec.tensor_map import TENSOR_MAP
-from smemsim.words.tensor_map import TensorMap
-from smemsim.words.tensor_map.replace import tensormap_replace
-from smemsim.words.tensor_map.text import refused_nulls
 
 __all__ = ["MAP_COLUMNS", "EncodePointer", "TensorMapEncode", "TensormapReplace", "recorded_map"]
 

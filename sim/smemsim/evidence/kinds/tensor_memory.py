@@ -10,8 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.values import element_value
-from smemsim.errors import Unmodelled
+from smemsim.base.errors import Unmodelled
+from smemsim.core.arithmetic.values import element_value
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.product import MmaResult
+from smemsim.core.machine.tcgen05 import stored_k, tcgen05_mma
+from smemsim.core.machine.tmem.address import TmemAddress
+from smemsim.core.machine.tmem.copy import tcgen05_cp, tcgen05_shift
+from smemsim.core.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
+from smemsim.core.machine.tmem.memory import SPLIT, TensorMemory, TmemAccess
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES, Rule
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tensor_memory import CELL_BITS, COLUMNS, DECOMPRESSIONS, LANES, METADATA, WARP_LANES
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.tcgen05 import (
@@ -27,18 +39,6 @@ from smemsim.evidence.kinds.tcgen05 import (
     words_of,
 )
 from smemsim.evidence.outcome import Case, Outcome, differ
-from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaResult
-from smemsim.machine.tcgen05 import stored_k, tcgen05_mma
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
-from smemsim.machine.tmem.memory import SPLIT, TensorMemory, TmemAccess
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES, Rule
-from smemsim.spec.formats import element_format
-from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, DECOMPRESSIONS, LANES, METADATA, WARP_LANES
-from smemsim.words.smem import SmemDescriptor
 
 __all__ = [
     "PROBE_COLUMNS",

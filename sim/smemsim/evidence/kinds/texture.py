@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.core.machine.texture import Image, Sampler, Surface, Texture
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, TextureFormat
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.machine.texture import Image, Sampler, Surface, Texture
-from smemsim.program.device import Device
-from smemsim.program.execute import execute
-from smemsim.program.launch import LaunchConfig
-from smemsim.spec.evidence import RULES
-from smemsim.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, TextureFormat
+from smemsim.run.engine.device import Device
+from smemsim.run.engine.grid import execute
+from smemsim.run.engine.launch import LaunchConfig
 
 __all__ = ["TextureSamples"]
 
@@ -104,5 +104,5 @@ class TextureSamples(Comparer):
         ptx = str(self.suite.arrays["ptx"][int(self.suite.arrays["program"][index])])
         config = LaunchConfig(grid=-(-count // THREADS), block=THREADS, args=[HANDLE, count, given, results])
         launch = device.prepare(ptx, config)
-        execute(launch, watch=False)
+        execute(launch, sanitizer=False)
         return launch.status, results.numpy()

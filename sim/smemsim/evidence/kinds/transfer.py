@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.convert import f32_to_tf32
-from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.arithmetic.convert import f32_to_tf32
+from smemsim.core.finding import TensorMapError
+from smemsim.core.machine.cluster import ClusterAddress, multicast
+from smemsim.core.machine.memory import GlobalMemory, SharedMemory
+from smemsim.core.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.core.spec.transfers import GATHERED_ROWS
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, Comparer, side_by_side, trapped
 from smemsim.evidence.kinds.tcgen05 import judged
 from smemsim.evidence.kinds.tensor_map import ENUMS, MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.finding import TensorMapError
-from smemsim.machine.cluster import ClusterAddress, multicast
-from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES
-from smemsim.spec.tensor_map import LIMITS
-from smemsim.spec.transfers import GATHERED_ROWS
-from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
     "AnyTransfer",

@@ -8,27 +8,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Options, multiply
-from smemsim.errors import HardwareTrap
+from smemsim.base.errors import HardwareTrap
+from smemsim.core.arithmetic.multiply import Options, multiply
+from smemsim.core.layout.fragments import d_column, d_element, d_row, d_thread, sparse_k
+from smemsim.core.machine.memory import GlobalMemory, Operand, SharedMemory
+from smemsim.core.machine.product import MmaResult
+from smemsim.core.machine.wgmma import wgmma, wgmma_registers
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS
+from smemsim.core.spec.wgmma import WGMMA_M, WGMMA_THREADS
+from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.operand_layout import rules_in_force, window_reach
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.difference.diagnose import Diagnosis, diagnose, explain_difference
+from smemsim.diagnosis.difference.sides import Product, Side
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import UNTOUCHED, Comparer, trapped
 from smemsim.evidence.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.judge.difference.diagnose import Diagnosis, diagnose, explain_difference
-from smemsim.judge.difference.sides import Product, Side
-from smemsim.layout.fragments import d_column, d_element, d_row, d_thread, sparse_k
-from smemsim.machine.memory import GlobalMemory, Operand, SharedMemory
-from smemsim.machine.product import MmaResult
-from smemsim.machine.wgmma import wgmma, wgmma_registers
-from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES
-from smemsim.spec.formats import element_format
-from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.spec.wgmma import WGMMA_M, WGMMA_THREADS
-from smemsim.words.operand import operand_addresses
-from smemsim.words.operand_layout import rules_in_force, window_reach
-from smemsim.words.smem import SmemDescriptor
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["ReferenceGemm", "TmaWgmma", "WgmmaDots", "WgmmaMma", "WgmmaOperand"]
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for descriptors, tensor maps, operand tiles, scenarios and element bits, drawn from the tables of `smemsim.spec`.
+"""Hypothesis strategies for descriptors, tensor maps, operand tiles, scenarios and element bits, drawn from the tables of `smemsim.core.spec`.
 Cases of other people's answers are drawn by `smemsim.testing.oracles.oracle_cases`.
 
 Every field is drawn from its own width and towards 0, so that a failing example shrinks to one that a reader can check. Strategies are plural

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import strategies as st
 
-from smemsim.arguments import choice, shown, whole
-from smemsim.errors import InputError
-from smemsim.finding import Finding
+from smemsim.base.arguments import choice, shown, whole
+from smemsim.base.errors import InputError
+from smemsim.core.finding import Finding
+from smemsim.core.spec.architectures import Architecture, architecture
+from smemsim.core.spec.fields import Field, Word
+from smemsim.core.spec.formats import FORMATS, ElementFormat, element_format
+from smemsim.core.spec.instr_descriptor import MAX_SHIFTS
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, kind_of, scale_modes, shapes_of
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.operand_layout import used_strides, why_unmodelled, window_reach
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.planning.arrangement import GRAVE
-from smemsim.spec.architectures import Architecture, architecture
-from smemsim.spec.fields import Field, Word
-from smemsim.spec.formats import FORMATS, ElementFormat, element_format
-from smemsim.spec.instr_descriptor import MAX_SHIFTS
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, kind_of, scale_modes, shapes_of
-from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand_layout import used_strides, why_unmodelled, window_reach
-from smemsim.words.smem import SmemDescriptor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,7 +102,7 @@ def words(table: Word, *, raw: Mapping[str, st.SearchStrategy[int]] | None = Non
     `raw` pins or narrows the raw bits of some fields; InputError for a field that the table has not.
 
     >>> from hypothesis import find
-    >>> from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
+    >>> from smemsim.core.spec.smem_descriptor import SM100_SMEM_DESC
     >>> hex(find(words(SM100_SMEM_DESC), lambda word: True))
     '0x400000000000'
     """
@@ -297,7 +297,7 @@ def other_words(word: int, field: Field) -> st.SearchStrategy[int]:
     """The word with another value in one field: one that kernels write by mistake (0, bytes for units, units for bytes, all ones), or any.
 
     >>> from hypothesis import find
-    >>> from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
+    >>> from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC
     >>> hex(find(other_words(0x4000004000010040, SM90_SMEM_DESC.fields["stride_byte_offset"]), lambda word: True))
     '0x4000000000010040'
     """

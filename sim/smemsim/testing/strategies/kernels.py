@@ -9,18 +9,18 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from smemsim.arguments import whole
+from smemsim.base.arguments import whole
+from smemsim.base.errors import InputError, Unmodelled
 from smemsim.campaign.spaces.faults import changed
-from smemsim.errors import InputError, Unmodelled
-from smemsim.finding import Path
-from smemsim.judge.check import check
+from smemsim.core.finding import Path
+from smemsim.core.spec.architectures import ARCHITECTURES, Architecture, architecture
+from smemsim.core.spec.formats import FORMATS
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.smem_descriptor import layout_codes
+from smemsim.core.spec.tensor_map import LIMITS, SWIZZLES
+from smemsim.diagnosis.check import check
 from smemsim.planning.arrangement import STACKS
 from smemsim.planning.make import Plan, unchecked
-from smemsim.spec.architectures import ARCHITECTURES, Architecture, architecture
-from smemsim.spec.formats import FORMATS
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.tensor_map import LIMITS, SWIZZLES
 from smemsim.testing.strategies.descriptors import chosen, is_grave, other_words, readable, swizzles_of
 
 __all__ = ["FAULTS", "Fault", "faulty_scenarios", "plans", "scenarios"]

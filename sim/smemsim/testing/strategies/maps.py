@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from smemsim.arguments import flag, whole
-from smemsim.errors import InputError
-from smemsim.finding import TensorMapError
-from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.swizzles import MODES
-from smemsim.spec.tensor_map import (
+from smemsim.base.arguments import flag, whole
+from smemsim.base.errors import InputError
+from smemsim.core.finding import TensorMapError
+from smemsim.core.spec.architectures import ARCHITECTURES, architecture
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.tensor_map import (
     DATA_TYPES,
     LIMITS,
     SWIZZLE_ARCHITECTURES,
@@ -25,8 +25,8 @@ from smemsim.spec.tensor_map import (
     TensorMapDataType,
     TensorMapSwizzle,
 )
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.testing.strategies.descriptors import chosen
-from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["encode_arguments", "mutated_tensor_maps", "tensor_maps", "tiled_loads"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from smemsim.errors import InputError
+from smemsim.base.errors import InputError
 from smemsim.virtual import fatbin
 from smemsim.virtual.calls.handles import SIGNED, Handles
 from smemsim.virtual.code import Function, Module

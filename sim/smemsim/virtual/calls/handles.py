@@ -27,7 +27,7 @@ class CallingHost(Protocol):
     def call_back(self, function: int, stream: int, data: int) -> None:
         """Call a stream's callback."""
 
-    def settle(self) -> None:
+    def materialize(self) -> None:
         """All copies and calls so far have been made."""
 
 

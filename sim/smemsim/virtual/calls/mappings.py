@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smemsim.errors import Unmodelled
-from smemsim.spec.cards import MAPPING_BYTES
+from smemsim.base.errors import Unmodelled
+from smemsim.core.spec.cards import MAPPING_BYTES
 from smemsim.virtual.calls.handles import Handles
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.mapping import Physical

@@ -32,7 +32,7 @@ class MemoryCalls(Handles):
         return self.device.allocate_async(size, self._stream(stream), where=where)
 
     def free(self, address: int) -> None:
-        self.host.settle()
+        self.host.materialize()
         self.device.free(address)
 
     def free_async(self, address: int, stream: int) -> None:

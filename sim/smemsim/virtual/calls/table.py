@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from smemsim.errors import SmemsimError, Unmodelled
+from smemsim.base.errors import SmemsimError, Unmodelled
 from smemsim.virtual.calls.card import CardCalls
 from smemsim.virtual.calls.code import CodeCalls
 from smemsim.virtual.calls.graphs import GraphCalls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from smemsim.spec.textures import ADDRESS_MODES, ARRAY_FORMATS, CHANNEL_KINDS
+from smemsim.core.spec.textures import ADDRESS_MODES, ARRAY_FORMATS, CHANNEL_KINDS
 from smemsim.virtual.calls.handles import Handles
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.textures import RESOURCE_ARRAY, RESOURCE_LINEAR, RESOURCE_MIPMAPPED, RESOURCE_PITCHED, CudaArray
@@ -35,7 +35,7 @@ class TextureCalls(Handles):
         return self._handle_of(self._of(array, CudaArray).level(level))
 
     def array_free(self, array: int) -> None:
-        self.host.settle()
+        self.host.materialize()
         if array:
             self.device.textures.free(self._of(array, CudaArray))
             del self._objects[array]
@@ -83,7 +83,7 @@ class TextureCalls(Handles):
         self._described[handle] = resource, how
 
     def object_destroy(self, handle: int) -> None:
-        self.host.settle()
+        self.host.materialize()
         self.device.textures.destroy(handle)
         self._described.pop(handle, None)
 

@@ -1,0 +1,132 @@
+"""Taking arguments from people: whole numbers, lists of them, choices. What does not fit raises InputError with a sentence."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from smemsim.base.errors import InputError
+
+__all__ = ["choice", "closest", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
+
+
+OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
+MOST_BITS = 128  # no argument of any call is larger
+
+
+def shown(value: Any) -> str:
+    """A short text of any value, for error messages."""
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"{value:#x}"[:20] + "…"  # decimal text of a huge integer is refused by Python itself
+    try:
+        text = OBJECT.sub(r"<\1>", " ".join(repr(value).split()))  # arrays print several lines
+    except Exception:  # anybody's object
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def is_whole(value: Any) -> bool:
+    """Does the value count as one whole number? bool does not, numpy integers and cuda.bindings' integer types do."""
+    try:
+        whole("value", value)
+    except InputError:
+        return False
+    return True
+
+
+def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a whole number", most_bits: int = MOST_BITS) -> int:
+    """The value as an int.
+
+    >>> whole("rows", 2.0)
+    Traceback (most recent call last):
+    smemsim.base.errors.InputError: rows = 2.0: needs a whole number
+    """
+    number: int | None = None
+    if type(value) is int:
+        number = value
+    elif not isinstance(value, bool):
+        try:
+            number = operator.index(value)
+        except TypeError:
+            # cuda.bindings' cuuint32_t, cuuint64_t and CUdeviceptr know __int__ only
+            if type(value).__module__.startswith("cuda.") and not isinstance(value, type):
+                number = int(value)
+    if number is None:
+        raise InputError(f"{name} = {shown(value)}: needs {wanted}")
+    if number.bit_length() > most_bits:
+        raise InputError(f"{name} = {shown(number)}: far beyond anything the hardware has")
+    if minimum is not None and number < minimum:
+        raise InputError(f"{name} = {number}: needs {wanted}{' that is not negative' if minimum == 0 else f' from {minimum} on'}")
+    return number
+
+
+def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
+    """A list of whole numbers as a tuple; `wanted` says what belongs in it."""
+    if type(values) in (tuple, list) and len(values) < 9:
+        for value in values:
+            if type(value) is not int or value.bit_length() > MOST_BITS:
+                break
+        else:
+            return tuple(values)  # what nearly everybody gives
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InputError(f"{name} = {shown(values)}: needs {wanted}")
+    try:
+        # Nine entries are enough to see that there are too many; an endless iterator must not hang the caller.
+        taken = [value for value, _ in zip(values, range(9), strict=False)]
+    except Exception as e:  # a 0-d array, or anybody's iterator
+        raise InputError(f"{name} = {shown(values)}: needs {wanted} ({e})") from None
+    return tuple(whole(f"{name}[{i}]", value) for i, value in enumerate(taken))
+
+
+def in_steps(values: Iterable[int]) -> str:
+    """What numbers there are, for error messages: a list of four at most, else a range, after those that come before it.
+
+    >>> in_steps((64, 128)), in_steps(range(8, 257, 8)), in_steps((8, 16, 24, 32, 48, 64))
+    ('64, 128', '8 to 256 in steps of 8', '8, 16, 24, 32 to 64 in steps of 16')
+    """
+    known = sorted(values)
+    if len(known) < 5:
+        return ", ".join(map(str, known))
+    step = known[-1] - known[-2]
+    first = next(i for i, x in enumerate(known) if known[i:] == list(range(x, known[-1] + 1, step)))
+    return ", ".join([*map(str, known[:first]), f"{known[first]} to {known[-1]} in steps of {step}"])
+
+
+def suggestion(value: Any, known: Iterable[str]) -> str:
+    """ "; did you mean '…'?" for a near miss, or nothing."""
+    near = closest(value, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def closest(value: Any, known: Iterable[str]) -> str:
+    """The known name that somebody may have meant; "" for none."""
+    if not isinstance(value, str):
+        return ""
+    import difflib  # only a typo pays for it
+
+    names = list(known)
+    return next(iter(difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)), "")
+
+
+def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:
+    """One of the options."""
+    if isinstance(value, str) and value in options:
+        return str(value)
+    raise InputError(f"{name} = {shown(value)}: needs {wanted}{suggestion(value, options)}")
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False; immediates 1 and 0 count as these.
+
+    >>> flag("ws", 1), flag("ws", False)
+    (True, False)
+    """
+    if type(value) is bool:
+        return value
+    if type(value).__name__ in ("bool", "bool_") and not getattr(value, "shape", ()):
+        return bool(value)  # numpy's
+    if is_whole(value) and whole(name, value) in (0, 1):
+        return bool(whole(name, value))
+    raise InputError(f"{name} = {shown(value)}: needs True or False")

@@ -1,0 +1,84 @@
+"""Everything smemsim raises on purpose. One base class; the text of each is a sentence for a kernel author."""
+
+from __future__ import annotations
+
+__all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "SmemsimError", "TraceError", "Unmodelled"]
+
+
+class SmemsimError(Exception):
+    """Base class of all errors that smemsim raises on purpose.
+
+    >>> import smemsim
+    >>> issubclass(smemsim.InputError, smemsim.SmemsimError), issubclass(smemsim.Unmodelled, smemsim.SmemsimError)
+    (True, True)
+    """
+
+
+class InputError(SmemsimError, ValueError):
+    """An argument that no kernel could have: a wrong type, a negative size, an unknown name.
+
+    >>> import smemsim
+    >>> smemsim.SharedMemory(size=-1)
+    Traceback (most recent call last):
+    smemsim.base.errors.InputError: size = -1 B: sm_90a has 0 to 232448 B of shared memory a CTA
+    """
+
+
+class OutsideError(InputError):
+    """Bytes of global memory that no array holds: what a kernel traps at."""
+
+
+class InternalError(SmemsimError):
+    """Two parts of smemsim contradict each other: a defect of smemsim, nothing that the caller did.
+
+    >>> print(InternalError("LBO is 16 from the atoms and 32 from the CuTe layout"))
+    internal error, please report it: LBO is 16 from the atoms and 32 from the CuTe layout
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"internal error, please report it: {message}")
+
+
+class TraceError(SmemsimError, ValueError):
+    """A golden trace that cannot be read: damaged, truncated, foreign, or of a newer format.
+
+    >>> from smemsim.evidence import load_suite
+    >>> load_suite("nowhere")
+    Traceback (most recent call last):
+    smemsim.base.errors.TraceError: nowhere/manifest.json: No such file or directory; a trace folder holds manifest.json and data.npz
+    """
+
+
+class Unmodelled(SmemsimError, NotImplementedError):
+    """Nobody knows what hardware does here, or smemsim does not model it yet.
+
+    `see` names the place where the open question is written down.
+
+    >>> import smemsim
+    >>> smemsim.AccumulatorLayout(128, 256, column=500)
+    Traceback (most recent call last):
+    smemsim.base.errors.Unmodelled: layout D: 256 columns from column 500 on pass column 511; whether hardware wraps around or faults is not known
+    """
+
+    def __init__(self, message: str, *, see: str = "") -> None:
+        super().__init__(f"{message} ({see})" if see else message)
+        self.see = see
+
+
+class HardwareTrap(SmemsimError):
+    """Hardware would stop the kernel here.
+
+    `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
+    address, 719 a write that another CTA cannot take).
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))
+    >>> smemsim.tma_load(tm, (0,), smem_address=1032)
+    Traceback (most recent call last):
+    smemsim.base.errors.HardwareTrap: smem_address = 0x408: needs a multiple of 128 B, with and without swizzle (CUDA error 716)
+    """
+
+    def __init__(self, reason: str, *, cuda_error: int) -> None:
+        super().__init__(f"{reason} (CUDA error {cuda_error})")
+        self.reason = reason
+        self.cuda_error = cuda_error

@@ -1,0 +1,1 @@
+"""The hardware without programs: its numbers, words, layouts, arithmetic and memories."""

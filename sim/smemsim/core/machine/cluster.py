@@ -1,0 +1,194 @@
+"""Clusters: how an address names another CTA's shared memory, and who receives a multicast load.
+
+In a cluster every CTA's own `.shared` addresses carry its rank in bits 31:24, because the shared::cta window lies inside the
+shared::cluster window: an array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is CTA 0's whoever uses it,
+so a constant address that works in a kernel without clusters reaches into CTA 0 in one with them.
+
+    >>> ClusterAddress.decode(0x3000400), ClusterAddress.decode(0x400)
+    (ClusterAddress(cta_rank=3, smem_address=0x400), ClusterAddress(cta_rank=0, smem_address=0x400))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NoReturn
+
+from smemsim.base.arguments import shown, whole
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.bulk import BULK_LIMITS, BULK_TRAPS
+
+__all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "mapa", "multicast", "shared_offset"]
+
+
+SHARED_END = ARCHITECTURES["sm_90a"].shared_end
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class ClusterAddress:
+    """A byte of one CTA's shared memory in a cluster: `cta_rank` (%cluster_ctarank) and `smem_address`, its place in that CTA's window.
+
+    `smem_address` is the `.shared` address without the rank: what the same variable has in CTA 0, or in a kernel without clusters.
+
+    >>> ClusterAddress(3, 0x400).encode() == 0x3000400, ClusterAddress.decode(0x3000400)
+    (True, ClusterAddress(cta_rank=3, smem_address=0x400))
+    """
+
+    cta_rank: int
+    smem_address: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cta_rank", rank_in("cta_rank", self.cta_rank, BULK_LIMITS.most_ctas))
+        object.__setattr__(self, "smem_address", shared_offset("smem_address", self.smem_address))
+
+    def __repr__(self) -> str:
+        return f"ClusterAddress(cta_rank={self.cta_rank}, smem_address={self.smem_address:#x})"
+
+    def encode(self) -> int:
+        """The 32-bit shared::cluster address. Measured: trace cluster_addresses."""
+        return self.cta_rank << RANK_SHIFT | self.smem_address
+
+    @classmethod
+    def decode(cls, address: Any) -> ClusterAddress:
+        """The CTA and the offset of a 32-bit shared::cluster address, or of a `.shared` address that a CTA of a cluster sees.
+
+        An address without a rank is CTA 0's, also where another CTA uses it. Measured: trace cluster_addresses.
+        """
+        return cluster_address("address", address)
+
+
+def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
+    """The shared::cluster address of `smem_address` in the CTA of rank `cta_rank`, as `mapa.shared::cluster` gives it; a rank in the address is replaced.
+
+    Raises InputError for what is no address of shared memory, or no rank of a cluster.
+
+    >>> hex(mapa(0x408, 1).encode()), hex(mapa(0x3000408, 1).encode())
+    ('0x1000408', '0x1000408')
+    """
+    return ClusterAddress(cta_rank, cluster_address("smem_address", smem_address).smem_address)
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`.
+
+    >>> import smemsim
+    >>> d = smemsim.multicast(0b10, cluster_size=2, cta_rank=0, smem_address=0x800, mbar=0x400, transaction_bytes=64)[0]
+    >>> d.cta_rank, hex(d.smem_address), d.transaction_bytes
+    (1, '0x800', 64)
+    """
+
+    cta_rank: int
+    smem_address: int
+    mbar: ClusterAddress
+    transaction_bytes: int
+
+
+def multicast(
+    cta_mask: int | None,
+    *,
+    cluster_size: int,
+    cta_rank: int,
+    smem_address: int | ClusterAddress,
+    mbar: int | ClusterAddress,
+    transaction_bytes: int,
+    cta_group: int = 1,
+) -> tuple[Delivery, ...]:
+    """Who receives a tensor load that CTA `cta_rank` of a cluster issues, in the order of their ranks.
+
+    `cta_mask` is the 16-bit operand of `.multicast::cluster`, bit = rank; None without that qualifier: then the CTA of `smem_address`
+    alone. Each destination gets the data at the same offset of its own window, and its own barrier, at the offset of `mbar`, the full
+    byte count; the rank in `mbar` is ignored, with a mask that in `smem_address` too. An empty mask delivers nothing. Addresses are
+    ClusterAddress, or ints with the rank in bits 31:24: a low int is CTA 0's. With `cta_group` 2 (`.cta_group::2`, sm_100a) the count goes,
+    for each destination, to the CTA of its pair that has the parity of the CTA of `mbar`.
+
+    Raises HardwareTrap (719) for a mask with CTAs that the cluster has not, InputError for arguments no instruction has, Unmodelled for
+    a barrier off 8 B or outside the pair. Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
+
+    >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
+    [(0, ClusterAddress(cta_rank=0, smem_address=0x400)), (2, ClusterAddress(cta_rank=2, smem_address=0x400))]
+    """
+    size = whole("cluster_size", cluster_size, minimum=1, wanted=f"a number of CTAs up to {BULK_LIMITS.most_ctas}")
+    if size > BULK_LIMITS.most_ctas:
+        raise InputError(f"cluster_size = {size}: a cluster has at most {BULK_LIMITS.most_ctas} CTAs")
+    rank_in("cta_rank", cta_rank, size)
+    count = whole("transaction_bytes", transaction_bytes, minimum=0, wanted="a number of bytes")
+    if count >= BULK_LIMITS.size_end:
+        raise InputError(f"transaction_bytes = {count}: an mbarrier counts less than 2^20 bytes")
+    group = whole("cta_group", cta_group, wanted="1 or 2")
+    if group not in {1, 2} or (group == 2 and size % 2):
+        raise InputError(f"cta_group = {group} in a cluster of {size}: needs 1, or 2 in a cluster of whole pairs")
+    to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
+    if barrier.smem_address % BULK_LIMITS.mbarrier_alignment:
+        raise Unmodelled(
+            f"mbar = {barrier.smem_address:#x}: needs a multiple of {BULK_LIMITS.mbarrier_alignment} B; what a tensor load does otherwise "
+            f"is not known (a bulk copy traps with CUDA error {BULK_TRAPS['mbarrier address'].cuda_error})"
+        )
+    if group == 2 and cta_mask is None and barrier.cta_rank // 2 != to.cta_rank // 2:
+        raise Unmodelled(
+            f"the data goes to CTA {to.cta_rank}, mbar is in CTA {barrier.cta_rank}: with .cta_group::2 it must be in the same pair; what "
+            "hardware does otherwise is not known"
+        )
+    ranks = [to.cta_rank] if cta_mask is None else _destinations(cta_mask, size, group)
+    return tuple(Delivery(rank, to.smem_address, _signalled(rank, barrier, group), count) for rank in ranks)
+
+
+def _destinations(cta_mask: Any, cluster_size: int, cta_group: int) -> list[int]:
+    mask = whole("cta_mask", cta_mask, minimum=0, wanted="a 16-bit mask of CTA ranks")
+    if mask >> BULK_LIMITS.most_ctas:
+        raise InputError(f"cta_mask = {mask:#x}: the operand has {BULK_LIMITS.most_ctas} bits")
+    if cta_group == 2 and (not mask or mask >> cluster_size):
+        raise Unmodelled(f"cta_mask = {mask:#x} in a cluster of {cluster_size}, with .cta_group::2: what hardware does is not known")
+    if mask >> cluster_size:
+        broken("no such CTA", f"cta_mask = {mask:#x}: the cluster has CTAs 0 to {cluster_size - 1}; clear the other bits")
+    return [rank for rank in range(cluster_size) if mask >> rank & 1]
+
+
+def _signalled(destination: int, barrier: ClusterAddress, cta_group: int) -> ClusterAddress:
+    """Which CTA's barrier is credited for the data of one destination."""
+    if cta_group == 1:
+        return ClusterAddress(destination, barrier.smem_address)
+    return ClusterAddress(destination // 2 * 2 + barrier.cta_rank % 2, barrier.smem_address)
+
+
+def rank_in(name: str, value: Any, cluster_size: int) -> int:
+    """An argument that is the rank of a CTA in a cluster of `cluster_size`."""
+    rank = whole(name, value, minimum=0, wanted="the rank of a CTA in its cluster")
+    if rank >= cluster_size:
+        raise InputError(f"{name} = {shown(rank)}: the cluster has CTAs 0 to {cluster_size - 1}")
+    return rank
+
+
+def cluster_address(name: str, value: Any, cluster_size: int = BULK_LIMITS.most_ctas) -> ClusterAddress:
+    """An argument that is an address in a cluster: a ClusterAddress, or an int with the CTA's rank in bits 31:24.
+
+    >>> cluster_address("mbar", 0x1000400, 2)
+    ClusterAddress(cta_rank=1, smem_address=0x400)
+    """
+    if isinstance(value, ClusterAddress):
+        address = value
+    else:
+        number = whole(name, value, minimum=0, wanted="a 32-bit shared address, or a ClusterAddress")
+        rank = number >> RANK_SHIFT
+        if rank >= BULK_LIMITS.most_ctas:
+            raise InputError(
+                f"{name} = {shown(number)}: bits 31:24 of a shared address are the rank of a CTA, 0 to {BULK_LIMITS.most_ctas - 1}"
+            )
+        address = ClusterAddress(rank, number & ((1 << RANK_SHIFT) - 1))
+    if address.cta_rank >= cluster_size:
+        raise InputError(f"{name} is in CTA {address.cta_rank}: the cluster has CTAs 0 to {cluster_size - 1}")
+    return address
+
+
+def shared_offset(name: str, value: Any) -> int:
+    """An argument that is a byte address in one CTA's `.shared` window, without a rank."""
+    address = whole(name, value, minimum=0, wanted="a byte address in the .shared window")
+    if address >> RANK_SHIFT:
+        raise InputError(f"{name} = {shown(address)}: needs a byte address in one CTA's .shared window (0 to {SHARED_END:#x})")
+    return address
+
+
+def broken(what: str, sentence: str) -> NoReturn:
+    """Raise what hardware does when a requirement is broken: a row of BULK_TRAPS."""
+    raise HardwareTrap(sentence, cuda_error=BULK_TRAPS[what].cuda_error)

@@ -1,0 +1,162 @@
+"""The shared memory of a cluster's CTAs, and the copies that cross from one to another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from smemsim.base.arguments import whole
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
+from smemsim.core.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.tma import tma_load
+from smemsim.core.spec.bulk import BULK_LIMITS
+from smemsim.core.words.tensor_map import TensorMap
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """`size` CTAs with a shared window each: `cluster[rank]` is a SharedMemory.
+
+    >>> import numpy as np
+    >>> world, cluster = GlobalMemory(), Cluster(4)
+    >>> a = world.place(np.arange(1024, dtype=np.uint8))
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=a, global_dim=(1024,), global_strides=(), box_dim=(128,))
+    >>> [d.cta_rank for d in cluster.tma_load(tm, (128,), smem_address=0x400, mbar=0x8000, source=world, cta_rank=0, cta_mask=0b1010)]
+    [1, 3]
+    >>> int(cluster[3].bytes[5]), int(cluster[0].bytes[5])
+    (133, 0)
+    """
+
+    def __init__(self, size: int, arch: str = "sm_90a", *, shared_bytes: int | None = None) -> None:
+        wanted = f"a number of CTAs from 1 to {BULK_LIMITS.most_ctas}"
+        count = whole("size", size, wanted=wanted)
+        if not 1 <= count <= BULK_LIMITS.most_ctas:
+            raise InputError(f"size = {count}: needs {wanted}")
+        self.windows = tuple(SharedMemory(arch, size=shared_bytes) for _ in range(count))
+
+    @classmethod
+    def of(cls, windows: Sequence[SharedMemory]) -> Cluster:
+        """The cluster whose CTAs have these windows."""
+        made = cls.__new__(cls)
+        made.windows = tuple(windows)
+        return made
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, cta_rank: int) -> SharedMemory:
+        rank = whole("cta_rank", cta_rank, minimum=0)
+        if rank >= len(self.windows):
+            raise InputError(f"cta_rank = {rank}: the cluster has CTAs 0 to {len(self.windows) - 1}")
+        return self.windows[rank]
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {len(self)} CTAs, {self.windows[0].arch}>"
+
+    def tma_load(
+        self,
+        tm: TensorMap,
+        coordinates: Sequence[int],
+        *,
+        smem_address: int | ClusterAddress,
+        mbar: int | ClusterAddress,
+        source: GlobalMemory,
+        cta_rank: int,
+        cta_mask: int | None = None,
+        cta_group: int = 1,
+        im2col_offsets: Sequence[int] = (),
+        mode: str | None = None,
+    ) -> tuple[Delivery, ...]:
+        """A tensor load issued by CTA `cta_rank`: who got the data and whose barrier was credited, as `smemsim.multicast` says.
+
+        Addresses as for `multicast`: a plain int below 2^24 is CTA 0's. Raises as `tma_load` and `multicast` do.
+        """
+        given: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "cta_group": cta_group}
+        to, barrier = cluster_address("smem_address", smem_address, len(self)), cluster_address("mbar", mbar, len(self))
+        given |= {"smem_address": to, "mbar": barrier, "transaction_bytes": 0}
+        if barrier.smem_address + BULK_LIMITS.mbarrier_alignment > self.windows[0].end:
+            raise Unmodelled(f"mbar = {barrier.smem_address:#x}: past the end of the shared window; what hardware does is not known")
+        if cta_mask == 0:
+            self._check_nothing_traps(tm, coordinates, to.smem_address, im2col_offsets, mode)
+        alone = len(self) == 1 and cta_mask is None and cta_group == 1 and barrier.smem_address % BULK_LIMITS.mbarrier_alignment == 0
+        done = []
+        for delivery in (Delivery(0, to.smem_address, barrier, 0),) if alone else multicast(cta_mask, **given):
+            place: dict[str, Any] = {"smem_address": delivery.smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
+            transfer = self[delivery.cta_rank].tma_load(tm, coordinates, source=source, **place)
+            done.append(Delivery(delivery.cta_rank, delivery.smem_address, delivery.mbar, transfer.transaction_bytes))
+        return tuple(done)
+
+    def _check_nothing_traps(
+        self, tm: TensorMap, coordinates: Sequence[int], smem_address: int, im2col_offsets: Sequence[int], mode: str | None
+    ) -> None:
+        """An empty mask delivers nothing; that was seen with loads that are in order."""
+        place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
+        try:
+            tma_load(tm, coordinates, arch=self.windows[0].arch, shared_end=self.windows[0].end, **place)
+        except HardwareTrap as trap:
+            raise Unmodelled(f"cta_mask = 0, and with another mask: {trap.reason}; what hardware does is not known") from None
+
+    def bulk_load(
+        self,
+        dst: int | ClusterAddress,
+        src: int,
+        size: int,
+        *,
+        mbar: int | ClusterAddress,
+        source: GlobalMemory,
+        cta_rank: int,
+        cta_mask: int | None = None,
+    ) -> tuple[BulkTransfer, ...]:
+        """`cp.async.bulk.shared::cluster.global` executed by CTA `cta_rank`: a transfer for every CTA that gets the bytes.
+
+        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the barrier at the
+        offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.1 §9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
+        """
+        to, barrier = cluster_address("dst", dst, len(self)), cluster_address("mbar", mbar, len(self))
+        given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "global", "shared_end": self.windows[0].end}
+        tried = bulk_copy(to, src, size, mbar=barrier, cta_rank=cta_rank, **given)
+        where: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "smem_address": to, "mbar": barrier}
+        return tuple(
+            self[d.cta_rank].bulk_arrives(dataclasses.replace(tried, dst_cta=d.cta_rank, mbar=d.mbar), source)
+            for d in multicast(cta_mask, transaction_bytes=tried.size, **where)
+        )
+
+    def bulk_copy(
+        self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int
+    ) -> BulkTransfer:
+        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_copy` does."""
+        given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
+        return self._move(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
+
+    @in_default_state
+    def bulk_reduce(
+        self,
+        op: str,
+        dtype: str,
+        dst: int | ClusterAddress,
+        src: int | ClusterAddress,
+        size: int,
+        *,
+        mbar: int | ClusterAddress,
+        cta_rank: int,
+    ) -> BulkTransfer:
+        """`cp.reduce.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_reduce` does."""
+        given: dict[str, Any] = {"dst_space": "shared::cluster", "mbar": mbar, "cta_rank": cta_rank}
+        return self._move(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
+
+    def _move(self, transfer: BulkTransfer) -> BulkTransfer:
+        to, at = self[transfer.dst_cta or 0], self[transfer.src_cta or 0]
+        if transfer.size:
+            old, new = to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)
+            to.write(
+                transfer.dst,
+                bulk_bytes(transfer, dst=old, src=new),
+                f"{'reduction' if transfer.op else 'bulk copy'} from CTA {transfer.src_cta}",
+            )
+        return transfer

@@ -1,0 +1,323 @@
+"""Global memory: arrays at addresses."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from smemsim.base.arguments import shown, whole
+from smemsim.base.budget import ask, hold
+from smemsim.base.errors import InputError, OutsideError
+from smemsim.core.machine.blank import Blank, Declared, Garbage
+from smemsim.core.machine.heap import Chunks, FreshChunks, Heap
+from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+
+__all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
+
+
+# Instead of the global byte that lies somewhere: nobody wrote there; out-of-bounds fill; what comes from no array.
+UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
+FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # between which arrays lie when nobody asks for an address, as CUDA's do
+GAP = 1 << 20
+ALIGN = 256
+WINDOW_BYTES = 1 << 32
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+LINE = 16  # bytes: the widest access
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Region:
+    """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
+
+    `name` is how messages call it, "" where nobody has named it. `blank` tells which bytes of `words` nobody has written yet; None: all count as written.
+    `chunks` are the allocations of an array of the kernels' heap: what lies between them is nowhere.
+    """
+
+    begin: int
+    data: np.ndarray
+    words: np.ndarray
+    words_begin: int
+    name: str = ""
+    blank: Blank | None = None
+    chunks: Chunks | None = None
+
+    @classmethod
+    def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
+        """A copy of these bytes."""
+        words_begin = begin - begin % LINE
+        words = np.zeros((begin - words_begin + len(raw) + 2 * LINE - 1) // LINE * 2, np.uint64)
+        hold(words, words.nbytes)
+        data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
+        data[:] = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw
+        return cls(begin, data, words, words_begin, name)
+
+    @classmethod
+    def over(cls, begin: int, data: np.ndarray, name: str = "") -> Region:
+        """The bytes of `data` themselves, whose address in the host's memory is as far from a multiple of 16 as `begin` is."""
+        count = -(-(begin % LINE + len(data)) // LINE) * LINE
+        words = np.ctypeslib.as_array((ctypes.c_uint64 * (count // 8)).from_address(data.ctypes.data - begin % LINE))
+        return cls(begin, data, words, begin - begin % LINE, name)
+
+    @property
+    def end(self) -> int:
+        """The address behind its last byte."""
+        return self.begin + len(self.data)
+
+    def __str__(self) -> str:
+        return f"{f'array {self.name}' if self.name else 'the array'} at {self.begin:#x} ({len(self.data)} B)"
+
+
+class GlobalMemory:
+    """Global memory: arrays at addresses, nothing between them.
+
+    >>> memory, held = GlobalMemory(), np.zeros(4, np.uint8)
+    >>> address = memory.bind(held, name="A")
+    >>> memory.span(address + 1, 2)[:] = 7
+    >>> held.tolist()
+    [0, 7, 7, 0]
+    """
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []  # of `_regions`, which are sorted by them
+        self._regions: list[Region] = []
+        self._released: list[int] = []
+        self._next = FIRST_ADDRESS
+        self.heap = Heap()
+        self.objects: dict[int, Any] = {}  # textures and surfaces by their handles
+        self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
+        self._behind: dict[int, Region] = {}
+
+    def __repr__(self) -> str:
+        return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
+
+    def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
+        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name` is how messages call it."""
+        try:
+            dtype = np.asarray(array).dtype
+            plain = dtype.kind in "biufV" and not dtype.hasobject  # V: structured, and the small floats of ml_dtypes
+        except (TypeError, ValueError):
+            plain = False
+        if not plain:
+            raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
+        ask(f"array {name or 'in global memory'}", np.asarray(array).nbytes)
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if np.asarray(array).nbytes else np.zeros(0, np.uint8)
+        return self._add(Region.of(self._room(address, len(raw)), raw, name))
+
+    def place_parameters(self, bank: np.ndarray) -> int:
+        """Put a launch's parameters somewhere, until `free`. Returns the address."""
+        return self.place(bank)
+
+    def bind(self, array: Any, address: int | None = None, *, name: str = "") -> int:
+        """Make memory of the host global memory, without a copy: kernels read and write the array itself, which is kept until `free`.
+
+        `array` is a contiguous numpy array, or anything else with a writable buffer (a `bytearray`, an `mmap`). `address` has to be as far from a multiple
+        of 16 as the array's own; without one a free address is taken. Returns the address. InputError for what cannot be bound there.
+        """
+        try:
+            data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) or array.nbytes else np.zeros(0, np.uint8)
+        except (TypeError, ValueError, BufferError, AttributeError):
+            raise InputError(f"array = {shown(array)}: needs a contiguous array, or another object with a buffer") from None
+        if not data.flags.writeable and data.size:
+            raise InputError("array: is read-only, and kernels write to global memory; bind a copy")
+        shift = data.ctypes.data % LINE if data.size else 0
+        begin = self._room(address, len(data), shift)
+        if data.size and begin % LINE != shift:
+            raise InputError(
+                f"address = {begin:#x}: the array begins {shift} bytes behind a multiple of {LINE}; needs an address that does so too"
+            )
+        return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
+
+    def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
+        """May the host write the byte `at` of an array's words while a kernel runs? Nobody's but the kernel's here; a card with a host says so."""
+        return False
+
+    def declare_blank(self, address: int) -> None:
+        """The array that begins at `address` counts as written by nobody, as memory that was allocated and not set."""
+        region = self.find(address)
+        n = self._regions.index(region)
+        blank = Declared(region.words.nbytes, region.begin - region.words_begin, len(region.data))
+        self._regions[n] = dataclasses.replace(region, blank=blank)
+        self._table = None
+
+    def heap_array(self, size: int) -> tuple[Chunks, np.ndarray]:
+        """An array for allocations of kernels."""
+        address = self.place_heap(size)
+        region = self.find(address)
+        n, chunks = self._regions.index(region), Chunks(address, size)
+        blank = FreshChunks(region.data, chunks, region.begin - region.words_begin) if self.heap.is_littered else None
+        self._regions[n] = dataclasses.replace(region, blank=blank, chunks=chunks)
+        self._table = None
+        return chunks, region.data
+
+    def place_heap(self, size: int) -> int:
+        """Put an array of zeros somewhere that the kernels' heap is to lie in. Returns the address."""
+        return self.place(np.zeros(size, np.uint8), name="the kernels' heap")
+
+    def declare_garbage(self, address: int) -> None:
+        """The array that begins at `address` was filled with garbage (`litter`): what is still so nobody has written."""
+        region = self.find(address)
+        n = self._regions.index(region)
+        self._regions[n] = dataclasses.replace(region, blank=Garbage(region.data, region.begin, region.begin - region.words_begin))
+        self._table = None
+
+    def wrote(self, begin: int, end: int) -> None:
+        """The host has written the bytes from `begin` up to `end`."""
+        region = self._at(begin)
+        if region is not None and region.blank is not None:
+            region.blank.wrote(begin - region.words_begin, end - region.words_begin)
+
+    def wrote_all(self) -> None:
+        """Whatever was declared blank counts as written: somebody has run of whose writes nothing is known."""
+        for region in self._regions:
+            if region.blank is not None:
+                region.blank.wrote(0, region.words.nbytes)
+
+    def forget_garbage(self) -> None:
+        """What was filled with garbage counts as written: something has not run that would have written there."""
+        for region in self._regions:
+            if isinstance(region.blank, Garbage):
+                region.blank.is_gone = True
+
+    @property
+    def has_declared(self) -> bool:
+        """Is there an array that was declared unwritten, with bytes that still are?"""
+        return any(isinstance(region.blank, Declared) and region.blank.remains() for region in self._regions)
+
+    def free(self, address: int) -> None:
+        """Take away the array that begins at `address`. InputError where none does, with the one that is nearest."""
+        n = bisect.bisect_left(self._begins, whole("address", address))
+        if n == len(self._begins) or self._begins[n] != address:
+            raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
+        self._behind.pop(self._regions[n].end, None)
+        del self._begins[n], self._regions[n]
+        self._table = None
+
+    def release(self, address: int) -> None:
+        """Have `free` take an array away before the next one comes. May be called at any time, by a finalizer too."""
+        self._released.append(address)
+
+    def _add(self, region: Region) -> int:
+        n = bisect.bisect_right(self._begins, region.begin)
+        self._begins.insert(n, region.begin)
+        self._regions.insert(n, region)
+        self._table = None
+        return region.begin
+
+    def _room(self, address: int | None, size: int, shift: int = 0) -> int:
+        """Where `size` bytes are to lie: at `address`, if they fit there, or `shift` bytes behind a free multiple of 256."""
+        while self._released:
+            self.free(self._released.pop())
+        if address is None:
+            return self._free_place(size + shift) + shift
+        address = whole("address", address, minimum=0)
+        if address + size > 1 << 64:
+            raise InputError(f"address = {address:#x}: {size} bytes there reach past 64 bits")
+        n = bisect.bisect_left(self._begins, address + size)
+        for other in self._regions[max(0, n - 2) : n]:
+            if address < other.end and other.begin < address + size:
+                raise InputError(f"global address {address:#x}: {size} bytes there would overlap {other}")
+        for space, begin in WINDOWS.items():
+            if address < begin + WINDOW_BYTES and begin < address + size:
+                raise InputError(
+                    f"global address {address:#x}: {size} bytes there would lie in the window of .{space} memory ({begin:#x} to "
+                    f"{begin + WINDOW_BYTES:#x}); needs another address"
+                )
+        if FIRST_ADDRESS <= address < LAST_ADDRESS:
+            self._next = max(self._next, (address + size + GAP) // ALIGN * ALIGN)
+        return address
+
+    def _free_place(self, size: int) -> int:
+        """A multiple of 256 with room for `size` bytes: behind all that was ever placed, and once that is the end, in the first hole."""
+        begin = self._next
+        if begin + size > LAST_ADDRESS:
+            begin = FIRST_ADDRESS
+            for other in self._regions[bisect.bisect_left(self._begins, begin) :]:
+                if begin + size + GAP <= other.begin:
+                    break
+                begin = max(begin, (other.end + GAP) // ALIGN * ALIGN)
+            if begin + size > LAST_ADDRESS:
+                raise InputError(f"{size} bytes: there are no addresses left for them; free other arrays")
+        else:
+            self._next = (begin + size + GAP) // ALIGN * ALIGN
+        return begin
+
+    def behind(self, region: Region, size: int) -> Region:
+        """`size` bytes behind an array, zeros at first, which belong to nothing: for accesses that go on there. No address finds them."""
+        known = self._behind.get(region.end)
+        if known is None or len(known.data) < size:
+            known = self._behind[region.end] = Region.of(region.end, np.zeros(size, np.uint8))
+        return known
+
+    def table(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
+        """(first address, address behind the last byte, array) of all arrays by ascending address, the addresses uint64."""
+        if self._table is None:
+            begins = np.array(self._begins, np.uint64)
+            self._table = begins, begins + np.array([len(r.data) for r in self._regions], np.uint64), list(self._regions)
+        return self._table
+
+    def filled(self) -> list[Region]:
+        """The arrays that have bytes, by ascending address, without those that were released."""
+        while self._released:
+            self.free(self._released.pop())
+        return [region for region in self.table()[2] if len(region.data)]
+
+    def region(self, address: int) -> tuple[int, np.ndarray]:
+        """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
+        found = self.find(whole("address", address))
+        return found.begin, found.data
+
+    def span(self, address: int, size: int) -> np.ndarray:
+        """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
+        region, size = self.find(address), whole("size", size, minimum=0)
+        if address + size > region.end:
+            raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {region}, which ends at {region.end:#x}")
+        if region.chunks is not None and not region.chunks.holds(address, address + size):
+            raise OutsideError(f"global {address:#x} to {address + size:#x} lies in no allocation of the kernels' heap")
+        return region.data[address - region.begin : address - region.begin + size]
+
+    def holds(self, address: int) -> bool:
+        """Does an array hold `address`?"""
+        return self._at(address) is not None
+
+    def holding(self, begin: int, end: int) -> Region | None:
+        """The array that holds all bytes from `begin` up to `end`; None where there is none."""
+        found = self._at(begin)
+        if found is None or end > found.end or (found.chunks is not None and not found.chunks.holds(begin, end)):
+            return None
+        return found
+
+    def find(self, address: int) -> Region:
+        """The array that holds `address`; InputError with the nearest one where none does."""
+        region = self._at(whole("address", address))
+        if region is None:
+            raise OutsideError(f"global address {address:#x}: nothing was placed there{self._nearby(address)}")
+        return region
+
+    def nearest(self, address: int) -> Region | None:
+        """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at all."""
+        n = bisect.bisect_right(self._begins, address)
+        near = self._regions[max(0, n - 1) : n + 1]
+        return min(near, key=lambda r: max(r.begin - address, address - r.end, -1), default=None)
+
+    def _at(self, address: int) -> Region | None:
+        n = bisect.bisect_right(self._begins, address)
+        while n:  # an empty array may begin where another one does
+            n -= 1
+            if address < self._regions[n].end:
+                return self._regions[n]
+            if self._regions[n].data.size:
+                return None
+        return None
+
+    def _nearby(self, address: int) -> str:
+        near = self.nearest(address)
+        if near is None:
+            return "; nothing was placed at all"
+        if address < near.begin:
+            return f"; {near.begin - address} bytes behind it begins {near}"
+        where = f"{address - near.end} bytes past the end of" if address >= near.end else f"{address - near.begin} bytes inside"
+        return f"; it is {where} {near}"

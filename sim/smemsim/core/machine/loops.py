@@ -1,0 +1,279 @@
+"""The compiled loops that move bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smemsim.base.compiling.loop import compiled
+from smemsim.core.arithmetic import convert as _convert
+from smemsim.core.layout.loops import swizzle
+from smemsim.core.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
+
+__all__ = [
+    "gather_owned",
+    "gather_rows",
+    "line_key",
+    "load",
+    "load_boxes",
+    "load_lines",
+    "load_words",
+    "one_of_each",
+    "one_writers",
+    "own_chunks",
+    "own_places",
+    "owners_of",
+    "put",
+    "scatter_rows",
+    "store_boxes",
+    "store_chunks",
+    "take",
+    "touch_chunks",
+]
+
+
+_CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
+
+f32_to_tf32 = compiled(_convert.f32_to_tf32)
+
+
+@compiled
+def line_key(address, layout):  # type: ignore[no-untyped-def]
+    """What the swizzle does to the number of every chunk of a line of 128 bytes: the XOR."""
+    return (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4
+
+
+@compiled
+def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """A load whose rows are whole 128-byte lines of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words.
+
+    `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`, which becomes
+    `writer` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
+    """
+    first, _ = chunk_place(c0, 0, shape, layout)
+    for n in range(len(lines)):
+        address = smem_address + 128 * n
+        key = line_key(address, layout)
+        line, at = np.uintp(address - out_begin) >> np.uintp(3), np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
+        for chunk in range(8):
+            word = line + np.uintp(2 * (chunk ^ key))
+            out[word] = tensor[at + np.uintp(2 * chunk)]
+            out[word + np.uintp(1)] = tensor[at + np.uintp(2 * chunk + 1)]
+        owner[line >> np.uintp(4)] = writer + np.uint64(128 * n + key)
+
+
+@compiled
+def load_boxes(lines, starts, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
+    """`load_lines` of several boxes, each into a window of its own that begins, as `out` counts, at an entry of `out_begins`."""
+    for n in range(len(lines)):
+        load_lines(lines[n], starts[n, 0], shape, layout, smem_address, out, out_begins[n], tensor, tensor_begin, owner, writers[n])
+
+
+@compiled
+def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """A load of any rows of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words, `tensor_begin` as in `load_lines`.
+
+    `owner` has an entry for each chunk of `out`, which becomes `writer` with the chunk's place in the dense box.
+    """
+    position = writer
+    for n in range(len(lines)):
+        for chunk in range(layout[_CHUNKS]):
+            word = np.uintp(shared_place(smem_address, n, chunk, layout) - out_begin) >> np.uintp(3)
+            at = np.uintp(chunk_place(c0, chunk, shape, layout)[0] + lines[n] + tensor_begin) >> np.uintp(3)
+            out[word] = tensor[at]
+            out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
+            owner[word >> np.uintp(1)] = position
+            position += np.uint64(16)
+
+
+@compiled(reads="lines starts memory")
+def store_boxes(lines, starts, shape, layout, smem_address, memory, begins, tensor, tensor_begin):  # type: ignore[no-untyped-def]
+    """Stores of boxes whose rows are such lines, in bounds, each from a window of its own: the reverse of `load_boxes`, without owners."""
+    for n in range(len(lines)):
+        first, _ = chunk_place(starts[n, 0], 0, shape, layout)
+        for row in range(lines.shape[1]):
+            address = smem_address + 128 * row
+            key = line_key(address, layout)
+            line, at = np.uintp(address - begins[n]) >> np.uintp(3), np.uintp(lines[n, row] + first + tensor_begin) >> np.uintp(3)
+            for chunk in range(8):
+                word = line + np.uintp(2 * (chunk ^ key))
+                tensor[at + np.uintp(2 * chunk)] = memory[word]
+                tensor[at + np.uintp(2 * chunk + 1)] = memory[word + np.uintp(1)]
+
+
+@compiled(reads="memory")
+def store_chunks(chunk_shared, memory_begin, memory, chunk_global, tensor_begin, tensor):  # type: ignore[no-untyped-def]
+    """A store of chunks of 16 bytes that are moved unchanged: from these shared addresses to these global ones."""
+    for n in range(len(chunk_shared)):
+        at, to = np.int64(chunk_shared[n]) - memory_begin, chunk_global[n] - tensor_begin
+        for b in range(16):
+            tensor[to + b] = memory[at + b]
+
+
+@compiled
+def own_chunks(count, layout, smem_address, out_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """The owners alone, of a load of `count` rows whose chunks are 16 bytes."""
+    position = writer
+    for n in range(count):
+        for chunk in range(layout[_CHUNKS]):
+            owner[(shared_place(smem_address, n, chunk, layout) - out_begin) >> 4] = position
+            position += np.uint64(16)
+
+
+@compiled(reads="fill tensor")
+def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, tensor, tensor_begin):  # type: ignore[no-untyped-def]
+    """Any load, byte by byte: bytes out of bounds become `fill` (one element, repeated), which is not converted when `to_tf32` is set.
+
+    `tensor_begin` is the tensor's first element, in bytes from the first byte of `tensor`.
+    """
+    size = layout[_CHUNK_BYTES]
+    for n in range(len(lines)):
+        for chunk in range(layout[_CHUNKS]):
+            to = shared_place(smem_address, n, chunk, layout)
+            first, valid = chunk_place(c0, chunk, shape, layout)
+            if lines[n] == OUTSIDE:
+                valid = 0
+            for b in range(valid):
+                out[(to ^ b) - out_begin] = tensor[tensor_begin + lines[n] + first + b]
+            for b in range(valid, size):
+                out[(to ^ b) - out_begin] = fill[b % fill.shape[0]]
+            if to_tf32:
+                for b in range(0, valid // 4 * 4, 4):
+                    w = (to ^ b) - out_begin
+                    bits = np.int64(out[w]) | np.int64(out[w + 1]) << 8 | np.int64(out[w + 2]) << 16 | np.int64(out[w + 3]) << 24
+                    rounded = f32_to_tf32(int(bits))
+                    for i in range(4):
+                        out[w + i] = (rounded >> (8 * i)) & 0xFF
+
+
+# Entries of `owners.Owners`: the writer from this bit on; an entry with the highest bit set counts chunks that are kept byte by byte.
+_WRITER, _SPLIT, _PLACE, _XOR = np.uint64(32), np.uint64(1 << 63), np.uint64(0xFFFFFFFF), np.uint64(7)
+
+
+@compiled
+def touch_chunks(chunks, entry, lines, owner):  # type: ignore[no-untyped-def]
+    """Whole chunks, by their numbers, get one entry; lines that have one for all their chunks give it up."""
+    for n in range(len(chunks)):
+        chunk = chunks[n]
+        of_line = lines[chunk >> 3]
+        if of_line:
+            begin = chunk & ~7
+            for other in range(8):
+                owner[begin + other] = (of_line & ~_XOR) + ((np.uint64(other) ^ (of_line & _XOR)) << np.uint64(4))
+            lines[chunk >> 3] = 0
+        owner[chunk] = entry
+
+
+@compiled
+def gather_owned(chunks, first_chunks, lines, owner, memory, begins, places, out):  # type: ignore[no-untyped-def]
+    """Words of memory at places (flat), from each begin on, as `out` (begins, places); False as soon as one of the chunks, counted from the first one, has not one
+    entry."""
+    for n in range(len(begins)):
+        is_owned = True
+        for i in range(len(chunks)):
+            chunk = first_chunks[n] + chunks[i]
+            if lines[chunk >> 3] == 0:
+                is_owned &= 0 < owner[chunk] < _SPLIT
+        if not is_owned:
+            return False
+        for i in range(len(places)):
+            out[n, i] = memory[begins[n] + places[i]]
+    return True
+
+
+@compiled
+def one_of_each(values, out):  # type: ignore[no-untyped-def]
+    """The value that neighbours have, as many of them for each of `out`; False where they have not all the same."""
+    size, is_one = len(values) // len(out), True
+    for n in range(len(out)):
+        out[n] = values[n * size]
+        for i in range(n * size, n * size + size):
+            is_one &= values[i] == out[n]
+    return is_one
+
+
+@compiled
+def one_writers(table, begins, lines, ends, out):  # type: ignore[no-untyped-def]
+    """Of each part of some lines, counted from where each window begins, the writer that all its lines have in all windows; 0 where that is not one. Part n ends at
+    `ends[n]`."""
+    begin = 0
+    for part in range(len(ends)):
+        writer, others = table[begins[0] + lines[begin]] >> _WRITER, np.uint64(0)
+        for n in range(len(begins)):
+            for i in range(begin, ends[part]):
+                others |= (table[begins[n] + lines[i]] >> _WRITER) ^ writer
+        out[part] = 0 if others else writer
+        begin = ends[part]
+
+
+@compiled
+def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyped-def]
+    """Who wrote the bytes at offsets `at`, and which byte of the writer's it is; `pieces` (some, 16, 2) has both for chunks kept byte by byte."""
+    for n in range(len(at)):
+        chunk = at[n] >> 4
+        entry = lines[chunk >> 3]
+        if entry:
+            entry = (entry & ~_XOR) + ((np.uint64(chunk & 7) ^ (entry & _XOR)) << np.uint64(4))
+        else:
+            entry = owner[chunk]
+        if entry >= _SPLIT:
+            kept = np.int64(entry & _PLACE)
+            writer[n], place[n] = pieces[kept, at[n] & 15, 0], pieces[kept, at[n] & 15, 1]
+        elif entry:
+            writer[n], place[n] = np.uint32(entry >> _WRITER), np.uint32((entry & _PLACE) + np.uint64(at[n] & 15))
+        else:
+            writer[n], place[n] = 0, 0
+
+
+@compiled
+def own_places(at, threads, windows, begin, most, low, out):  # type: ignore[no-untyped-def]
+    """Of the `.shared` addresses of threads the places in all windows, `windows` where each thread's begins. False where one is off `low`, or lies before `begin`
+    or more than `most` bytes behind it."""
+    for n in range(len(at)):
+        offset = at[n] - begin
+        if offset < 0 or offset > most or at[n] & low:
+            return False
+        out[n] = offset + windows[threads[n]]
+    return True
+
+
+@compiled
+def take(words, begins, places, out):  # type: ignore[no-untyped-def]
+    """Words at places (two-dimensional) from each begin on."""
+    for n in range(len(begins)):
+        for i in range(places.shape[0]):
+            for k in range(places.shape[1]):
+                out[n, i, k] = words[begins[n] + places[i, k]]
+
+
+@compiled
+def put(words, begins, places, values, which):  # type: ignore[no-untyped-def]
+    """The reverse of `take`, of some of the values."""
+    for n in range(len(begins)):
+        for i in range(places.shape[0]):
+            for k in range(places.shape[1]):
+                words[begins[n] + places[i, k]] = values[which[n], i, k]
+
+
+@compiled
+def scatter_rows(words, rows, values):  # type: ignore[no-untyped-def]
+    """The reverse of `gather_rows`: where rows meet, the last matrix counts, and of it the last warp."""
+    count = len(values)
+    for matrix in range(count):
+        for warp in range(values.shape[1] >> 5):
+            for row in range(8):
+                begin, lane = rows[8 * (count * warp + matrix) + row] >> 2, 32 * warp + 4 * row
+                for k in range(4):
+                    words[begin + k] = values[matrix, lane + k]
+
+
+@compiled
+def gather_rows(words, rows, out):  # type: ignore[no-untyped-def]
+    """Of 8 x 8 matrices of 16 bits what each lane of a warp holds: `rows` are the places (in bytes) of their rows, those of a warp behind each other, `out` has
+    a row of words of 32 bits for each matrix."""
+    count = len(out)
+    for warp in range(out.shape[1] >> 5):
+        for matrix in range(count):
+            for row in range(8):
+                begin, lane = rows[8 * (count * warp + matrix) + row] >> 2, 32 * warp + 4 * row
+                for k in range(4):
+                    out[matrix, lane + k] = words[begin + k]

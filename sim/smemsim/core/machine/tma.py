@@ -1,0 +1,635 @@
+"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes of the bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.base.arguments import shown, whole, wholes
+from smemsim.base.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.arithmetic.reduce import reduction_op, tensor_reduction
+from smemsim.core.arithmetic.reduce_loops import reduce_elements
+from smemsim.core.layout import tma_loops
+from smemsim.core.layout.tma import im2col_offset, pack_im2col_offset
+from smemsim.core.machine import loops
+from smemsim.core.machine.geometry import (
+    Geometry,
+    check_coordinates,
+    check_global,
+    check_map,
+    check_smem_address,
+    check_window,
+    geometry_of,
+)
+from smemsim.core.machine.global_memory import OUTSIDE
+from smemsim.core.spec.architectures import ARCHITECTURES, any_architecture
+from smemsim.core.spec.assumptions import assumed
+from smemsim.core.spec.bulk import BULK_LIMITS
+from smemsim.core.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
+from smemsim.core.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
+from smemsim.core.words.tensor_map import TensorMap
+
+__all__ = [
+    "Boxes", "Transfer", "boxes_inside", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch", "tma_reduce",
+    "tma_store", "tma_store_bytes",
+]  # fmt: skip
+
+
+MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
+NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
+
+
+SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
+
+
+# ---- `Transfer`: one tensor transfer as 16-byte chunks, as bytes, and as tensor coordinates
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Transfer:
+    """One TMA transfer of any mode.
+
+    The box is rows of chunks. `lines` (int64) are the bytes from the tensor's first element to coordinate 0 of dimension 0 of each row,
+    `tma_loops.OUTSIDE` for rows out of bounds; `rows` (int64, n x 5) the tensor coordinates each row begins at. `chunk_shared` (uint32) says where
+    each chunk lies in shared memory, byte b of it at that address XOR b; `chunk_global` (int64) which global address it belongs to; of
+    its `chunk_bytes` bytes the first `chunk_valid` are inside the tensor. A chunk is 16 bytes on both sides, but for the sub-byte types
+    with gaps, of which it holds 8 or 12 bytes of global memory.
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64, 4), global_strides=(64,), box_dim=(32, 4))
+    >>> t = smemsim.tma_load(tm, (0, 2), smem_address=0x800)
+    >>> t.transaction_bytes, t.tile_shape, t.rows[2, :2].tolist()
+    (128, (32, 4), [0, 4])
+    """
+
+    tensor_map: TensorMap
+    coordinates: tuple[int, ...]
+    smem_address: int
+    is_store: bool
+    geometry: Geometry
+    lines: np.ndarray
+    c0: int  # coordinate of dimension 0 at which every row begins, where the lines do not have it
+    walked: np.ndarray | None  # the rows of an im2col walk or a gather; those of a tile are made when asked for
+    shared_end: int  # of the shared bytes that are touched
+    global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
+    whole: bool  # is every byte of the box in bounds?
+    operation: str = ""  # of a reduction: add, min, ...
+
+    def __repr__(self) -> str:
+        direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
+        what = f"{self.geometry.mode} {direction}"
+        return f"<{what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """int64[rows, 5]: the tensor coordinates each row of the box begins at."""
+        if self.walked is not None:
+            return self.walked
+        g, start = self.geometry, np.zeros(5, np.int64)
+        start[: len(self.coordinates)] = self.coordinates
+        rows = np.empty((g.rows, 5), np.int64)
+        tma_loops.tiled_rows(start, g.shape[2], g.shape[3], rows)
+        return rows
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What a load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        return len(self.lines) * self.geometry.row_bytes
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of global memory in a chunk."""
+        return self.geometry.chunk_bytes
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that a store takes of each shared byte: 8, or 6 where it packs."""
+        return STORED_BITS.get(self.tensor_map.data_type, 8)
+
+    @functools.cached_property
+    def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n, g = len(self.lines) * self.geometry.chunks, self.geometry
+        shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
+        base = self.tensor_map.global_address if self.global_span[1] else 0  # it may have 64 bits where nothing is touched
+        tma_loops.chunks_of_lines(self.lines, self.c0, g.shape, g.layout, base, self.smem_address, shared, source, valid)
+        return shared, source, valid
+
+    @property
+    def chunk_shared(self) -> np.ndarray:
+        """uint32[chunks]."""
+        return self._chunks[0]
+
+    @property
+    def chunk_global(self) -> np.ndarray:
+        """int64[chunks]."""
+        return self._chunks[1]
+
+    @property
+    def chunk_valid(self) -> np.ndarray:
+        """uint8[chunks]."""
+        return self._chunks[2]
+
+    @functools.cached_property
+    def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        byte = np.arange(self.chunk_bytes)
+        chunk_shared, chunk_global, chunk_valid = self._chunks
+        begins = byte * 8 // self.stored_bits if self.is_store else byte  # of packed stores the shared byte that a global byte begins in
+        shared = (chunk_shared[:, None] ^ begins.astype(np.uint32)).ravel()
+        source = (chunk_global[:, None] + byte).ravel()
+        if self.whole:
+            return shared, source
+        valid = (byte < chunk_valid[:, None]).ravel()
+        return (shared[valid], source[valid]) if self.is_store else (shared, np.where(valid, source, -1))
+
+    @property
+    def shared_address(self) -> np.ndarray:
+        """uint32[n]: for a load every shared byte written, for a store the shared byte behind each global byte written.
+
+        Stores of 16U6_ALIGN16B pack six bits of each shared byte: there it is the byte that holds the global byte's lowest bit.
+        """
+        return self._bytes[0]
+
+    @property
+    def global_address(self) -> np.ndarray:
+        """int64[n]: the global byte each of them came from or went to; -1 for out-of-bounds fill."""
+        return self._bytes[1]
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or region.OUTSIDE."""
+        return self.global_address if self.whole else np.where(self.global_address < 0, OUTSIDE, self.global_address)
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """The dense box along each dimension, dimension 0 first: elements, or slices with interleave; (channels, pixels) for im2col."""
+        tm, g = self.tensor_map, self.geometry
+        if tm.call == "tiled" and len(self.lines) == g.rows and g.mode == "tile":
+            return tuple(int(n) for n in g.shape[2, : tm.rank])
+        return g.row_bytes * 8 // g.unit_bits, len(self.lines)
+
+    def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
+        """Tensor coordinates (..., rank), dimension 0 first, of bytes of the dense box; outside the tensor where that is what they are."""
+        g, rank = self.geometry, self.tensor_map.rank
+        at = np.asarray(position, np.int64)
+        row, inside = at // g.row_bytes, at % g.row_bytes
+        out = self.rows[np.minimum(row, len(self.rows) - 1)][..., :rank].copy()
+        out[..., 0] += inside * 8 // g.unit_bits * int(g.shape[3, 0])
+        return out
+
+
+# ---- Loads, stores and prefetches as transfers
+
+
+def tma_load(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    im2col_offsets: Sequence[int] = (),
+    mode: str | None = None,
+    arch: str | None = None,
+    shared_end: int = SHARED_END,
+) -> Transfer:
+    """Where a `cp.async.bulk.tensor` load puts every byte of its box.
+
+    `coordinates` are the instruction's, in driver order, signed: elements, with interleave slices in dimension 0; for tile::gather4 the
+    column and four rows. `smem_address` is a byte address in the `.shared` window, which ends at `shared_end` (the largest window by
+    default). `im2col_offsets` are those of im2col, W first, or (wHalo, wOffset) of im2col::w. `mode` is the instruction's; without it
+    the one that goes with the map. `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
+
+        pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
+        shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
+
+    Elements outside the tensor are fill. Raises HardwareTrap where hardware does: a dimension above 2^31, a start
+    off 16 B in dimension 0 or outside the im2col pixel box, another rank or mode than the map's (715), past the window (700), a shared
+    address off 128 B or a global one off 16 B (716). Measured (H200): traces tma_loads,
+    tma_im2col, tma_interleave, tma_im2col_interleave; tile::gather4, im2col::w, sub-byte types and the 128B atoms are documented only.
+
+    >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
+    ...                      swizzle="128B")
+    >>> t = tma_load(tm, (0, 12), smem_address=2048)  # rows 12 to 19 of a tensor with 16
+    >>> t.transaction_bytes, int((t.global_address == -1).sum())
+    (1024, 512)
+    """
+    return _transfer(tm, coordinates, smem_address, im2col_offsets, mode, arch, shared_end, is_store=False)
+
+
+def tma_store(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    mode: str | None = None,
+    arch: str | None = None,
+    shared_end: int = SHARED_END,
+) -> Transfer:
+    """Which global byte a `cp.async.bulk.tensor` store writes from which shared byte; arguments as for `tma_load`.
+
+    Outer dimensions are clipped exactly; dimension 0 is clipped at 16-byte chunks, so that up to 15 bytes behind the tensor's last
+    element are overwritten. Raises HardwareTrap also for a negative start coordinate and for im2col corners that reach out of the
+    tensor (715). Measured (H200): traces tma_stores, tma_im2col_stores, tma_interleave_stores, tma_store_traps, tma_mode_traps.
+
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20, 4), global_strides=(32,), box_dim=(32, 4))
+    >>> len(tma_store(tm, (0, 0), smem_address=1024).global_address)  # 4 rows of 32 bytes, not of 20
+    128
+    """
+    return _transfer(tm, coordinates, smem_address, (), mode, arch, shared_end, is_store=True)
+
+
+def tma_prefetch(
+    tm: TensorMap, coordinates: Sequence[int], *, im2col_offsets: Sequence[int] = (), mode: str | None = None, arch: str | None = None
+) -> np.ndarray:
+    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that can be seen.
+
+    Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
+
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
+    >>> len(tma_prefetch(tm, (0,)))
+    20
+    """
+    address = _transfer(tm, coordinates, LIMITS.smem_alignment, im2col_offsets, mode, arch, MOST_ADDRESS, is_store=False).global_address
+    return address[address >= 0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Alike:
+    """What several transfers have in common, and of each where its box begins, its lines, and where it begins and ends in global memory."""
+
+    same: dict[str, Any]
+    coordinates: list[tuple[int, ...]]
+    lines: np.ndarray
+    ends: np.ndarray
+
+
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Transfer))
+
+
+class _OneOfAlike(Transfer):
+    """One of several transfers: its fields are put together when something first asks for one."""
+
+    def __init__(self, alike: _Alike, n: int) -> None:
+        vars(self)["_of"] = alike, n
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self)
+        if "_of" not in own or name not in _FIELDS:
+            raise AttributeError(name)
+        alike, n = own["_of"]
+        box, (low, high) = alike.coordinates[n], alike.ends[n].tolist()
+        c0 = 0 if alike.same["geometry"].walks_inside else box[0]
+        own.update(alike.same, coordinates=box, lines=alike.lines[n], global_span=(low, high), c0=c0)
+        return own[name]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Boxes:
+    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, where each begins, also as (boxes, 5), the lines of all
+    (boxes, rows), and the begin and the end of all global bytes."""
+
+    transfers: list[Transfer]
+    coordinates: list[tuple[int, ...]]
+    starts: np.ndarray
+    lines: np.ndarray
+    span: tuple[int, int]
+
+    def store(self, memory: np.ndarray, begins: np.ndarray, tensor: np.ndarray, tensor_begin: int) -> None:
+        """Put the bytes of stores into `tensor`, whose first word has a global address; `memory` has all windows, `begins` the shared addresses of its first word."""
+        first = self.transfers[0]
+        g, at = first.geometry, first.tensor_map.global_address - tensor_begin
+        loops.store_boxes(self.lines, self.starts, g.shape, g.layout, first.smem_address, memory, begins, tensor, at)
+
+
+def boxes_inside(
+    tm: TensorMap, boxes: np.ndarray, *, smem_address: int, mode: str | None, arch: str, shared_end: int, is_store: bool
+) -> Boxes | None:
+    """`tma_load`, or `tma_store`, of several boxes (boxes, rank), each to the same address of a window of its own, with lines of 128 bytes; None where one is not
+    inside the tensor, or traps, or may overlap itself: each is to be moved by itself then."""
+    if tm.on_hopper or boxes.shape[1] != tm.rank:
+        return None
+    starts, each = np.zeros((len(boxes), 5), np.int64), list(map(tuple, boxes.tolist()))
+    starts[:, : tm.rank] = boxes
+    try:
+        g = geometry_of(tm, mode, arch, is_store=is_store)
+        check_map(tm, g, arch, is_store=is_store)
+        for box in {box[0]: box for box in each}.values():  # of boxes inside the tensor it looks at dimension 0
+            check_coordinates(tm, g, box, (), is_store=is_store)
+        check_smem_address(smem_address)
+    except SmemsimError:
+        return None
+    if g.mode != "tile" or g.axes or g.is_far or not g.is_whole_lines or g.rows * g.pitch > MOST_ADDRESS or abs(starts).max() >> 31:
+        return None
+    lines, ends = np.empty((len(boxes), g.rows), np.int64), np.empty((len(boxes), 2), np.int64)
+    reach = tma_loops.tile_reaches(starts, g.shape, g.layout, smem_address, lines, ends)
+    ends += tm.global_address
+    span = int(ends[:, 0].min()), int(ends[:, 1].max())
+    if not 0 < reach <= shared_end or span[1] > LIMITS.address_end:
+        return None
+    same: dict[str, Any] = {
+        "tensor_map": tm, "smem_address": smem_address, "is_store": is_store, "geometry": g, "walked": None, "shared_end": reach, "whole": True, "operation": "",
+    }  # fmt: skip
+    alike = _Alike(same, each, lines, ends)
+    transfers: list[Transfer] = [_OneOfAlike(alike, n) for n in range(len(each))]
+    if is_store and (transfers[0].stored_bits < 8 or not _is_distinct(transfers[0])):
+        return None
+    return Boxes(transfers, each, starts, lines, span)
+
+
+def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
+    """OutsideError unless every byte the transfer touches lies in global bytes begin ... begin + size."""
+    low, high = transfer.global_span
+    if high and (low < begin or high > begin + size):
+        raise OutsideError(
+            f"{what} covers global {begin:#x} to {begin + size:#x}: the box needs {low:#x} to {high:#x}; check global_address and strides"
+        )
+
+
+def _transfer(
+    tm: Any, coordinates: Any, smem_address: Any, offsets: Any, mode: str | None, arch: str | None, shared_end: Any, *, is_store: bool
+) -> Transfer:
+    if not isinstance(tm, TensorMap):
+        raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
+    end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
+    address = _address("smem_address", smem_address)
+    if type(arch) is not str and arch is not None:
+        arch = any_architecture(arch).name
+    if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
+        tm = tm.as_im2col
+    g = geometry_of(tm, mode, arch, is_store=is_store)
+    at = _coordinates(tm, g, coordinates)
+    check_map(tm, g, arch, is_store=is_store)
+    extra = () if offsets is NO_OFFSETS and not g.axes else _offsets(tm, g, offsets, is_store)
+    check_coordinates(tm, g, at, extra, is_store=is_store)
+    if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
+        raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
+    walked = _walk(g, at, extra, tm.rank)
+    c0 = 0 if g.walks_inside else at[0]
+    far = g.farthest(at if walked is None else walked) if g.is_far else 0
+    if far:
+        _check_wrapped(far, tm.global_address)
+    if walked is None:
+        lines = np.empty(g.rows, np.int64)
+        reach, low, high, is_whole = tma_loops.tile_reach(at + (0,) * (5 - len(at)), g.shape, g.layout, address, lines)
+    else:
+        lines = np.empty(len(walked), np.int64)
+        tma_loops.lines_of_rows(walked, int(not g.walks_inside), g.shape, lines)
+        reach, low, high, is_whole = tma_loops.reach(lines, c0, g.shape, g.layout, address)
+    base = tm.global_address
+    if far >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
+        for line in (low, high - 1):
+            _check_wrapped(line, base)
+    span = (low + base, high + base) if high else (0, 0)
+    if reach > end:
+        check_window(reach, -(-end // GRANULARITY) * GRANULARITY, is_store=is_store)
+    # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
+    check_global(span[1] if is_store else max(span[1], base + 1))
+    check_smem_address(address)
+    return Transfer(tm, at, address, is_store, g, lines, c0, walked, reach, span, is_whole)
+
+
+def _check_wrapped(offset: int, base: int) -> None:
+    """No GPU maps the address that is `offset` bytes behind `base`, in 64 bits, unless it has no more than 57."""
+    check_global((base + offset) % (1 << LIMITS.address_bits) + 1)
+
+
+def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -> np.ndarray | None:
+    """The coordinates at which each row of a gather or an im2col column begins, int64 (rows, 5); None for a tile."""
+    if g.mode in ("tile::gather4", "tile::scatter4"):
+        rows = np.zeros((GATHERED_ROWS, 5), np.int64)
+        rows[:, 0], rows[:, 1] = at[0], assumed("tma.gathered", at[1:])
+        return rows
+    if not g.axes:
+        return None
+    start = np.zeros(5, np.int64)
+    start[:rank] = at
+    offset = np.zeros(5, np.int64)
+    lower, upper, count = g.lower, g.upper, g.rows
+    if g.mode.startswith("im2col::w"):
+        halo, moved = extra
+        start[g.first] += moved
+        lower, upper = lower + moved, upper + moved  # only the entry of W is looked at
+        count += halo * (g.rows // HALO_EVERY if g.mode.endswith("::128") else 1)
+    else:
+        offset[g.first : g.first + g.axes] = extra
+    rows = np.empty((count, 5), np.int64)
+    walk = (g.first, g.axes, lower, upper, g.shape[3], rank - 1)
+    if g.mode == "im2col::w::128" and extra[0]:
+        # After every 32 pixels come wHalo more, which the walk over pixels does not use up (PTX ISA 9.1 §5.5.5.2).
+        line = np.empty((g.rows + extra[0], 5), np.int64)
+        tma_loops.im2col_rows(start, offset, *walk, line)
+        groups = [line[i : i + HALO_EVERY + extra[0]] for i in range(0, g.rows, HALO_EVERY)]
+        return np.concatenate(groups)
+    tma_loops.im2col_rows(start, offset, *walk, rows)
+    return rows
+
+
+def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...]:
+    gathers = g.mode in ("tile::gather4", "tile::scatter4")
+    rank = 1 + GATHERED_ROWS if gathers else tm.rank
+    at = wholes("coordinates", coordinates, wanted="signed 32-bit element indices, dimension 0 first")
+    if len(at) == rank and min(at) >= -(1 << 31) and max(at) < 1 << 31:
+        return at
+    what = "the column and four rows" if gathers else f"{rank} signed 32-bit element indices, dimension 0 first"
+    if gathers or not at or len(at) > LIMITS.max_rank or len(at) == rank:
+        raise InputError(f"coordinates = {at}: needs {what}")
+    raise HardwareTrap(
+        f"coordinates = {at}: an instruction of {len(at)} dimensions through a map of rank {tm.rank}; needs {what}",
+        cuda_error=ILLEGAL_INSTRUCTION,
+    )
+
+
+def _offsets(tm: TensorMap, g: Geometry, offsets: Any, is_store: bool) -> tuple[int, ...]:
+    if not g.axes or is_store:
+        if wholes("im2col_offsets", offsets, wanted="whole numbers"):
+            raise InputError(f"im2col_offsets = {shown(offsets)}: {g.mode} takes none")
+        return (0,) * g.axes
+    is_wide = g.mode.startswith("im2col::w")
+    count = 2 if is_wide else g.axes
+    wanted = "(wHalo, wOffset)" if is_wide else f"one unsigned 16-bit number for each of {g.axes} spatial axes, W first, or none"
+    given = wholes("im2col_offsets", offsets, wanted=wanted)
+    if (given and len(given) != count) or any(not 0 <= value < 1 << 16 for value in given):
+        raise InputError(f"im2col_offsets = {given}: needs {wanted}")
+    if not given or is_wide:
+        return given or (0,) * count
+    packed, bits = 0, corner_bits(tm.rank)
+    for axis, value in enumerate(given):
+        packed = pack_im2col_offset(packed, value, axis, bits)
+    return tuple(im2col_offset(packed, axis, bits) for axis in range(count))
+
+
+def _address(name: str, value: Any) -> int:
+    address = whole(name, value, wanted="a byte address in the .shared window")
+    if not 0 <= address <= MOST_ADDRESS:
+        raise InputError(
+            f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}): not a generic pointer, and without the CTA's rank that bits 31:24 have in a cluster (see ClusterAddress)"
+        )
+    return address
+
+
+# ---- Tensor transfers on bytes: loads with their conversions and fill, stores, reductions
+
+
+@in_default_state
+def tma_load_bytes(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    im2col_offsets: Sequence[int] = (),
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of shared memory after a load, conversions and fill included; arguments as for `tma_load`.
+
+    Index 0 of `shared` is shared address 0, of `global_` it is tm.global_address. Returns a copy; `shared` is left as it is. Bytes that
+    the load leaves alone (gaps between narrow rows, the gaps of sub-byte types) are those of `shared`.
+    Measured (H200): traces tma_values, tma_conversions. Raises what `tma_load` raises, and InputError for arrays that are too small.
+
+    >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(3,), global_strides=(), box_dim=(4,), oob_fill="nan")
+    >>> data = np.array([0x3F801001, 0x3F801000, 0xFFC00000], np.uint32).view(np.uint8)
+    >>> after = tma_load_bytes(tm, (0,), smem_address=1024, shared=np.zeros(1040, np.uint8), global_=data)
+    >>> [hex(word) for word in after[1024:].view(np.uint32).tolist()]
+    ['0x3f802000', '0x3f800000', '0x7fffe000', '0x7ff77ff7']
+    """
+    transfer = tma_load(tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    memory = memory.copy()
+    load_bytes(transfer, memory, 0, tensor, tm.global_address)
+    return memory
+
+
+@in_default_state
+def tma_store_bytes(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of global memory after a store; arrays as for `tma_load_bytes`. Stores copy bits, of tf32 maps too.
+
+    Raises what `tma_store` raises, and InputError for arrays that are too small.
+
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
+    >>> after = tma_store_bytes(tm, (0,), smem_address=1024, shared=np.ones(2048, np.uint8), global_=np.zeros(64, np.uint8))
+    >>> int(after.sum())  # a whole 16-byte chunk past the 20 elements
+    32
+    """
+    transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
+    store_bytes(transfer, memory, 0, tensor, tm.global_address)
+    return tensor
+
+
+def tma_reduce(
+    op: Any,
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of global memory after `cp.reduce.async.bulk.tensor`; arrays as for `tma_load_bytes`.
+
+    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type; box and clipping are a store's. Raises
+    HardwareTrap (715) for an operation that the type does not have. Two elements of one box that meet at one address (overlapping
+    strides) are reduced in no defined order: Unmodelled. Measured (H200): traces tma_reductions, tma_reduce_traps.
+
+    >>> tm = TensorMap.tiled(data_type="u32", global_address=0x10000, global_dim=(4,), global_strides=(), box_dim=(4,))
+    >>> after = tma_reduce("max", tm, (0,), smem_address=0, shared=np.array([1, 9, 3, 9], np.uint32).view(np.uint8),
+    ...                    global_=np.array([5, 5, 5, 5], np.uint32).view(np.uint8))
+    >>> after.view(np.uint32).tolist()
+    [5, 9, 5, 9]
+    """
+    operation = reduction_op(op)
+    if not isinstance(tm, TensorMap):
+        raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}")
+    kind = tensor_reduction(operation, tm.data_type)
+    transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
+    reduce_bytes(transfer, operation, kind, memory, 0, tensor, tm.global_address)
+    return tensor
+
+
+def load_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
+    """Put a load's bytes into `memory`, whose first byte has shared address `memory_begin`; `tensor` begins at global `tensor_begin`."""
+    g, tm = transfer.geometry, transfer.tensor_map
+    place = (transfer.lines, transfer.c0, g.shape, g.layout, transfer.smem_address)
+    # Where nothing is in bounds the tensor may lie anywhere, and `tensor` need not hold it.
+    origin = tm.global_address - tensor_begin if transfer.global_span[1] else 0
+    loops.load(*place, g.fill, g.to_tf32, memory, memory_begin, tensor, origin)
+
+
+def _check_distinct(transfer: Transfer) -> None:
+    """Unmodelled when two chunks of the box meet in global memory: nobody says which one comes last."""
+    if not _is_distinct(transfer):
+        raise Unmodelled(
+            "elements of the box overlap in global memory (check global_strides, and rows named twice): the order of their writes is not defined"
+        )
+
+
+def _is_distinct(transfer: Transfer) -> bool:
+    begins = transfer.chunk_global if transfer.whole else transfer.chunk_global[transfer.chunk_valid > 0]
+    if (np.diff(begins) >= transfer.chunk_bytes).all():  # as those of nearly every map
+        return True
+    return not (np.diff(np.sort(begins)) < transfer.chunk_bytes).any()
+
+
+def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
+    """Put a store's bytes into `tensor`; arguments as for `load_bytes`."""
+    _check_distinct(transfer)
+    if transfer.whole and transfer.geometry.is_plain and transfer.stored_bits == 8:
+        loops.store_chunks(transfer.chunk_shared, memory_begin, memory, transfer.chunk_global, tensor_begin, tensor)
+        return
+    where = transfer.global_address - tensor_begin
+    at = transfer.shared_address.astype(np.int64) - memory_begin
+    bits = transfer.stored_bits
+    if bits < 8:
+        used = (1 << bits) - 1
+        low = np.arange(len(at)) % transfer.chunk_bytes * 8 % bits
+        pair = (memory[at] & used).astype(np.uint16) | (memory[np.minimum(at + 1, len(memory) - 1)] & used).astype(np.uint16) << bits
+        tensor[where] = (pair >> low).astype(np.uint8)
+    else:
+        tensor[where] = memory[at]
+
+
+def reduce_bytes(
+    transfer: Transfer, op: Any, kind: Any, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int
+) -> None:
+    """Reduce a store's bytes into `tensor`; arguments as for `load_bytes`, `kind` from `tensor_reduction`."""
+    if transfer.geometry.mode == "tile::scatter4":
+        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
+    _check_distinct(transfer)
+    where = transfer.global_address - tensor_begin
+    at = transfer.shared_address.astype(np.int64) - memory_begin
+    tensor[where] = reduce_elements(tensor[where], memory[at], op, kind)
+
+
+def _arrays(transfer: Transfer, shared: Any, global_: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both arrays, if they hold every byte that the transfer touches."""
+    memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_)
+    if transfer.shared_end > len(memory):
+        raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {transfer.shared_end - 1:#x}")
+    check_covered(transfer, transfer.tensor_map.global_address, len(tensor), "global_")
+    return memory, tensor
+
+
+def _byte_array(name: str, array: Any) -> np.ndarray:
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
+        raise InputError(f"{name}: needs a one-dimensional uint8 array, not {getattr(array, 'dtype', type(array).__name__)}")
+    return np.ascontiguousarray(array)

@@ -1,0 +1,72 @@
+"""Lines of styled text and tables in a terminal, printed by click: importing rich costs as much as decoding a descriptor."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from smemsim.core.picture.table import Line, Table
+
+__all__ = ["SENTENCE", "WIDE", "print_lines", "table_lines", "terminal_width", "wrapped"]
+
+
+WIDE = 160  # columns, where nobody looks at a terminal
+SENTENCE = 100  # columns of what is wrapped
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; wide when nobody looks at one."""
+    if not sys.stdout.isatty():
+        return WIDE
+    import shutil  # with everything that packs files
+
+    return shutil.get_terminal_size().columns
+
+
+def print_lines(lines: list[Line]) -> None:
+    """To stdout; colours only on a terminal, and never with NO_COLOR."""
+    coloured = False if os.environ.get("NO_COLOR") else None
+    for line in lines:
+        text = "".join(_styled(part, style) for part, style in line)
+        click.echo(text.rstrip() if not line or not line[-1][1] else text, color=coloured)
+
+
+def _styled(text: str, style: str) -> str:
+    if style in ("bold", "dim"):
+        return click.style(text, bold=style == "bold" or None, dim=style == "dim" or None)
+    return click.style(text, fg=style) if style else text
+
+
+def wrapped(sentence: str) -> str:
+    """A sentence in lines that fit, the later ones indented."""
+    return "\n".join(textwrap.wrap(sentence, SENTENCE, subsequent_indent="  "))
+
+
+def table_lines(table: Table, indent: str = "") -> list[Line]:
+    """A table in lines; columns are as wide as they must be.
+
+    >>> from smemsim.core.picture.table import Column
+    >>> table_lines(Table((Column("k"), Column("value", right=True)), (("0", "2.5"), ("1", "-1"))))[1][0]
+    ('0    2.5', '')
+    """
+    heads = tuple(column.head for column in table.columns)
+    rows, styles = [heads, *table.rows], [table.head_style, *(table.styles or [""] * len(table.rows))]
+    widths = [column.width for column in table.columns]
+    for cells in rows:
+        counted = cells if len(cells) == len(widths) else cells[:-1]
+        widths[: len(counted)] = [max(width, len(cell)) for width, cell in zip(widths, counted, strict=False)]
+    return [_table_line(table, cells, widths, style, indent) for cells, style in zip(rows, styles, strict=True)]
+
+
+def _table_line(table: Table, cells: Sequence[str], widths: Sequence[int], style: str | tuple[str, ...], indent: str) -> Line:
+    aligned = [
+        cell.rjust(width) if column.right else cell.ljust(width) for cell, width, column in zip(cells, widths, table.columns, strict=False)
+    ]
+    if isinstance(style, str):
+        return Line([(indent + "  ".join(aligned).rstrip(), style)])
+    last = len(aligned) - 1
+    return Line([(text.rstrip() if n == last else f"{text}  ", one) for n, (text, one) in enumerate(zip(aligned, style, strict=True))])

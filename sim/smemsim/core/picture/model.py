@@ -1,0 +1,309 @@
+"""What a picture is made of. Text, SVG and page are renderings of these values: `smemsim.core.picture.text`, `.svg` and `.page`."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from smemsim.core.picture.table import Table
+
+__all__ = [
+    "COLOURS",
+    "EMPTY",
+    "OUTSIDE",
+    "STRAY",
+    "Above",
+    "Band",
+    "Cell",
+    "Entry",
+    "Excerpt",
+    "Gap",
+    "Grid",
+    "Legend",
+    "Mark",
+    "Outline",
+    "Page",
+    "Part",
+    "Picture",
+    "Row",
+    "Stride",
+    "Strip",
+    "colour",
+]
+
+
+# ---- Fills by what they say: one of eight colours, or one of three kinds of cell that hold nothing of what is shown
+
+
+# Eight pastels: blue, orange, green, red, violet, brown, pink, grey. Text on them is dark.
+COLOURS = ("#aecbeb", "#ffd8a8", "#b7e1b5", "#f5b5b0", "#cfbfe8", "#d9c5b2", "#f7c6e0", "#d5d8dc")
+
+EMPTY = "e"  # nothing is there
+STRAY = "x"  # something else is there
+OUTSIDE = "o"  # it belongs to the picture, and stands for nothing
+
+
+def colour(number: int) -> str:
+    """The fill of a number, which repeats after eight.
+
+    >>> colour(3), colour(8)
+    ('k3', 'k0')
+    """
+    return f"k{number % len(COLOURS)}"
+
+
+# ---- Grids: cells in rows, as the 16-byte chunks of memory
+
+
+class Mark(enum.StrEnum):
+    """What is said of a cell beside its label; the value is how a terminal says it, which has no hatching."""
+
+    WRONG = "!"
+    SHARED = "&"
+    MISSED = "( )"
+    CHOSEN = "[ ]"
+    NOTHING = "·"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a grid. `below` is a second line where it is wrong, `word` what a terminal writes in place of the label, `hint` what a pointer over it
+    is told; it stands for the bytes from `address` on. `data` are names and values for scripts."""
+
+    label: str
+    fill: str
+    marks: frozenset[Mark] = frozenset()
+    below: str = ""
+    word: str = ""
+    hint: str = ""
+    address: int = -1
+    bytes: int = 16
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def holds(self, address: int) -> bool:
+        """Is this address one of its bytes?"""
+        return self.address <= address < self.address + self.bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Cells beside each other; `number` is its place among all rows, of which some may be left out, `after` stands behind it."""
+
+    number: int
+    label: str
+    cells: tuple[Cell, ...]
+    after: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gap:
+    """Rows that are left out, in words; "" where nothing is there."""
+
+    says: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outline:
+    """A box around cells from `top` to before `bottom` (numbers of rows) and from `left` to before `right` (columns). `kind` is a class of the style
+    sheet; `label` stands above the box or, in a picture of boxes, in it."""
+
+    kind: str
+    top: float
+    bottom: float
+    left: float
+    right: float
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Rows under `heads`, of which each column has one or more, from the top."""
+
+    title: str
+    heads: tuple[tuple[str, ...], ...]
+    rows: tuple[Row | Gap, ...]
+    corner: str = ""
+    after: tuple[str, ...] = ()
+    outlines: tuple[Outline, ...] = ()
+    note: str = ""
+
+    @property
+    def shown(self) -> list[Row]:
+        """The rows that are not left out."""
+        return [row for row in self.rows if isinstance(row, Row)]
+
+    def cells(self) -> Iterator[tuple[Row, int, Cell]]:
+        """Every cell that is shown, with its row and column."""
+        for row in self.shown:
+            for column, cell in enumerate(row.cells):
+                yield row, column, cell
+
+    def place(self, address: int) -> tuple[Row, int, Cell] | None:
+        """The first cell that stands for an address."""
+        return next((found for found in self.cells() if found[2].holds(address)), None)
+
+
+# ---- Strips: a length with bands on it, as lanes of tensor memory or bytes of a buffer
+
+
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """From `begin` to before `end` of a strip; `cells` is its row in the strip's table."""
+
+    begin: int
+    end: int
+    fill: str
+    label: str
+    cells: tuple[str, ...]
+    hint: str = ""
+    style: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Strip:
+    """A length with bands, and under `heads` the table of them. `across` says what its two sides are; beside it stand `subtitle`, `ticks` (place, number)
+    and `names` (place, text). `empty` says what it means that there is no band."""
+
+    title: str
+    begin: int
+    end: int
+    bands: tuple[Band, ...]
+    heads: tuple[str, ...]
+    subtitle: str = ""
+    across: tuple[str, str] = ("", "")
+    ticks: tuple[tuple[int, str], ...] = ()
+    names: tuple[tuple[int, str], ...] = ()
+    empty: str = ""
+
+
+# ---- Whole pictures
+
+
+@dataclasses.dataclass(frozen=True)
+class Stride:
+    """A distance in memory: what it adds to an address, where that leads, and is it used at all?"""
+
+    name: str
+    bytes: int
+    begin: int
+    end: int
+    used: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Legend:
+    """An entry of a legend: a fill or a mark, and what it means."""
+
+    says: str
+    fill: str = EMPTY
+    mark: Mark | None = None
+    word: str = ""  # what a terminal writes into such cells; "" where it shows nothing of the kind
+    below: str = ""  # what the second line of such cells says
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """Grids or strips with all that is said of them. A terminal draws the last grid: the one before it says the same the other way round.
+
+    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both. `boxes`: its one grid
+    is a map of boxes, with labelled outlines.
+    """
+
+    title: str
+    subtitles: tuple[str, ...]
+    evidence: str
+    grids: tuple[Grid, ...] = ()
+    strips: tuple[Strip, ...] = ()
+    cell: str = ""
+    colours: tuple[str, ...] = ()
+    legend: tuple[Legend, ...] = ()
+    strides: tuple[Stride, ...] = ()
+    outlined: str = ""
+    notes: tuple[str, ...] = ()
+    alarm: str = ""
+    table: Table | None = None
+    more: tuple[str, ...] = ()
+    boxes: bool = False
+
+
+# ---- Pages
+
+
+@dataclasses.dataclass(frozen=True)
+class Excerpt:
+    """Numbered lines of a source, one of them marked, and lines that belong to it below."""
+
+    lines: tuple[tuple[int, str], ...]
+    at: int
+    below: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Something that is wrong, for people. `target` is (picture, cell) to show beside it; `others` says where else the same is."""
+
+    severity: str
+    code: str
+    where: str
+    message: str
+    repair: str = ""
+    because: str = ""
+    grade: str = ""
+    others: str = ""
+    target: tuple[int, int] | None = None
+    excerpt: Excerpt | None = None
+    severity_says: str = ""
+    explained: str = ""  # what the code means
+    link: str = ""  # another page that shows it
+
+
+@dataclasses.dataclass(frozen=True)
+class Above:
+    """The head of a page, above its findings and pictures. `outputs` are lines, and whether each is as it should be."""
+
+    heading: str
+    outputs: tuple[tuple[str, bool], ...] = ()
+    printed: str = ""
+    sentences: tuple[str, ...] = ()
+    instead: str = ""  # why there is no picture
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """One self-contained page: entries beside pictures.
+
+    `data` is what its script draws, `stills` are (name, picture) for readers without scripts and for paper, `missing` names pictures that `data` has no room
+    for. `above` is what stands before it: a heading, outputs, printed text and sentences. `named` are lines about what the entries name, `back` is
+    (link, words) of the page that leads here.
+    """
+
+    title: str
+    evidence: str
+    counted: str
+    entries: tuple[Entry, ...]
+    more: int = 0  # entries that are left out
+    remarks: tuple[Entry, ...] = ()
+    clean: str = ""
+    unchecked: tuple[str, ...] = ()
+    strips: tuple[Strip, ...] = ()
+    strips_title: str = ""
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    stills: tuple[tuple[str, Picture], ...] = ()
+    undrawn: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    above: Above | None = None
+    named: tuple[str, ...] = ()
+    back: tuple[str, str] = ("", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A launch in the page of a whole program: its row of the table; `link` is its own page, "" for none."""
+
+    number: str
+    name: str
+    link: str
+    cells: tuple[str, ...]
+    is_fine: bool

@@ -1,0 +1,407 @@
+"""What is suspicious about a tensor map that the driver accepts."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+from smemsim.core.finding import Finding, in_word
+from smemsim.core.layout.tma import row_pitch, tile_size
+from smemsim.core.spec.architectures import ARCHITECTURES, MACHINES
+from smemsim.core.spec.disputes import (
+    ATOM_DISPUTES,
+    GUIDE_SWIZZLED_ALIGNMENT,
+    PADDED_DISPUTE,
+    WIDE_HALO_DISPUTE,
+    WIDE_STEP_DISPUTE,
+    Dispute,
+)
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.grades import Grade
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
+from smemsim.core.spec.transfers import ENCODE_CALLS
+from smemsim.core.words.tensor_map.arguments import Arguments
+from smemsim.core.words.tensor_map.bits import Encoded
+from smemsim.core.words.tensor_map.rules import Target, inner, inner_shown
+from smemsim.core.words.tensor_map.traps import map_traps
+
+__all__ = ["box_beyond_tensor", "finding", "measured", "pixels_outside", "problems", "store_overrun", "walked"]
+
+
+# ---- How findings of tensor maps are made: their severity, and what they rest on
+
+
+finding = functools.partial(in_word, "tensor map")
+
+
+def measured(at: Target, source: str, trace: str) -> str:
+    """The source of a finding, with its trace; measured is what is said of the architecture that was measured, and of no other."""
+    if at.arch in (None, "sm_90a"):
+        return f"{source}; measured on an H200, trace {trace}"
+    return f"{source}; measured on sm_90a only (trace {trace}), for {at.arch} inferred"
+
+
+# ---- What a map's box does at the edges of its tensor: fill that comes with every load, and bytes that stores write behind a row
+
+
+def walked(a: Arguments) -> list[int]:
+    """Dimensions of a tile that the box and the element strides count in: 0 with interleave only, and then not the planes of slices."""
+    return [i for i in range(a.rank) if (i != a.rank - 2 if a.interleave else i)]
+
+
+def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
+    """Where stores work at all; with interleave rows are whole slices."""
+    row = a.global_dim[0] * a.type_row.bits
+    if a.interleave or row % 128 == 0 or a.is_im2col_wide or any(trap.stops(is_store=True) for trap in map_traps(a, at.arch)):
+        return
+    size = -(-row // 8)
+    yield finding(
+        "T216",
+        "global_dim[0]",
+        f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B, no multiple of 16 B: stores and reductions that reach the end of a row write the "
+        f"{-size % 16} B behind it too; loads fill",
+        "keep those bytes free: pad the rows, and the allocation behind the last one",
+        measured(
+            at, "PTX ISA 9.1 §5.5.4 says that stores clip per element, Triton issue 11583 has it on Hopper and Blackwell", "tma_stores"
+        ),
+    )
+
+
+def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
+    """A box larger than the tensor, as small problems have them."""
+    name, elements = inner(a)
+    sides = {} if a.interleave else {0: (name, elements, 1)}
+    if a.box_dim:
+        sides |= {i: (f"box_dim[{i}]", a.box_dim[i], a.element_strides[i]) for i in walked(a)}
+    for i, (where, box, step) in sides.items():
+        moved, inside = tile_size(box, step), tile_size(a.global_dim[i], step)
+        if moved > inside:
+            yield finding(
+                "T219",
+                where,
+                f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}: at least {moved - inside} of {moved} elements of every load along "
+                "this dimension are fill, and the barrier counts them",
+                "",
+                measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
+            )
+
+
+def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
+    """Of an im2col walk that no offset brings inside, and of columns longer than the walk."""
+    if a.box_dim or (a.mode is not None and at.arch not in WIDE_IS_IM2COL):
+        return
+    pixels = inside = 1
+    for axis, (low, high) in enumerate(zip(*a.pixel_box, strict=True), start=0 if a.interleave else 1):
+        dim, step = a.global_dim[axis], a.element_strides[axis]
+        steps = tile_size(max(dim + high - low, 1), step)
+        pixels *= steps
+        # Offsets only lead to the right: they bring a box that begins left of the image in, and nothing else.
+        inside *= min(steps, tile_size(max(dim - max(low, 0), 0), step))
+    if 2 * inside < pixels:
+        yield finding(
+            "T219",
+            "pixel_box_lower_corner",
+            f"the pixel box of corners {', '.join(map(str, a.pixel_box))} walks over {pixels} pixels an image, of which at most {inside} lie in the tensor, "
+            "whatever the offsets: the others are fill",
+            "the lower corner is -padding, the upper one padding - (filter - 1) * dilation, W first",
+            measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
+        )
+    total = pixels * tile_size(a.global_dim[-1], a.element_strides[-1])
+    if a.pixels_per_column > total:
+        yield finding(
+            "T219",
+            "pixels_per_column",
+            f"pixels_per_column = {a.pixels_per_column}, and the whole tensor has {total}: at least {a.pixels_per_column - total} of every column are fill, "
+            "and the barrier counts them",
+            "",
+            measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
+        )
+
+
+# ---- What is odd about a tensor map that the driver accepts. Every function is one question and yields findings
+
+
+_SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
+
+
+def problems(tm: Encoded, at: Target) -> list[Finding]:
+    """The findings of a map, for an architecture or for any of them; maps that break rules have those besides (`broken_on`)."""
+    if not tm.global_address and not tm.is_im2col_wide and not any(bytes(tm)):
+        return [_all_zero(at)]
+    return [found for ask in (_traps, *_QUESTIONS) for found in ask(tm, at)]
+
+
+def _all_zero(at: Target) -> Finding:
+    return finding(
+        "T220",
+        "raw",
+        "all 128 bytes are zero: the map was never encoded, or not copied to where the kernel reads it; read as a map, zeros are rank 1 with a row "
+        "of 1 B, and every transfer traps (CUDA error 715)",
+        "check the encode call's result, and that the kernel gets the CUtensorMap by value (__grid_constant__) or from memory that was filled",
+        measured(
+            at, "cuTensorMapEncodeTiled: boxDim[0]; measured for loads whose row is no multiple of 16 B, inferred for stores", "tma_edited"
+        ),
+    )
+
+
+def _traps(tm: Encoded, at: Target) -> Iterator[Finding]:
+    """What stops all loads stops the kernel; of stores alone a kernel that only loads need not know."""
+    for trap in map_traps(tm, at.arch):
+        is_noted = trap.is_meant or trap.direction == "store"
+        message = f"{trap.reason}; every {trap.direction} traps (CUDA error {trap.cuda_error})"
+        because = measured(at, trap.source, ", ".join(trap.traces)) if trap.traces else f"{trap.source}; that it traps is inferred"
+        yield finding("T218" if is_noted else "T212", trap.where, message, trap.repair, because)
+
+
+def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
+    """On Hopper it is a trap."""
+    if at.arch not in (None, "sm_90a") and "to_tf32" in tm.unknown_fields:
+        yield finding(
+            "T215",
+            "data_type",
+            f"the tf32 bit is set with {tm.data_type.name}, as tensormap.replace.tile.elemtype leaves it behind: on sm_90a every load traps, what "
+            f"{at.arch} does nobody has published",
+            "begin with a map of another type than TFLOAT32",
+            "trace tma_edited for sm_90a",
+        )
+
+
+def _past_the_rank(tm: Encoded, at: Target) -> Iterator[Finding]:
+    """What no document and no program says anything about, and that has one sensible reading."""
+    if fields := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
+        yield finding(
+            "T215",
+            "raw",
+            f"the map holds bits in {', '.join(fields)}, of which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} has no use; taken as ignored",
+            "clear the 128 bytes before the map is encoded",
+            f"no effect on sm_90a (measured: trace tma_edited); that {at.arch} does not look either is inferred",
+        )
+
+
+def _element_bytes(a: Arguments) -> int:
+    """Bytes of one element of dimension 0: with interleave it counts slices."""
+    return _SLICES.get(a.interleave, a.type_row.itemsize)
+
+
+def _tile(a: Arguments, at: Target) -> tuple[int, int]:
+    """(elements of a row, rows) that a transfer moves, without interleave."""
+    if a.box_dim:
+        return a.box_dim[0], math.prod(tile_size(box, step) for box, step in zip(a.box_dim[1:], a.element_strides[1:], strict=True))
+    fixed = a.mode is Im2colWideMode.W128 and at.arch not in WIDE_IS_IM2COL
+    return a.channels_per_pixel, LIMITS.wide_pixels if fixed else a.pixels_per_column
+
+
+def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
+    width, row = MODES[SWIZZLES[a.swizzle]].width, a.type_row
+    if SWIZZLES[a.swizzle] is Swizzle.NONE or a.interleave or row.swizzles:
+        return
+    name, elements = inner(a)
+    if 0 < elements * row.bits < 8 * width:
+        because = measured(at, "no document says it", "tma_loads" if a.box_dim else "tma_im2col")
+        if SWIZZLES[a.swizzle] is Swizzle.B96:
+            because = "no document says it, and nothing of the 96B swizzle is measured"
+        size = elements * row.bits // 8
+        yield finding(
+            "T208",
+            name.partition("[")[0],
+            f"{inner_shown(a)} is narrower than the swizzle: rows lie {width} B apart in shared memory, {width - size} B between them stay "
+            f"untouched, and the barrier counts {size} B a row",
+            f"reserve {width} B a row, or make the inner extent {8 * width // row.bits} elements",
+            because,
+        )
+
+
+def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
+    """What only Blackwell has and sources disagree on: the model takes one of them, the finding names the other."""
+    disputes: list[tuple[str, Dispute]] = []
+    if a.swizzle in ATOM_DISPUTES:
+        disputes.append(("swizzle", ATOM_DISPUTES[a.swizzle]))
+    if a.type_row.swizzles and a.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
+        disputes.append(("data_type", PADDED_DISPUTE))
+    if a.mode is Im2colWideMode.W128 and at.arch not in WIDE_IS_IM2COL:
+        disputes.append(("mode", WIDE_HALO_DISPUTE))
+    if a.mode is not None and at.arch not in WIDE_IS_IM2COL and a.element_strides[-1] != 1:
+        disputes.append(("element_strides", WIDE_STEP_DISPUTE))
+    for where, dispute in disputes:
+        message = f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}"
+        yield finding("T217", where, message, "compare a small case on the device before relying on it", dispute.source)
+
+
+def _wide_on_hopper(a: Arguments, at: Target) -> Iterator[Finding]:
+    if a.mode is not None and at.arch in WIDE_IS_IM2COL:
+        yield finding(
+            "T215",
+            "mode",
+            f"mode = {a.mode.name}: Hopper has no im2col::w; driver 580 drops the mode and writes a plain im2col map with corners of 0 along H and D",
+            "encode it with cuTensorMapEncodeIm2col, which says what it is",
+            "cuTensorMapEncodeIm2colWide: compute capability 10.0 or higher; measured on an H200, trace encode_im2col_wide",
+        )
+
+
+def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
+    if a.interleave is Interleave.INTERLEAVE_32B and a.swizzle is not TensorMapSwizzle.SWIZZLE_32B:
+        yield finding(
+            "T215",
+            "swizzle",
+            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B: the driver's header wants SWIZZLE_32B; driver 580 takes any, and transfers swizzle as the map says",
+            "use SWIZZLE_32B",
+            measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
+        )
+
+
+def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
+    if a.swizzle and a.global_address % GUIDE_SWIZZLED_ALIGNMENT:
+        yield finding(
+            "T217",
+            "global_address",
+            f"global_address = {a.global_address:#x} is no multiple of {GUIDE_SWIZZLED_ALIGNMENT} B, which the CUDA guide wants with a swizzle; the driver asks "
+            f"for {LIMITS.address_alignment} B, and the swizzle does not look at global addresses",
+            "",
+            measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
+        )
+
+
+def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
+    if a.global_address == 0:
+        yield finding(
+            "T221",
+            "global_address",
+            "global_address = 0 is accepted, as a placeholder; no memory is there: a transfer that touches the tensor faults (CUDA error 700)",
+            "pass the tensor's address, or replace it (cuTensorMapReplaceAddress, tensormap.replace) before the first transfer",
+            "accepted in trace encode_tiled; that nothing lies at address 0 is inferred",
+        )
+
+
+def _wider_stride(stride: int, span: int, size: int) -> str:
+    """What to write instead of a stride that is too small; 0 is meant."""
+    if stride == 0:
+        return ""
+    counted = "; strides are bytes, not elements" if size > 1 and stride * size >= span else ""
+    return f"a dense tensor has at least {-(-span // 16) * 16} B{counted}"
+
+
+def _counted_in_elements(a: Arguments, size: int) -> bool:
+    """Are two strides or more those of a dense tensor, counted in elements? One alone may be meant: windows that overlap by half have such a stride."""
+    dense = [math.prod(a.global_dim[:i]) for i in range(1, a.rank)]
+    return size > 1 and a.rank > 2 and min(a.global_dim) > 1 and list(a.global_strides) == dense
+
+
+def short_strides(a: Arguments) -> Iterator[tuple[int, int]]:
+    """(dimension, bytes that the dimensions of smaller stride span) where a stride does not step over all of these, so that elements can share bytes."""
+    size = _element_bytes(a)
+    span = a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
+    for stride, i in sorted(zip(a.global_strides, range(1, a.rank), strict=True)):
+        n = a.global_dim[i]
+        if n > 1 and stride < span:
+            yield i, span
+        span = max(span, (n - 1) * stride + span)
+
+
+def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
+    """Dimensions sorted by their stride: each should step over all that the smaller ones span."""
+    size = _element_bytes(a)
+    in_elements = _counted_in_elements(a, size)
+    for i, span in short_strides(a):
+        stride = a.global_strides[i - 1]
+        what = f"all {a.global_dim[i]} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
+        yield finding(
+            "T214",
+            f"global_strides[{i - 1}]",
+            f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}: {what}, so that elements can share bytes; loads read them twice, stores race",
+            _wider_stride(stride, span, size),
+            "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
+            Severity.LUCK if in_elements else None,
+        )
+
+
+def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
+    name, n = inner(a)
+    if a.element_strides[0] != 1 and not a.interleave:
+        yield finding(
+            "T213",
+            "element_strides[0]",
+            f"element_strides[0] = {a.element_strides[0]} is ignored without interleave: all {n} elements of {name} are moved",
+            "write 1; TMA does not stride along dimension 0",
+            measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
+        )
+    if a.interleave and a.rank >= 3 and a.box_dim and a.box_dim[-2] != 1:
+        i = a.rank - 2
+        yield finding(
+            "T213",
+            f"box_dim[{i}]",
+            f"box_dim[{i}] = {a.box_dim[i]} is ignored with interleave: a transfer moves 1 of dimension {i}, the planes of slices, and the barrier counts 1",
+            f"write 1, and issue a transfer for each of the {a.box_dim[i]}",
+            measured(at, "no document says it", "tma_interleave"),
+        )
+    if a.interleave and not a.box_dim and n * a.type_row.bits != 8 * _element_bytes(a):
+        size = _element_bytes(a)
+        yield finding(
+            "T213",
+            "channels_per_pixel",
+            f"{inner_shown(a)} is ignored with interleave: a pixel is one slice of {size} B, and the barrier counts {size} B a pixel",
+            f"write {8 * size // a.type_row.bits}, the channels of a slice, and issue a transfer for each slice",
+            measured(at, "no document says it", "tma_im2col_interleave"),
+            Severity.NOTE,
+        )
+
+
+def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
+    for i, (box, step) in enumerate(zip(a.box_dim, a.element_strides, strict=False)):
+        if i in walked(a) and box % step:
+            n = tile_size(box, step)
+            yield finding(
+                "T222",
+                f"box_dim[{i}]",
+                f"box_dim[{i}] = {box} is no multiple of element_strides[{i}] = {step}: transfers move ceil({box} / {step}) = {n} elements, the last one too "
+                "is tensor data, not fill",
+                f"write {n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"write {n * step}",
+                measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
+            )
+
+
+def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
+    """The driver counts floor(box / element stride), and dimension 0's stride, and no gaps; a transfer moves more."""
+    if a.interleave or not a.type_row.itemsize:
+        return
+    elements, rows = _tile(a, at)
+    row = elements * a.type_row.itemsize
+    size = (rows - 1) * row_pitch(row, MODES[SWIZZLES[a.swizzle]].width) + row
+    archs = [MACHINES[at.arch]] if at.arch else list(ARCHITECTURES.values())
+    window = max(arch.shared_end - arch.shared_begin for arch in archs)
+    if size > window:
+        yield finding(
+            "T212",
+            "box_dim" if a.box_dim else "pixels_per_column",
+            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: every load traps (CUDA error 700), and every store that does not clip enough of it",
+            "make the box smaller",
+            measured(at, "no document says it", "tma_load_traps"),
+        )
+
+
+def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
+    row = a.type_row
+    if row.store_multiple and inner(a)[1] == row.store_multiple != row.multiple:
+        message = f"{row.store_multiple} elements of {row.code.name} a row can be stored on sm_103a, not loaded"
+        yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 9.1 §5.5.1.1")
+
+
+_QUESTIONS: tuple[Callable[[Encoded, Target], Iterator[Finding]], ...] = (
+    _stale_tf32,
+    _past_the_rank,
+    _too_large,
+    _null_address,
+    _wide_on_hopper,
+    _interleaved_swizzle,
+    _ignored,
+    _partial_steps,
+    _overlap,
+    store_overrun,
+    box_beyond_tensor,
+    pixels_outside,
+    _narrow_rows,
+    _relaxed_stores,
+    _guide_alignment,
+    _disputed,
+)

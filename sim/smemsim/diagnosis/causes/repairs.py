@@ -1,0 +1,293 @@
+"""Repairs of a descriptor: what differs between the words that are there and those that would read what was meant."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from smemsim.core.finding import Fix, Path, Value
+from smemsim.core.spec.architectures import any_architecture
+from smemsim.core.spec.shared_memory import ATOM_ROWS, CHUNK
+from smemsim.core.spec.smem_descriptor import REACH, START
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.descriptors.answers import FoundDescriptor
+from smemsim.diagnosis.reads import words_path
+from smemsim.diagnosis.scenario import listed
+from smemsim.diagnosis.scenario_machine import (
+    Read,
+)
+
+__all__ = ["Repair", "changes_of", "descriptor_repairs", "named_changes", "transposed_repair", "word_fix"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Repair:
+    """One way to make every read right: its code, where, what to write, how many fields that changes, and the changes of the scenario, all together."""
+
+    code: str
+    where: Path
+    message: str
+    text: str
+    fields: int
+    changes: tuple[Fix, ...]
+    numbers: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+
+def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
+    """What differs between the descriptors that are and those that would work."""
+    d, starts = read.descriptor, read.field_starts
+    strides = _strides(read, s)
+    other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
+    whole = (
+        d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == ATOM_ROWS * MODES[d.swizzle].width
+    )  # the descriptor of another, packed tile
+    fields = len(strides) + other_mode + base + moved
+    word = word_fix(read, s, moved)[1]
+    where = words_path(read.where, read.operand)
+    changes, changed = changes_of(read, s) or (), named_changes(read, s)
+    also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
+    if other_mode:
+        text = _swizzle(read, s) + (f", {changed}" if changed else "") + f": {word}{also}"
+        numbers: dict[str, Value] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        if strides and whole:
+            yield Repair(
+                "R501",
+                where,
+                f"the tile was written with swizzle {s.swizzle}, the descriptor is that of one with {d.swizzle}",
+                text,
+                fields,
+                changes,
+                numbers,
+            )
+        else:
+            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, changes, numbers)
+    elif strides:
+        code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
+        numbers = {name: [is_, wanted] for name, is_, wanted in strides}
+        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, changes, numbers)
+    elif base:
+        why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
+        yield Repair("D306", where, why, f"{changed}: {word}{also}", fields, changes)
+    elif moved:
+        yield _advance(read, s, starts)
+
+
+def _strides(read: Read, s: FoundDescriptor) -> list[tuple[str, int, int]]:
+    """The strides that must be others: name, value, and what it must be."""
+    d = read.descriptor
+    given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
+    return [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
+
+
+def _swizzle(read: Read, s: FoundDescriptor) -> str:
+    return "" if s.swizzle is read.descriptor.swizzle else f"swizzle {read.descriptor.swizzle} must be {s.swizzle}"
+
+
+def named_changes(read: Read, s: FoundDescriptor) -> str:
+    """All fields of the word that must be others, but for the swizzle and the start."""
+    named = [*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]
+    return ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in named)
+
+
+def _listed(starts: np.ndarray) -> str:
+    """The first starts, in hex."""
+    flat = [f"{start:#x}" for start in starts.reshape(-1)[:4].tolist()]
+    return f"[{', '.join(flat)}{', ...' if starts.size > 4 else ''}]"
+
+
+def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
+    """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
+    given, new = read.operand.word, int(_kept_words(read, s)[0, 0])
+    if given is None:
+        return _words_fix(read, s), f"{new:#018x}"
+    word = f"{new & ~START.mask | given & START.mask:#018x}"
+    return None if moved else Fix(read.where / "word", f"{given:#018x}", word), word
+
+
+def _kept_words(read: Read, s: FoundDescriptor) -> np.ndarray:
+    """The words that would work, (blocks, steps), in which strides that are not used are those of the words that are there."""
+    d = read.descriptor
+    leading, stride = (
+        now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
+    )
+    if s.leading is None and s.stride == d.leading_byte_offset != d.stride_byte_offset:
+        leading = CHUNK  # the two were exchanged, and what stays in LBO is not used: one unit, as compilers write
+    if s.absolute:
+        return s.words
+    new = SmemDescriptor(arch=read.arch, start_address=0, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
+    return s.words & np.uint64(START.mask) | np.uint64(new.encode())
+
+
+def _other_fields(read: Read, new: int) -> list[tuple[str, int, int]]:
+    """What a new word changes beside strides, swizzle and start: each field with the value that it has and the one that it must have."""
+    d, word = read.descriptor, SmemDescriptor.decode(new, arch=read.arch)
+    fields = [(name, int(getattr(d, name)), int(getattr(word, name))) for name in ("base_offset", "lbo_mode")]
+    fields += [
+        (f"bits {field.high}:{field.low}", raw, field.raw(new)) for _, field, raw in d.table.constants(d.word) if field.raw(new) != raw
+    ]
+    return [(name, is_, wanted) for name, is_, wanted in fields if is_ != wanted]
+
+
+def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
+    """Everything that must change for the operand's words to be these: the word, what moves its start; None where the scenario's keys cannot give them."""
+    moved = bool((s.starts != read.field_starts).any())
+    if read.operand.word is None:
+        return (_words_fix(read, s),) if (_kept_words(read, s) != read.words).any() else ()
+    own = word_fix(read, s, False)[0]
+    starts = _start_fixes(read, s) if moved else ()
+    if moved and not starts:
+        return None
+    return (*((own,) if own and own.old != own.new else ()), *starts)
+
+
+def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
+    """All the raw words, listed as the scenario lists them."""
+    nested = read.operand.words is not None and isinstance(read.operand.words[0], tuple)
+    old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, _kept_words(read, s)))
+    return Fix(read.where / "words", old if nested else old[0], new if nested else new[0])
+
+
+def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
+    """Other start addresses as the scenario writes them: the stage or one offset, the K steps, the blocks; none where these cannot give them."""
+    if read.starts is None:
+        return (_words_fix(read, s),)
+    by = s.starts - read.starts
+    first, fixes = int(by[0, 0]), list[Fix]()
+    if first and read.stage_bytes and first % read.stage_bytes == 0:
+        old = read.operand.stage or 0
+        fixes.append(Fix(read.where / "stage", old, old + first // read.stage_bytes))
+    elif first:
+        old = read.operand.start_offset or 0
+        fixes.append(Fix(read.where / "start_offset", old, old + first))
+    steps, blocks = by[0] - first, by[:, 0] - first
+    if (by != first + steps[None] + blocks[:, None]).any():
+        return ()
+    for key, add, line in (("k_add", read.operand.k_add, steps), ("mn_add", read.operand.mn_add, blocks)):
+        given = np.array(listed(add or 0))
+        if line.any():
+            if len(given) != len(line):
+                return ()
+            fixes.append(Fix(read.where / key, given.tolist(), (given + line).tolist()))
+    return tuple(fixes)
+
+
+def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str]:
+    if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
+        return "D309", "the values of LBO and SBO are swapped"
+    if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
+        return "D301", "fields hold bytes where they count 16 B"
+    return "D308", "a stride does not fit the tile"
+
+
+def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
+    """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
+    fixes = _start_fixes(read, s)
+    where = fixes[-1].path if fixes else read.where
+
+    def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
+        return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
+
+    return _start_in_bytes(read, s, repair) or _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
+
+
+def _start_in_bytes(read: Read, s: FoundDescriptor, repair: Callable[..., Repair]) -> Repair | None:
+    """A start that was put into its field as it is, in bytes, perhaps with an advance in bytes too."""
+    raw = (read.words & np.uint64(START.mask)).astype(np.int64)
+    if raw[0, 0] != s.starts[0, 0] & START.mask or not raw[0, 0]:
+        return None
+    used, needed = (of[0] - of[0, 0] for of in (raw << START.shift, s.starts))
+    steps = f", and K steps {used.tolist()} must be {needed.tolist()}" if (used != needed).any() else ""
+    text = f"start {int(raw[0, 0]) << START.shift:#x} must be {int(s.starts[0, 0]):#x}{steps}: shift addresses and advances right by {START.shift}"
+    return repair("D301", "the start field holds bytes where it counts 16 B", text)
+
+
+def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Callable[..., Repair]) -> Repair | None:
+    """Starts that the field cannot hold: low bits, a generic address, a carry."""
+    unit, end = 1 << START.shift, REACH
+    if read.starts is not None and (read.starts % unit).any():
+        off = int(read.starts[read.starts % unit != 0][0])
+        return repair(
+            "D303",
+            f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost",
+            f"starts on multiples of {unit} B",
+        )
+    start = read.operand.start
+    if isinstance(start, int) and start >= end:
+        return repair(
+            "D303",
+            f"start {start:#x} is no .shared address: the field keeps {end.bit_length() - 1} bits of it",
+            f"start {int(s.starts[0, 0]):#x}",
+        )
+    raised = read.starts if read.starts is not None else _uncut(read)
+    if (raised >= end).any():
+        used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
+        steps = f"K steps {used.tolist()} must be {needed.tolist()}"
+        return repair("D304", f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
+                      steps if (used != needed).any() else "mask the sum, or a buffer further down")  # fmt: skip
+    return None
+
+
+def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tuple[Fix, ...], repair: Callable[..., Repair]) -> Repair:
+    """Starts in the wrong place: of the K steps, of the blocks, or of all of them."""
+    used, needed = starts - starts[0, 0], s.starts - s.starts[0, 0]
+    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
+    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
+    wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
+    if (used - used[:, :1] != needed - needed[:, :1]).any():
+        table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
+        mode = MODES[s.swizzle]
+        within = [i for i, add in enumerate(table[1]) if 0 < add < mode.width]
+        panel = bool(within) and mode.mask != 0 and read.major == "K" and not set(within) & set(wrong_steps.tolist())
+        return repair(
+            "R503" if panel else "R502",
+            "later K steps start in the wrong place",
+            f"K steps {table[0]} must be {table[1]}{also}",
+            used=table[0],
+            needed=table[1],
+        )
+    if (used[:, 0] != needed[:, 0]).any():
+        table = [used[:, 0].tolist(), needed[:, 0].tolist()]
+        return repair(
+            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}{also}", used=table[0], needed=table[1]
+        )
+    if len(fixes) == 1 and fixes[0].path.key == "stage":
+        old, new = fixes[0].old, fixes[0].new
+        return repair("R508", f"it reads stage {old}, and what is meant lies in stage {new}", f"stage = {new}")
+    return repair("R508", "every read starts in the wrong place", first)
+
+
+def _uncut(read: Read) -> np.ndarray:
+    """Start addresses with the bits up to LBO, into which an advance of the whole word carries."""
+    carried = (1 << read.descriptor.table.fields["leading_byte_offset"].low) - 1
+    return (read.words & np.uint64(carried)).astype(np.int64) << START.shift
+
+
+def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
+    """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say it."""
+    if idesc is not None:
+        return f" (instruction descriptor {idesc.old} must be {idesc.new})"
+    if any_architecture(read.arch).instruction != "wgmma":
+        return ""
+    return f" (imm-trans-{read.where.side} = {int(major == 'MN')})"
+
+
+def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
+    """The repairs that read the operand with the major-ness that it does not say: as a transpose. `idesc` is the change of the instruction descriptor
+    that goes with it, None where there is none."""
+    other = "MN" if read.major == "K" else "K"
+    for s in read.solutions(places, other):
+        word, changes = f"{int(_kept_words(read, s)[0, 0]):#018x}", changes_of(read, s)
+        fields = "".join(f", {part}" for part in (_swizzle(read, s), named_changes(read, s)) if part)
+        fixes = () if changes is None else (Fix(read.where / "major", read.major, other), *((idesc,) if idesc else ()), *changes)
+        yield Repair(
+            "R505",
+            read.where / "major",
+            f"the operand lies {other}-major: it is the transpose of what is meant",
+            f"major {other}{_as_written(read, other, idesc)}, word {word}{fields}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
+            2 if changes is None or changes else 0,  # words that fit the other major-ness as they stand were made for it
+            fixes,
+        )
+        return

@@ -1,0 +1,70 @@
+"""Findings that a compiler is to blame for: which one, which line of the kernel leads there, and what is free of the fault (`core/spec/compiler_faults.py`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+
+from smemsim.base.files import source_text
+from smemsim.core.finding import Finding
+from smemsim.core.spec.compiler_faults import COMPILER_FAULTS, CompilerFault
+
+__all__ = ["blamed", "compiler_of"]
+
+
+_FILE = re.compile(r'^\s*\.file\s+\d+\s+"([^"]+)"', re.MULTILINE)
+_OF_TRITON = "global_smem"  # the shared memory of Triton's kernels, by its name
+_INLINE = ("inline_asm", "inline_ptx")  # the kernel's own PTX
+
+
+def compiler_of(ptx: str, sources: Sequence[str]) -> str:
+    """The compiler of a Python language that wrote a PTX: "Triton", "Gluon", "TileLang" or "". `sources` are the texts of its source files, those that can be read.
+
+    >>> compiler_of(".extern .shared .align 16 .b8 global_smem[];", ["import triton"])
+    'Triton'
+    """
+    if _OF_TRITON in ptx:
+        return "Gluon" if any("gluon" in text for text in sources) else "Triton"
+    return "TileLang" if "tl_templates" in ptx or any("tl_templates" in text for text in sources) else ""
+
+
+def blamed(findings: Iterable[Finding], ptx: str, uses: frozenset[str], folders: Sequence[pathlib.Path]) -> list[Finding]:
+    """The findings. One that a row of `COMPILER_FAULTS` fits says whose fault it is, and its repair is what is free of the fault."""
+    found = list(findings)
+    if not any(f.code in fault.codes for f in found for fault in COMPILER_FAULTS):
+        return found
+    texts = [text for name in dict.fromkeys(_FILE.findall(ptx)) if (text := source_text(name, folders))]
+    compiler = compiler_of(ptx, texts)
+    if not compiler or any(word in text for text in texts for word in _INLINE):
+        return found
+    return [_with_blame(f, fault) if (fault := _fault_of(f, compiler, uses)) is not None else f for f in found]
+
+
+def _fault_of(f: Finding, compiler: str, uses: frozenset[str]) -> CompilerFault | None:
+    texts = [f.instruction, "" if f.other is None else f.other.text]
+    return next(
+        (
+            fault
+            for fault in COMPILER_FAULTS
+            if fault.compiler == compiler
+            and f.code in fault.codes
+            and fault.uses <= uses
+            and (fault.is_of_global or not f.arrays)
+            and any(re.search(fault.instruction, text) for text in texts if text)
+        ),
+        None,
+    )
+
+
+def _with_blame(f: Finding, fault: CompilerFault) -> Finding:
+    lines = " and ".join(dict.fromkeys(place.path for place in (f.place, f.other_place) if place is not None))
+    leads = f"; {lines} leads there" if lines else ""
+    lacks = f" (the PTX should have: {f.repair})" if f.repair else ""
+    return dataclasses.replace(
+        f,
+        compiler=fault.compiler,
+        message=f"{f.message}; {fault.compiler}'s fault, not the kernel's{leads}: {fault.says} [{fault.source}]",
+        repair=f"{fault.free}{lacks}",
+    )

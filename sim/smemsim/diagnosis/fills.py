@@ -1,0 +1,84 @@
+"""Boxes of tensor transfers that lie outside of their tensor: with two coordinates exchanged they would be the whole tensor, so that these were meant."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.run.engine.launch import Launch
+from smemsim.run.engine.records import Load, Store
+
+__all__ = ["exchanged_boxes"]
+
+
+Place = tuple[int, ...]
+
+
+def exchanged_boxes(launch: Launch) -> list[Finding]:
+    """T209 for loads, R508 for stores: boxes that lie wholly outside, all of which lie inside and cover the tensor with two coordinates exchanged.
+
+    A kernel that is right does not come here: what it moves reaches the end of its tensor as it is, and boxes past a ragged end, exchanged, do not all
+    lie inside.
+    """
+    moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
+    of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}  # of a map by its identity the same, None where it is not plain
+    for e in launch.events.transfers():
+        if not isinstance(e, (Load, Store)) or e.mode != "tile":
+            continue
+        tm, key = e.tensor_map, (type(e) is Load, id(e.tensor_map))
+        if key not in of_map:
+            of_map[key] = moved.setdefault((key[0], tm), {}) if _is_plain(tm) else None
+        boxes = of_map[key]
+        if boxes is not None:
+            boxes.setdefault(e.coordinates, e)
+    found = []
+    for (is_load, tm), boxes in moved.items():
+        outside = [e for at, e in boxes.items() if _is_outside(at, tm)]
+        exchange = next((pair for pair in itertools.combinations(range(tm.rank), 2) if outside and _covers(boxes, pair, tm)), None)
+        if exchange is not None:
+            found.append(_told(outside, len(boxes), exchange, is_load=is_load))
+    return found
+
+
+def _is_plain(tm: TensorMap) -> bool:
+    return tm.call == "tiled" and tm.rank > 1 and not tm.interleave and set(tm.element_strides) == {1}
+
+
+def _is_outside(at: Place, tm: TensorMap) -> bool:
+    """Does no element of the box lie in the tensor?"""
+    return any(c >= extent or c + box <= 0 for c, box, extent in zip(at, tm.box_dim, tm.global_dim, strict=True))
+
+
+def _exchanged(at: Place, pair: tuple[int, int]) -> Place:
+    swapped = list(at)
+    one, two = pair
+    swapped[one], swapped[two] = at[two], at[one]
+    return tuple(swapped)
+
+
+def _covers(boxes: Iterable[Place], pair: tuple[int, int], tm: TensorMap) -> bool:
+    """Are all boxes, with a pair of coordinates exchanged, side by side the whole tensor, and nowhere outside of it?"""
+    places = {_exchanged(at, pair) for at in boxes}
+    along = [sorted({at[d] for at in places}) for d in range(tm.rank)]
+    for begins, box, extent in zip(along, tm.box_dim, tm.global_dim, strict=True):
+        ends = [begin + box for begin in begins]
+        if begins[0] != 0 or not extent - box <= begins[-1] < extent or any(b != e for b, e in zip(begins[1:], ends, strict=False)):
+            return False
+    return len(places) == math.prod(len(begins) for begins in along)
+
+
+def _told(outside: list[Load | Store], count: int, pair: tuple[int, int], *, is_load: bool) -> Finding:
+    first = outside[0]
+    tm, right = first.tensor_map, _exchanged(first.coordinates, pair)
+    does = "loads, which bring nothing but fill" if is_load else "stores, which write nothing"
+    return at_instruction(
+        "T209" if is_load else "R508",
+        first.instruction,
+        f"{len(outside)} of the {count} boxes through this map lie wholly outside of the tensor ({does}): the first at {list(first.coordinates)}, with global_dim = "
+        f"{list(tm.global_dim)}; with coordinates {pair[0]} and {pair[1]} exchanged all of them lie inside, and together they are the whole tensor",
+        f"exchange coordinates {pair[0]} and {pair[1]}: {list(right)} here; dimension 0, the contiguous one, comes first",
+        arrays=(tm.global_address,),
+    )

@@ -1,0 +1,362 @@
+"""`Gpu`: run a kernel's PTX without a GPU, and say what is wrong with it.
+
+>>> import numpy as np
+>>> gpu = Gpu("sm_90a")
+>>> a = gpu.array(np.arange(4, dtype=np.float32))
+>>> a.numpy()
+array([0., 1., 2., 3.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.base.arguments import shown, whole
+from smemsim.base.budget import ask
+from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.files import source_folders
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.machine.global_memory import Region
+from smemsim.core.ptx.module import Instruction, Module
+from smemsim.core.spec.alternatives import assuming
+from smemsim.core.spec.assumptions import in_force
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.progress import Progress
+from smemsim.diagnosis.run import Run
+from smemsim.run.engine.device import Device, relinked
+from smemsim.run.engine.grid import in_front, requests
+from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.run.engine.register_pool import leave_rooms
+from smemsim.run.engine.schedule import seeds_of
+from smemsim.run.engine.traps import region_name
+from smemsim.run.lower.program import module_of
+from smemsim.run.procs.shards import execute_spread, shared_out
+
+__all__ = ["Gpu"]
+
+
+EVERY_ANSWER = ("never", "one", "always")  # what cancel = "all" tries
+
+MOST_CTAS = 1 << 40  # of a grid that is run as a whole
+IN_FLIGHT = frozenset(
+    ("X003", "X004", "X005", "X007", "X012")
+)  # findings of asynchronous operations that the usual order completes at once
+ASYNCHRONOUS = frozenset(("cp", "tcgen05", "wgmma"))
+MOST_COPIED = 1 << 24  # bytes of global memory that are kept for a second run
+LONGEST = 5.0  # seconds of a launch that is run a second time
+LONGEST_LATER = 10.0  # ... of the second run
+
+
+@in_default_state
+class Gpu(Device):
+    """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> gpu = smemsim.Gpu("sm_90a")
+    >>> out = gpu.array(np.zeros(4, np.uint32))
+    >>> ptx = '''.version 8.0
+    ... .target sm_90a
+    ... .address_size 64
+    ... .visible .entry k(.param .u64 to) { .reg .b64 %d; ld.param.u64 %d, [to]; st.global.u32 [%d], 7; ret; }'''
+    >>> gpu.launch(ptx, block=1, args=[out]).findings, out.numpy()[:1].tolist()
+    ([], [7])
+    """
+
+    def __init__(self, arch: str = "sm_90a") -> None:
+        super().__init__(arch)
+        self._compared: set[str] = set()  # kernels that have run under the latest order too
+
+    def __repr__(self) -> str:
+        return f"Gpu({self.arch!r})"
+
+    def launch(
+        self,
+        ptx: str | Module | LinkedKernel,
+        entry: str | None = None,
+        *,
+        grid: Any = (1, 1, 1),
+        block: Any = None,
+        cluster: Any = None,
+        shared_bytes: int = 0,
+        args: Sequence[Any] = (),
+        sanitize: bool = True,
+        watch_global: bool = True,
+        limit: int = LIMIT,
+        limit_seconds: float | None = None,
+        ctas: Iterable[int] | None = None,
+        progress: bool = True,
+        name: str = "ptx",
+        workers: int | None = None,
+        client: Any = None,
+        sources: Iterable[str | os.PathLike[str]] = (),
+        cancel: str = "resident",
+        cooperative: bool = False,
+        schedule: int | str | None = None,
+        assume: str | None = None,
+        after: Run | None = None,
+        multiprocessors: int | None = None,
+        overrun: int = 0,
+    ) -> Run:
+        """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
+
+        An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
+        to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
+        watch out, `watch_global` False the part of it that looks for races in global memory. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
+        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
+        twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
+        `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
+        or on the Dask cluster of a `distributed.Client`; without either on the processors that have nothing to do, where that saves time. Results and findings are the same.
+        Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
+        `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
+        once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the
+        same memory, and gives the first run that finds something, or leaves other results than the first (finding X020); the last one else.
+        `schedule` is the order in which things happen: a seed takes any that the memory model allows (warps, CTAs, when asynchronous operations and
+        stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
+        the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
+        `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
+        `after` is the run in front of a launch with programmatic stream serialization: what this one reads or overwrites
+        of its results without griddepcontrol.wait is found (X008), unless a fence and griddepcontrol.launch_dependents publish it. `multiprocessors` are those of the card, where it has not as many as the real one.
+        Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending;
+        an access that begins inside the array and ends behind it, as that of a vector may, still ends it.
+        Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
+
+        >>> import numpy as np
+        >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
+        ... .visible .entry fill(.param .u64 to) { .reg .b32 %r<2>; .reg .b64 %rd<4>;
+        ...   ld.param.u64 %rd1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+        ...   st.global.u32 [%rd3], %r1; ret; }'''
+        >>> gpu = Gpu("sm_90a")
+        >>> a = gpu.array(np.zeros(4, np.uint32))
+        >>> gpu.launch(ptx, "fill", block=4, args=[a]).findings, a.numpy()
+        ([], array([0, 1, 2, 3], dtype=uint32))
+        """
+        config = LaunchConfig(
+            grid=grid,
+            block=block,
+            cluster=cluster,
+            shared_bytes=shared_bytes,
+            args=args,
+            entry=entry,
+            cooperative=cooperative,
+            cancel=cancel,
+        )
+        options = RunOptions(
+            sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
+            progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
+            after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
+            overrun=overrun,
+        )  # fmt: skip
+        return self.run(ptx, config, options)
+
+    def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
+        """Run a kernel as `launch` does, which says what the members of `config` and `options` are."""
+        options = options or RunOptions()
+        if options.assume and options.assume != in_force():
+            with assuming(options.assume):
+                return self.run(relinked(ptx) if isinstance(ptx, LinkedKernel) else ptx, config, options)
+        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
+        if kernel.program.allocates and (config.cancel == EVERY or seeds_of(options.schedule) is not None):
+            raise Unmodelled(
+                f"{kernel.name} calls malloc or free: what several runs of it leave is not compared, since addresses depend on who comes first"
+            )
+        if config.cancel == EVERY:
+            return self._with_every_answer(kernel, config, options)
+        if seeds_of(options.schedule) is not None:
+            return self._with_many_schedules(kernel, config, options)
+        launch = self.prepare(kernel, config, options)
+        clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
+        if clusters is None and launch.ctas > MOST_CTAS:
+            raise InputError(
+                f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
+            )
+        chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
+        launch.judge = reads = Reads(launch.arch) if options.sanitize else None
+        folders = source_folders(allowed=options.sources)
+        launch.begin()
+        interrupted = False
+        with Progress(len(chosen), launch.program.name, quiet=not options.progress) as done:
+            try:
+                execute_spread(launch, clusters, sanitizer=options.sanitize, done=done)
+            except KeyboardInterrupt:
+                interrupted = True
+        leave_rooms(launch)
+        if launch.history is not None:
+            launch.history.ends()
+        return Run(
+            launch,
+            reads,
+            name=options.name,
+            ptx=kernel.text,
+            seconds=done.seconds,
+            done=done.done,
+            interrupted=interrupted,
+            folders=folders,
+        )
+
+    def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """`run`. If asynchronous operations are not waited for, the launch runs once more with `schedule = "latest"`, and `Run.later` says what it leaves otherwise.
+
+        The usual order completes asynchronous operations when they are issued, so that results may be right in spite of such a finding. The second run is
+        left out if it costs much: if the arrays or the first run are large, and for a kernel that has had one.
+        """
+        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
+        before = self._before(kernel, config, options)
+        run = self.run(kernel, config, options)
+        found = {f.code for f in run.launch.findings.values() if f.severity is Severity.WRONG} & IN_FLIGHT
+        is_short = run.seconds < LONGEST and not run.interrupted and not run.out_of_time
+        if before is not None and found and is_short and not run.launch.status:
+            self._compared.add(kernel.name)
+            run.later = self._later(kernel, config, options, run, before)
+        return run
+
+    def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:
+        """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""
+        program = kernel.program
+        is_plain = options.sanitize and options.schedule is None and options.client is None and options.after is None and not options.assume
+        if (
+            not is_plain
+            or config.cancel == EVERY
+            or program.allocates
+            or program.uses.isdisjoint(ASYNCHRONOUS)
+            or kernel.name in self._compared
+        ):
+            return None
+        regions = self.memory.filled()
+        if sum(len(region.data) for region in regions) > MOST_COPIED or any(
+            self.memory.is_hosts_too(region.words, 0) for region in regions
+        ):
+            return None
+        return {region.begin: region.data.copy() for region in regions}
+
+    def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: dict[int, np.ndarray]) -> str:
+        """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's results are left."""
+        from smemsim.diagnosis.schedules import apart
+
+        regions = [region for region in self.memory.filled() if region.begin in before]
+        left = {region.begin: region.data.copy() for region in regions}
+        for region in regions:
+            region.data[:] = before[region.begin]
+        seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
+        done = self.run(kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False))
+        others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
+        for region in regions:
+            region.data[:] = left[region.begin]
+        if done.interrupted or done.out_of_time:
+            return ""
+        if done.launch.status:
+            return f"the usual order hides a fault: with --schedule latest the kernel ends with CUDA error {done.launch.status}"
+        differing = [one for one in apart(usual.launch, left, others, regions, done.launch.summed) if not one.summed]
+        if not differing:
+            return ""
+        return f"the usual order hides wrong results: with --schedule latest {'; '.join(one.short for one in differing)}"
+
+    def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
+        asking = requests(kernel.program)
+        before = {region: region.data.copy() for region in self.memory.filled()}
+        first: dict[Region, bytes] = {}
+        for answer in EVERY_ANSWER:
+            for region in self._still(before):
+                region.data[:] = before[region]
+            run = self.run(kernel, dataclasses.replace(config, cancel=answer), options)
+            left = {region: hashlib.sha256(region.data.tobytes()).digest() for region in self._still(before)}
+            first = first or left
+            if not run.ok or run.interrupted or not asking:
+                return run
+            if apart := [region for region, digest in left.items() if first[region] != digest]:
+                tell_apart(run.launch, asking[0], answer, apart)
+                return Run(run.launch, run.reads, name=run.name, ptx=kernel.text, seconds=run.seconds, done=run.ctas, folders=run.folders)
+        return run
+
+    def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
+        from smemsim.diagnosis.schedules import Outcome, compared, schedules_of
+
+        regions = self.memory.filled()
+        ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
+        before = {region.begin: region.data.copy() for region in regions}
+        usual = self.run(kernel, config, dataclasses.replace(options, schedule=None))
+        regions = self._still(regions)
+        left = {region.begin: region.data.copy() for region in regions}
+        known = {(f.code, f.line) for f in usual.findings}
+        given = [] if usual.interrupted or usual.out_of_time else schedules_of(seeds_of(options.schedule) or 0)
+
+        def run(schedule: int | str) -> Outcome:
+            for region in self._still(regions):
+                region.data[:] = before[region.begin]
+            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1))
+            changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
+            is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
+            new = tuple(f for f in done.findings if (f.code, f.line) not in known)
+            return Outcome(schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.summed), changed if is_comparable else None)
+
+        outcomes = []
+        with contextlib.closing(shared_out(given, run, self.memory, options.workers)) as found:
+            for outcome in found:
+                outcomes.append(outcome)
+                if outcome.interrupted:
+                    break
+        for region in self._still(regions):
+            region.data[:] = left[region.begin]
+        usual.schedules = compared(usual.launch, left, self._still(regions), outcomes)
+        return usual
+
+    def _still(self, regions: Iterable[Region]) -> list[Region]:
+        """Those that are still placed: parameters of launches before are freed while others run."""
+        return [region for region in regions if self.memory.holding(region.begin, region.end) is region]
+
+
+def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:
+    """X020: with another answer to requests for others' work, other bytes are left in these arrays; a remark where floats are added atomically."""
+    body = launch.program.inlined.body
+    sums = any(
+        ("add" in i.modifiers and i.op in ("atom", "red", "cp")) and any(m.lstrip("b").startswith("f") for m in i.modifiers) for i in body
+    )
+    names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
+    launch.find(
+        "X020", i, f"what is left in {names} differs between cancel = {EVERY_ANSWER[0]!r} and {answer!r}: it depends on which clusters have begun",
+        "do the work of the cluster whose first ctaid the response holds, and no other, until a request is declined",
+        because="which clusters have begun when a request is made is a race" + "; sums of floats in another order differ too" * sums,
+        milder=Severity.LUCK if sums else None,
+    )  # fmt: skip
+
+
+def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
+    """The clusters that hold some CTAs, by their numbers in the grid: x + grid.x (y + grid.y z)."""
+    wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4)"
+    if isinstance(ctas, (str, bytes)) or not isinstance(ctas, Iterable):
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    try:
+        taken = list(itertools.islice(ctas, launch.ctas + 1))
+    except Exception as e:  # a 0-dimensional array, or anybody's iterator
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
+    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken}
+    if not numbers or max(numbers) >= launch.ctas:
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]
+    clusters = set()
+    for n in numbers:
+        at = (n % launch.grid[0], n // launch.grid[0] % launch.grid[1], n // (launch.grid[0] * launch.grid[1]))
+        x, y, z = (a // c for a, c in zip(at, launch.cluster, strict=True))
+        clusters.add(x + counts[0] * (y + counts[1] * z))
+    return sorted(clusters)
+
+
+def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
+    return [launch.cta(cluster, rank)[0] for cluster in clusters for rank in range(launch.cluster_size)]
+
+
+def _in_front(after: Any) -> Any:
+    if not isinstance(after, Run):
+        raise InputError(f"after = {shown(after)}: needs the Run of the launch in front")
+    return in_front(after.launch) or None

@@ -1,0 +1,172 @@
+"""Boxes that run through several dimensions: which of them are an operand's K, in the order of its boxes, and which its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import NamedTuple
+
+from smemsim.base.errors import SmemsimError
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.places import signed
+from smemsim.diagnosis.operands.read import Matrix, Mode, OperandRead, Product
+from smemsim.diagnosis.operands.recorded import Reads
+
+__all__ = ["cut_off", "in_boxes"]
+
+
+def in_boxes(p: Product) -> Product:
+    """A product whose rows and k go on from one dimension to the next where its boxes do, if that is what its instructions follow; else the product as it is.
+
+    CUTLASS's GETT of two modes of K, 32 x 2, has boxes of 8 x 8 of them: behind k = 7 comes what a tensor of one K has at 32, in both operands. Strides do not
+    say what a dimension is: one of K may be wider than a row's, one of M narrower than one of K. What says it is how the instructions go through the boxes, and
+    that both operands have one K.
+    """
+    a, b = p.a[0], p.b[0]
+    if a is None or b is None or (a.is_matrix and b.is_matrix) or p.events[0].is_sparse or _goes_on_as_it_is(p):
+        return p
+    of_a, of_b = min(itertools.product(_ways(p.a), _ways(p.b)), key=lambda pair: _against(*pair))
+    if not _are_alike(of_a, of_b) or not (of_a.changed or of_b.changed or _is_parted(a) or _is_parted(b)):
+        return p
+    return dataclasses.replace(p, a=_all_in_boxes(p.a, of_a.k), b=_all_in_boxes(p.b, of_b.k))
+
+
+def _goes_on_as_it_is(p: Product) -> bool:
+    """Do the k of both operands go on from instruction to instruction, the same of A and of B?"""
+    begin = None if p.a[0] is None else p.a[0].at[1]
+    return begin is not None and all(
+        read is None or (read.share == 1 and read.at[1] == begin + n * event.k)
+        for reads in (p.a, p.b)
+        for n, (read, event) in enumerate(zip(reads, p.events, strict=True))
+    )
+
+
+class _Way(NamedTuple):
+    """Some dimensions of an operand's boxes as its K: how many elements each has, which the first is that is loaded and how many, how many dimensions instructions
+    go along otherwise, the first k of each instruction, and how many dimensions are something else than their strides say."""
+
+    k: tuple[int, ...]
+    parts: tuple[tuple[int, int, int], ...]
+    against: int
+    begins: list[int]
+    changed: int
+
+
+def _ways(reads: list[OperandRead | None]) -> list[_Way]:
+    """What K may be: the contiguous dimension or that of the box's lines, and any of the others of which a box has several elements."""
+    held = [read for read in reads if read is not None]
+    first = held[0]
+    tm, at = first.loads[0].transfer.tensor_map, first.loads[0].event.coordinates
+    plain = tuple(sorted(mode.dimension for mode in first.modes[1]))
+    others = sorted(mode.dimension for axis in first.modes for mode in axis[1:] if tm.box_dim[mode.dimension] > 1)
+    places = [_coordinates(read) for read in held]
+    along_rows = {n for read in held for n in read.moves[0]}
+    along_k = {n for read in held for n in read.moves[1]} | {n for n in others if len({place[n] for place in places}) > 1}
+    if first.along_k:  # parts of a row, unless rows go along them
+        along_k |= {*plain} - {0} - along_rows
+    found = []
+    for some in itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1)):
+        k = tuple(sorted((*({*plain} - {*others}), *some)))
+        against = sum(n in (along_rows if n in k else along_k) for n in others)
+        begins = [(read if k == plain else _in_boxes(read, k)).at[1] for read in held]
+        found.append(_Way(k, tuple((tm.global_dim[n], at[n], tm.box_dim[n]) for n in k), against, begins, len({*k} ^ {*plain})))
+    return found
+
+
+def _against(a: _Way, b: _Way) -> tuple[int, bool, int]:
+    """What speaks against two operands' K: that instructions go through boxes otherwise, then that they begin at another k of A than of B, then strides."""
+    return a.against + b.against + (not _are_alike(a, b)), a.begins != b.begins, a.changed + b.changed
+
+
+def _are_alike(a: _Way, b: _Way) -> bool:
+    """Have both operands the same K?"""
+    return a.parts == b.parts or (len(a.k) == len(b.k) == 1 and a.parts[0][0] == b.parts[0][0])
+
+
+def _is_parted(read: OperandRead) -> bool:
+    """Has a box several parts of a line, and not all that a line has in each?"""
+    box = read.loads[0].transfer.tensor_map.box_dim
+    return any(box[modes[-1].dimension] > 1 and any(box[mode.dimension] < mode.size for mode in modes[:-1]) for modes in read.modes)
+
+
+def _coordinates(read: OperandRead) -> list[int]:
+    """Those of an operand's first element."""
+    found = list(read.loads[0].event.coordinates)
+    for modes, index in zip(read.modes, read.at, strict=True):
+        left = index
+        for mode in modes[:-1]:
+            found[mode.dimension] = mode.first + left % mode.size
+            left //= mode.size
+        found[modes[-1].dimension] = modes[-1].first + left
+    return found
+
+
+def _all_in_boxes(reads: list[OperandRead | None], k: tuple[int, ...]) -> list[OperandRead | None]:
+    return [None if read is None else _in_boxes(read, k) for read in reads]
+
+
+def _in_boxes(read: OperandRead, k: tuple[int, ...]) -> OperandRead:
+    """An operand with these dimensions as its K; an axis of one dimension is that of the tensor, others begin where the box does."""
+    load, places = read.loads[0], _coordinates(read)
+    tm, corner = load.transfer.tensor_map, load.event.coordinates
+    used = {mode.dimension for modes in read.modes for mode in modes}
+    strides = (tm.type_row.bits // 8, *tm.global_strides)
+    address, axes, at = tm.global_address + sum(corner[n] * strides[n] for n in range(tm.rank) if n not in used), [], []
+    for dimensions in (sorted(used - {*k}), k):
+        modes, index, weight = [], 0, 1
+        for n in dimensions:
+            begin = corner[n] if len(dimensions) > 1 else 0
+            modes.append(Mode(n, tm.box_dim[n], strides[n], begin, tm.global_dim[n] - begin))
+            index, weight = index + (places[n] - begin) * weight, weight * tm.box_dim[n]
+            address += begin * strides[n]
+        axes.append(tuple(modes))
+        at.append(index)
+    outer, inner = axes if read.along_k else axes[::-1]
+    return dataclasses.replace(read, matrix=Matrix(signed(address), inner, outer), at=(at[0], at[1]))
+
+
+def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
+    """T209 as a remark for a dimension of such a K that ends inside of a box, in both maps alike, where both arrays hold data behind it.
+
+    Maps of a part of larger tensors are so, and maps with too small a K: nothing tells one from the other.
+    """
+    products = {(p.a[0].base, p.b[0].base): p for p in reads.products if p.a[0] is not None and p.b[0] is not None}
+    for p in products.values():
+        boxed = in_boxes(p)
+        a, b = boxed.a[0], boxed.b[0]
+        if boxed is p or a is None or b is None or len(a.modes[1]) == 1:
+            continue
+        for of_a, of_b in zip(a.modes[1], b.modes[1], strict=True):
+            tm, n = a.loads[0].transfer.tensor_map, of_a.dimension
+            if tm.global_dim[n] % tm.box_dim[n] and _goes_on(memory, a, of_a) and _goes_on(memory, b, of_b):
+                return [_found(a, n)]
+    return []
+
+
+def _goes_on(memory: GlobalMemory, read: OperandRead, mode: Mode) -> bool:
+    """Is there anything but zero between the end of a dimension and what the next wider stride leads to, or the end of the array?"""
+    tm = read.loads[0].transfer.tensor_map
+    end = tm.global_dim[mode.dimension] * mode.stride
+    wider = [stride for n, stride in enumerate(tm.global_strides, 1) if tm.global_dim[n] > 1 and stride > mode.stride]
+    try:
+        begin, held = memory.region(tm.global_address)
+        size = min([*wider, begin + len(held) - tm.global_address]) - end
+        return size > 0 and bool(memory.span(tm.global_address + end, min(size, mode.stride)).any())
+    except SmemsimError:
+        return False
+
+
+def _found(a: OperandRead, dimension: int) -> Finding:
+    load = a.loads[0].event
+    extent, box = load.tensor_map.global_dim[dimension], load.tensor_map.box_dim[dimension]
+    return at_instruction(
+        "T209",
+        load.instruction,
+        f"the maps of A and B end at {extent} along dimension {dimension}, inside of a box of {box}; it is one of several dimensions of K, and behind its end both "
+        "arrays hold data: what is fill in both operands adds nothing",
+        f"nothing, where a part of larger tensors is meant; else global_dim[{dimension}] is too small in both maps",
+        arrays=(load.tensor_map.global_address,),
+        milder=Severity.NOTE,
+    )

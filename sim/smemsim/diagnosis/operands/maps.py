@@ -1,0 +1,146 @@
+"""What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from smemsim.base.errors import InputError
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.operands.types import other_type
+from smemsim.run.engine.launch import Launch
+from smemsim.run.engine.map_names import described
+from smemsim.run.engine.traps import region_name
+
+__all__ = ["of_maps"]
+
+
+def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> list[Finding]:
+    """The findings about tensor maps; each is a cause, and other findings of the same tiles follow from it.
+
+    `known_wrong` are lines of loads whose coordinates are known to be wrong already.
+    """
+    outside = (f for f in _outside(reads, launch) if f.line not in known_wrong)
+    return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *outside]
+
+
+def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
+    """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
+    row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
+    findings = []
+    for event in reads.maps.values():
+        tm = event.tensor_map
+        size = tm.type_row.bits // 8
+        if tm.call != "tiled" or tm.rank < 2 or tm.interleave or not size:
+            continue
+        stride, row, rows = tm.global_strides[0], tm.global_dim[0] * size, tm.global_dim[1]
+        room = _room(launch.memory, tm)
+        all_rows = math.prod(n for n, step in zip(tm.global_dim[1:], tm.global_strides, strict=True) if step)
+        is_elements = size > 1 and stride == tm.global_dim[0] and room >= all_rows * row
+        if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
+            continue
+        made, begins = (
+            described(launch, event.map_address, tm),
+            f"row 1 begins in the middle of row 0, and {_behind(launch, tm)} holds {rows} rows of",
+        )
+        if made is not None:
+            k, wide = tm.rank - 2, tm.global_dim[0]
+            message = f"strides[{k}] of {made} is {made.strides[k]} elements: {begins} {wide} elements"
+            repair = f"strides[{k}] = {wide} (elements, not bytes)"
+            if tm.rank == 2 and room % stride == 0 and not is_elements:
+                repair += f", or shape = [{room // stride}, {stride // size}] where rows have {stride // size}"
+            findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,)))
+            continue
+        what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
+        findings.append(
+            at_instruction(
+                "T207",
+                event.instruction,
+                f"global_strides[0] = {stride} B {what}: {begins} {row} B",
+                f"strides are bytes: global_strides[0] = {row}",
+                arrays=(tm.global_address,),
+            )
+        )
+    return findings
+
+
+def _behind(launch: Launch, tm: TensorMap) -> str:
+    """The array behind a map, by its name where it has one."""
+    begin, held = launch.memory.region(tm.global_address)
+    return f"{region_name(launch, begin, begin + len(held))} behind the map"
+
+
+def _room(memory: GlobalMemory, tm: TensorMap) -> int:
+    """Bytes of the array behind a map, from its address on."""
+    try:
+        begin, held = memory.region(tm.global_address)
+    except InputError:
+        return 0
+    return begin + len(held) - tm.global_address
+
+
+def _outside(reads: Reads, launch: Launch) -> list[Finding]:
+    """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
+    findings: dict[int, Finding] = {}
+    for side, load, axis in reads.outside.values():
+        i, tm = load.event.instruction, load.transfer.tensor_map
+        at, extent = load.event.coordinates[axis], tm.global_dim[axis]
+        other, coordinates = "B" if side == "a" else "A", list(load.event.coordinates)
+        end = f"and the tile of {other} that it is multiplied with lies inside of its tensor"
+        made = described(launch, load.event.map_address, tm)
+        if made is not None:
+            k = tm.rank - 1 - axis
+            message = (
+                f"the block of {side.upper()} at {coordinates[::-1]} is nothing but out-of-bounds fill: index {at} of dimension {k} is outside of shape "
+                f"{list(made.shape)} of {made} (strides {list(made.strides)} elements), {end}"
+            )
+            repair = f"check index {k} of the load, and shape[{k}] = {made.shape[k]}"
+        else:
+            message = (
+                f"the tile of {side.upper()} at coordinates {coordinates} is nothing but out-of-bounds fill: coordinate {at} of dimension {axis} is outside of "
+                f"the map's extent {extent}, {end}"
+            )
+            repair = f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}"
+        findings.setdefault(i.line, at_instruction("T209", i, message, repair, arrays=(tm.global_address,)))
+    return list(findings.values())
+
+
+def _pitches(reads: Reads, arch: str) -> list[Finding]:
+    """R501 for boxes without swizzle whose rows are wider than those of the swizzled descriptor that reads them."""
+    findings: dict[int, Finding] = {}
+    for p in reads.products:
+        for side, read in (("a", p.a[0]), ("b", p.b[0])):
+            if read is None:
+                continue
+            load, tm = read.loads[0], read.loads[0].transfer.tensor_map
+            swizzle = SmemDescriptor.decode(read.word, arch=arch).swizzle
+            row, span = tm.box_dim[0] * tm.type_row.bits // 8, MODES[swizzle].width if swizzle in MODES else 0
+            if tm.swizzle.name != "SWIZZLE_NONE" or swizzle == Swizzle.NONE or not 0 < span < row or tm.rank != 2:
+                continue
+            right = span * 8 // tm.type_row.bits
+            turned = tm.box_dim[1] == right
+            findings.setdefault(
+                load.event.instruction.line,
+                at_instruction(
+                    "R501",
+                    load.event.instruction,
+                    f"the map's box_dim = {list(tm.box_dim)} without swizzle lays down rows of {row} B; operand {side.upper()} of line "
+                    f"{p.events[0].instruction.line} is read in rows of {span} B with swizzle {swizzle}",
+                    f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
+                ),
+            )
+    return list(findings.values())
+
+
+def _widths(reads: Reads) -> list[Finding]:
+    """I603 or T211 for operands that are read as elements of another width than those that their map has."""
+    findings: dict[str, Finding] = {}
+    for side, load, event in reads.widths.values():
+        if (other := other_type(event, side, load)) is not None:
+            findings.setdefault(side, other)
+    return list(findings.values())

@@ -1,0 +1,272 @@
+"""Where an operand lies in shared memory, which tensor loads wrote there, and so the tile that it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.base.errors import SmemsimError
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.product import SharedOperand
+from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.core.spec.smem_descriptor import BASE_OFFSET
+from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.operands.read import Issued, Matrix, Mode
+
+__all__ = [
+    "NO_LOAD",
+    "OTHER_WIDTH",
+    "RECOGNISED",
+    "SURE",
+    "Found",
+    "Noted",
+    "Places",
+    "Told",
+    "matrix_of",
+    "owners_of",
+    "places_of",
+    "signed",
+    "tile_of",
+    "ways",
+    "writers_of",
+]
+
+SURE = 0.5  # share of the elements
+OTHER_WIDTH = "width"
+NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant (an expected array does: smemsim run --expect)"
+RECOGNISED = "operands that threads wrote, recognised in global memory"
+_BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
+
+
+class Noted(NamedTuple):
+    """An operand as an instruction found it: its word, whether K is contiguous, its loads, and what is known of operands that lie so."""
+
+    word: int
+    major: str
+    loads: tuple[Issued, ...]
+    told: Told
+
+
+class Found(NamedTuple):
+    """An operand in shared memory, where it lies, and the number of the writer of all its lines; 0 where that is not known."""
+
+    operand: SharedOperand | None
+    places: Places | None
+    writer: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Places:
+    """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
+    lines of 128 bytes that they lie in, None where some lie outside. `told` is what is known of operands that lie there, by their writers."""
+
+    chunks: np.ndarray
+    lines: np.ndarray | None
+    told: dict[Any, Told | str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Told:
+    """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
+    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does? `moves` are the dimensions of several along
+    which its rows go on, and its k."""
+
+    order: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    begin: tuple[int, int]
+    share: float
+    is_absolute: bool
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+
+@remembered(1)
+def ways() -> dict[Any, Told]:
+    """What is known of operands that lie in one load of a matrix, in whichever launch: by what the load brings and how they lie in it. Of more dimensions that may rest
+    on the coordinates."""
+    return {}
+
+
+def places_of(shared: SharedMemory, what: SharedOperand) -> Places | None:
+    """None where nobody knows."""
+    found = _chunks_of(what, shared.arch, shared.begin, shared.end)
+    return None if found is None else Places(*found)
+
+
+@remembered(512)
+def _chunks_of(what: SharedOperand, arch: str, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """The chunks and the lines of an operand in a window. A base offset is left out: tensor loads write by absolute addresses, and it moves no tile."""
+    per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
+    what = dataclasses.replace(what, word=what.number & ~_BASE_OFFSET)
+    try:
+        address = what.addresses(arch)
+    except SmemsimError:
+        return None
+    chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - begin
+    inside = (chunks >= 0) & (chunks < end - begin)  # a wrong descriptor may leave the window
+    return np.where(inside, chunks, -1), distinct(chunks // LINE) if inside.all() else None
+
+
+def writers_of(shared: SharedMemory, places: Places) -> tuple[list[int], bytes]:
+    """The writers that an operand reads, and which of them where."""
+    if places.lines is not None:
+        lines = shared.line_writers(places.lines)
+        low = int(lines.min())
+        if low == int(lines.max()) > 0:
+            return [low], b""
+        if low > 0:
+            found, pattern = np.unique(lines, return_inverse=True)
+            return found.tolist(), b"lines" + pattern.astype(np.uint16).tobytes()
+    found, pattern = np.unique(owners_of(shared, places)[0], return_inverse=True)
+    return found.tolist(), pattern.astype(np.uint16).tobytes()
+
+
+def owners_of(shared: SharedMemory, places: Places) -> tuple[np.ndarray, np.ndarray]:
+    """(writer, place) of every chunk; 0 outside of the window."""
+    inside = places.chunks >= 0
+    writer, place = shared.owned(np.where(inside, places.chunks, 0))
+    return np.where(inside, writer, 0), place
+
+
+def tile_of(
+    shared: SharedMemory, owners: tuple[np.ndarray, np.ndarray], known_loads: Mapping[int, Issued], dtype: str, major: str
+) -> Told | str:
+    """The tile that an operand is, of which chunks have these `owners`, or the reason why that is not known."""
+    writer, place = owners
+    if (writer == writer[0, 0]).all():
+        numbers, pattern = writer[0, :1], np.zeros(writer.shape, np.intp)
+    else:
+        numbers, pattern = np.unique(writer, return_inverse=True)
+        pattern = pattern.reshape(writer.shape)
+    loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
+    first = loads[int(pattern.flat[0])]
+    if first is None:
+        return NO_LOAD if all(load is None for load in loads) else "operands that begin where no tensor load wrote"
+    if not _is_plain(first):
+        return "operands of im2col, gathered, strided or interleaved loads"
+    tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8
+    if tm.type_row.bits != 8 * size:
+        return OTHER_WIDTH
+    same = [n for n, load in enumerate(loads) if load is not None and _is_plain(load) and _is_of(load, tm)]
+    held = [load for n in same if (load := loads[n]) is not None]
+    dimensions = _walked(first, held)
+    matrix = matrix_of(first, dimensions)
+    if isinstance(matrix, str):
+        return matrix
+    at, known = np.zeros((*pattern.shape, tm.rank), np.int64), np.isin(pattern, same)
+    for n, load in zip(same, held, strict=True):
+        at[pattern == n] = load.transfer.tensor_coordinates(place[pattern == n])
+    outer, inner, is_one = matrix.index(at)
+    known &= is_one
+    if same and not known.any() and ((at < 0) | (at >= np.array(tm.global_dim))).any(axis=-1).all():
+        return "operands of nothing but out-of-bounds fill: nothing says where in a tensor of several dimensions they begin"
+    row, column = np.indices(pattern.shape)
+    per_chunk = CHUNK // size
+    by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
+    begin, share = _begin_of(by, known, (int(outer.flat[0]), int(inner.flat[0])))
+    if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
+        return "operands whose rows come from several planes of a tensor"
+    real = [load for load in loads if load is not None]
+    order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
+    corner = matrix.place(first.event.coordinates)
+    is_absolute = tm.rank == 2
+    moves = ((), ()) if is_absolute else (_moved(at[:, 0], known[:, 0]), _moved(at[0], known[0]))
+    return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute, moves)
+
+
+def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:
+    """Along which dimensions the coordinates of a row of chunks, those of them that are `known`, go on."""
+    held = at[known]
+    return tuple(int(n) for n in np.flatnonzero((held != held[:1]).any(axis=0)))
+
+
+def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple[int, int]) -> tuple[tuple[int, int], float]:
+    """Where an operand begins whose chunks say so, those of them that are `known`, and the share that says that; its first element says `begin`."""
+    if not known.any():
+        return begin, 0.0
+    origins = np.stack([x[known] for x in by], axis=-1)
+    if (origins == origins[0]).all():
+        origins, counts = origins[:1], np.array([len(origins)])
+    else:
+        origins, counts = np.unique(origins, axis=0, return_counts=True)
+    best = int(counts.argmax())
+    share = float(counts[best]) / known.size
+    # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
+    # move: of 128 rows of A, 64 may be those of the next box, which belong to no row of D that is stored.
+    is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
+    return (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin, share
+
+
+def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Does each load's part lie as it should, and only the parts to each other do not?"""
+    return len(loads) > 1 and all(len(distinct(x[pattern == n])) == 1 for n in loads for x in by)
+
+
+def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:
+    """The dimensions but the contiguous one that an operand runs along: those that its boxes have more than one of, those that move from load to load, and
+    those within a row of these. A dimension of one element has a stride that says nothing: CUTLASS writes 0 for a batch of one."""
+    tm = first.transfer.tensor_map
+    several = [
+        n for n in range(1, tm.rank)
+        if tm.box_dim[n] > 1 or any(load.event.coordinates[n] != first.event.coordinates[n] for load in loads)
+    ]  # fmt: skip
+    outer = next((n for n in several if tm.box_dim[n] > 1), 0)
+    within = [n for n in range(1, tm.rank) if outer and tm.global_dim[n] > 1 and tm.global_strides[n - 1] < tm.global_strides[outer - 1]]
+    return tuple(sorted({*several, *within}))
+
+
+def matrix_of(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
+    """The matrix that a load's boxes are rows of, or why there is none."""
+    tm, at = first.transfer.tensor_map, first.event.coordinates
+    size = tm.type_row.bits // 8
+    stride = (size, *tm.global_strides)
+    main = next((n for n in dimensions if tm.box_dim[n] > 1), 0)
+    if not main:
+        return "operands of boxes of one row"
+    panels = sorted((n for n in dimensions if stride[n] < stride[main]), key=lambda n: stride[n])
+    planes = [n for n in dimensions if n != main and stride[n] >= stride[main]]
+    inner = [0, *panels]
+    steps = [stride[n] for n in inner]
+    if stride[main] < tm.global_dim[0] * size or (panels and stride[panels[0]] < tm.global_dim[0] * size) or any(
+        b % a for a, b in itertools.pairwise(steps)
+    ):  # fmt: skip
+        return "operands of tensors whose rows overlap"  # an address does not say which element was meant
+    address = tm.global_address + sum(at[n] * stride[n] for n in range(1, tm.rank) if n not in dimensions)
+    inner_modes = tuple(
+        Mode(n, b // a, a, 0, tm.global_dim[n]) for n, a, b in zip(inner, steps, [*steps[1:], steps[-1]], strict=True)
+    )  # fmt: skip
+    outer_modes = []
+    for n in (main, *planes):
+        begin = at[n] if planes else 0
+        outer_modes.append(Mode(n, tm.box_dim[n], stride[n], begin, tm.global_dim[n] - begin))
+        address += begin * stride[n]
+    return Matrix(signed(address), inner_modes, tuple(outer_modes))
+
+
+def signed(address: int) -> int:
+    """A sum in 64 bits, as the hardware has it. Maps of ragged tensors wrap around; their element (0, 0), which nobody reads, may lie in front of 0."""
+    half = 1 << LIMITS.address_bits - 1
+    return (address + half) % (2 * half) - half
+
+
+def _is_of(load: Issued, tm: TensorMap) -> bool:
+    """Did a load bring of the same tensor, by a map that counts alike?"""
+    other = load.transfer.tensor_map
+    return (other.global_address, other.rank, other.global_strides, other.type_row.bits) == (
+        tm.global_address,
+        tm.rank,
+        tm.global_strides,
+        tm.type_row.bits,
+    )
+
+
+def _is_plain(load: Issued) -> bool:
+    g, tm = load.transfer.geometry, load.transfer.tensor_map
+    return g.mode == "tile" and g.chunk_bytes == CHUNK and not g.has_flip and tm.call == "tiled" and not tm.interleave

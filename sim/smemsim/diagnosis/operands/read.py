@@ -1,0 +1,226 @@
+"""What an operand of a matrix instruction is: the tile of which matrix, and the tensor loads behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.core.machine.tma import Transfer
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.run.engine.records import Load, Mma
+
+__all__ = ["PATTERN", "Issued", "Matrix", "Mode", "OperandRead", "Piece", "Product", "Reach", "is_outside"]
+
+
+PATTERN = MODES[Swizzle.B128].period  # bytes behind which every swizzle comes again
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Issued:
+    """A load that brought a tile into a CTA's shared memory: its number in the CTA's order of execution, the CTA, and where the tile went."""
+
+    number: int
+    cta: int
+    event: Load
+    transfer: Transfer
+    map_key: str  # what its map says but for the address
+
+    @functools.cached_property
+    def alone(self) -> tuple[Any, ...]:
+        """What it brings, and where: what is known of operands of this load alone goes by that."""
+        return self.map_key, self.event.mode, self.transfer.smem_address
+
+    @functools.cached_property
+    def clipped(self) -> tuple[tuple[int, int], ...]:
+        """How much of its box lies outside of its tensor, at both ends of each dimension."""
+        tm = self.transfer.tensor_map
+        if self.event.mode != "tile" or tm.call != "tiled":
+            return ()
+        return tuple(
+            (min(max(-at, 0), size), min(max(at + size - extent, 0), size))
+            for at, size, extent in zip(self.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+        )
+
+    @functools.cached_property
+    def is_outside(self) -> bool:
+        """Does all of its box lie outside of its tensor?"""
+        return any(is_outside(self, axis) for axis in range(self.transfer.tensor_map.rank))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """A dimension of a tensor map as a part of a matrix's axis: coordinate `first` is its index 0; after `size` indices the next mode goes on by one.
+
+    `stride` are bytes from one coordinate to the next, `extent` how many there are from `first` on.
+    """
+
+    dimension: int
+    size: int
+    stride: int
+    first: int
+    extent: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """What an operand is a tile of: the matrix that a tensor map's boxes are rows of, in the boxes' own order.
+
+    `inner` is the axis of the contiguous elements, `outer` the other one, each from the fastest mode on; `address` is that of element (0, 0). A box of
+    2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes. Dimensions that are the same for all of an operand only move the address.
+    """
+
+    address: int
+    inner: tuple[Mode, ...]
+    outer: tuple[Mode, ...]
+
+    def index(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(outer index, inner index, is it one at all?) of tensor coordinates (..., rank), outside of the tensor too."""
+        is_one = np.ones(coordinates.shape[:-1], bool)
+        indices = []
+        for modes in (self.outer, self.inner):
+            index, weight = np.zeros(coordinates.shape[:-1], np.int64), 1
+            for n, mode in enumerate(modes):
+                at = coordinates[..., mode.dimension] - mode.first
+                index = index + at * weight
+                if n < len(modes) - 1:
+                    is_one &= (at >= 0) & (at < mode.size)
+                weight *= mode.size
+            indices.append(index)
+        return indices[0], indices[1], is_one
+
+    def place(self, coordinates: tuple[int, ...]) -> tuple[int, int]:
+        """(outer, inner) index of one element."""
+        places = []
+        for modes in (self.outer, self.inner):
+            index, weight = 0, 1
+            for mode in modes:
+                index += (coordinates[mode.dimension] - mode.first) * weight
+                weight *= mode.size
+            places.append(index)
+        return places[0], places[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OperandRead:
+    """An operand that TMA loaded: `at` is (row, k) of its first element in `matrix`, taken from most of its elements, so that it holds also where a wrong
+    descriptor mixes them up.
+
+    `share` of the elements lie where that says; `loads` are where they came from, the first element's first. `along_k`: is K the contiguous axis?
+    """
+
+    word: int
+    loads: tuple[Issued, ...]
+    matrix: Matrix
+    along_k: bool
+    at: tuple[int, int]
+    share: float
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = (
+        (),
+        (),
+    )  # the dimensions along which its rows go on, and its k, if there are more than two
+
+    @property
+    def is_fill(self) -> bool:
+        """Did it all come from a box that lies outside of its tensor? Then nothing says where in the tensor it begins."""
+        return self.loads[0].is_outside
+
+    @property
+    def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+        """(dimensions of memory that the rows run through, those that k runs through)."""
+        return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
+
+    @property
+    def row_stride(self) -> int:
+        """Bytes from one row to the next."""
+        return self.modes[0][0].stride
+
+    @property
+    def k_stride(self) -> int:
+        """Bytes from one k to the next."""
+        return self.modes[1][0].stride
+
+    @property
+    def base(self) -> int:
+        """The global address at which the tensor begins."""
+        return self.loads[0].transfer.tensor_map.global_address
+
+    @property
+    def is_matrix(self) -> bool:
+        """Has the tensor map two dimensions?"""
+        return self.loads[0].transfer.tensor_map.rank == 2
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """(row, k) at which the tile begins that the first element lies in."""
+        outer, inner = self.matrix.place(self.loads[0].event.coordinates)
+        return (outer, inner) if self.along_k else (inner, outer)
+
+    @property
+    def k_of_box(self) -> int:
+        """The extent of a box along k, in elements."""
+        return int(self.loads[0].transfer.tensor_map.box_dim[self.modes[1][0].dimension])
+
+    def is_past(self, k: int, count: int) -> bool:
+        """Do `count` elements from a k on all lie outside of the tensor?"""
+        extent = (self.matrix.inner if self.along_k else self.matrix.outer)[0].extent
+        return k >= extent or k + count <= 0
+
+
+@dataclasses.dataclass(eq=False)
+class Product:
+    """Matrix instructions that add up one tile's worth of K: they follow one another on one accumulator, and read the same tiles."""
+
+    number: int
+    cta: int
+    accumulator: tuple[Any, ...]
+    events: list[Mma]
+    a: list[OperandRead | None]
+    b: list[OperandRead | None]
+    first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
+    missed: int = 0  # instructions of which an operand in shared memory is not judged, each told by itself
+
+    @property
+    def reads(self) -> Iterator[OperandRead]:
+        """The operands, A before B, that TMA has loaded."""
+        return (read for side in (self.a, self.b) for read in side if read is not None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reach:
+    """The first k and the end of those that instructions multiply of two matrices, `event` is one that goes furthest."""
+
+    event: Mma
+    a: OperandRead
+    b: OperandRead
+    a_begin: int
+    a_end: int
+    b_begin: int
+    b_end: int
+
+    def joined(self, other: Reach) -> Reach:
+        """The reach of this and another one together."""
+        far = other if other.a_end > self.a_end else self
+        return Reach(
+            far.event, far.a, far.b, min(self.a_begin, other.a_begin), max(self.a_end, other.a_end), min(self.b_begin, other.b_begin),
+            max(self.b_end, other.b_end),
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Piece:
+    """Loads and products of a CTA that no others share a tile or a sum with. `key` says what they do, but for where their tiles lie."""
+
+    cta: int
+    key: bytes
+    loads: tuple[Issued, ...]
+    products: tuple[Product, ...]
+
+
+def is_outside(load: Issued, axis: int) -> bool:
+    """Does all of a box lie outside of its tensor along a dimension?"""
+    tm, at = load.transfer.tensor_map, load.event.coordinates[axis]
+    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0

@@ -1,0 +1,679 @@
+"""What the matrix instructions of a run really read.
+
+Every instruction of every CTA is seen. What a CTA does falls into pieces that share no tile and no sum (the tiles of the result that it computes one
+after the other); of pieces that are alike but for where in their tensors the tiles lie, the first one is kept.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.product import SharedOperand
+from smemsim.core.machine.tma import Transfer
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tensor_memory import WARP_LANES
+from smemsim.core.spec.wgmma import WGMMA_THREADS
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
+from smemsim.diagnosis.operands.factors import Factors, Registers
+from smemsim.diagnosis.operands.pieces import apart, goes_on
+from smemsim.diagnosis.operands.places import (
+    NO_LOAD,
+    OTHER_WIDTH,
+    RECOGNISED,
+    Found,
+    Noted,
+    Places,
+    Told,
+    matrix_of,
+    owners_of,
+    places_of,
+    tile_of,
+    ways,
+    writers_of,
+)
+from smemsim.diagnosis.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
+from smemsim.diagnosis.thread_tiles import ThreadTiles
+from smemsim.run.engine.records import Copy, Event, Load, Mma, Products, Store
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+
+__all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads"]
+MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
+MOST_PIECES = 256  # pieces that differ, of which each is judged
+MOST_CACHED = 1 << 14
+MOST_WAYS = 1 << 10  # that all launches share
+NEAR = 64  # events of a CTA
+
+
+class _ReadAlike(NamedTuple):
+    """What the events of an instruction read in one CTA: of each operand its side, an event, itself and where it lies; the lines of all, which end at `ends`."""
+
+    of: list[tuple[str, Mma, SharedOperand, Places]]
+    lines: np.ndarray
+    ends: np.ndarray
+
+
+class Reads:
+    """A launch's judge: called with every event as it happens, it collects what the matrix instructions of all CTAs read.
+
+    `products` and `loads` are those of the pieces that are kept. `instructions` counts the matrix instructions whose operands lie in shared memory,
+    `missed_instructions` by the reason those of which an operand is not judged.
+    """
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+        self.pieces: dict[bytes, Piece] = {}
+        self.instructions = 0
+        self.ctas: set[int] = set()  # that have such instructions
+        self.missed_instructions: collections.Counter[str] = collections.Counter()
+        self.sides: collections.Counter[str] = collections.Counter()  # operands in shared memory, "a" and "b"; a pair's count once
+        self.sides_checked: collections.Counter[str] = collections.Counter()  # ... of which it is known whether they lie as they are read
+        self.copies = 0
+        self.complete = True  # Were all of them looked at?
+        self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
+        self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
+        # Operand, load and dimension of tiles past the last k, where the other operand's is not.
+        self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
+        self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
+        # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
+        self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
+        self.threads = ThreadTiles()
+        self.factors = Factors()
+        self._in_order: tuple[list[Product], list[Issued]] | None = None
+        self._scales: bool | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waves: dict[Wave, dict[int, CtaTrace]] = {}
+        self._together: dict[Wave, SharedTrace] = {}
+        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
+        self._places: dict[SharedOperand, Places | None] = {}
+        self._read_alike: dict[Any, _ReadAlike | None] = {}  # by the instruction and the words of a CTA's events
+        self._matrices: dict[Any, Matrix | str] = {}
+        self._ways: dict[Any, Told] = {}  # by the load and how an operand lies in it; see `ways`
+        self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
+
+    # ---- pieces of other processes
+
+    def fresh(self) -> Reads:
+        """A `Reads` that has recorded nothing yet, for CTAs that another process executes."""
+        return Reads(self.arch)
+
+    def finish(self) -> Reads:
+        """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
+        for wave in self._waves:
+            self._close(wave)
+        self._forget()
+        self.factors.finish()
+        self.threads.finish()
+        return self
+
+    def merge(self, other: Reads) -> None:
+        """Take what another one has seen, of CTAs that come after this one's."""
+        self.finish()
+        for piece in other.pieces.values():
+            self._keep(piece)
+        self.instructions += other.instructions
+        self.ctas |= other.ctas
+        self.missed_instructions.update(other.missed_instructions)
+        self.sides.update(other.sides)
+        self.sides_checked.update(other.sides_checked)
+        self.copies += other.copies
+        self.complete &= other.complete
+        self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
+        self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
+        self.threads.found = other.threads.found | self.threads.found
+        self.factors.merge(other.factors)
+        self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
+        for key, reach in other.reaches.items():
+            self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
+
+    # ---- what is kept
+
+    @property
+    def has_seen(self) -> bool:
+        """Was there a transfer, or a matrix instruction that reads shared memory?"""
+        return bool(self.maps or self.instructions or self.copies or self.pieces or self._waves)
+
+    @property
+    def missed(self) -> dict[str, int]:
+        """How many instructions were not judged, by the reason."""
+        return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
+
+    @property
+    def products(self) -> list[Product]:
+        """All products of the pieces that are kept, in the order of execution of each CTA."""
+        return self._ordered()[0]
+
+    @property
+    def loads(self) -> list[Issued]:
+        """All loads of tiles, of the pieces that are kept."""
+        return self._ordered()[1]
+
+    def _ordered(self) -> tuple[list[Product], list[Issued]]:
+        self.finish()
+        if self._in_order is None:
+            by = operator.attrgetter("cta", "number")
+            pieces = self.pieces.values()
+            self._in_order = (
+                sorted((p for x in pieces for p in x.products), key=by),
+                sorted((load for x in pieces for load in x.loads), key=by),
+            )
+        return self._in_order
+
+    def around(self, p: Product) -> list[Issued]:
+        """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
+        used = [load.number for read in p.reads for load in read.loads]
+        return [load for load in self.loads if load.cta == p.cta and min(used, default=0) - NEAR <= load.number <= p.number]
+
+    # ---- events
+
+    def __call__(self, x: Wave, event: Event) -> None:
+        if isinstance(event, Load | Store):
+            self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
+        if isinstance(event, Load):
+            self._part(x)
+            first = x.numbered(event.cta)
+            for delivery in event.deliveries:
+                self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
+        elif isinstance(event, Mma):
+            self._part(x)
+            self._multiplied(event, {missed for cta in _group_of(x, event) for missed in self._multiply(x, cta, event)})
+            self._pair(x, event)
+            self._scaled(x, (event,))
+        elif isinstance(event, Copy):
+            followed = self._is_scaled(x) and [self.factors.copied(x, cta, event, self._places_read) for cta in _group_of(x, event)]
+            self.copies += not (followed and all(followed))
+
+    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
+        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if called with these events one after the other."""
+        ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
+        numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
+        if x not in self._waves:
+            trace = self._courses(x)[first.cta] = CtaTrace(first.cta)
+            self._together[x] = SharedTrace(numbers, trace)
+        its = self._together.get(x)
+        is_alike = (
+            its is not None and its.ctas == numbers and len({len(cta.shared.writers) for cta in ctas}) == 1 and its.load_alike(loads, key)
+        )
+        if its is None or not is_alike:
+            for load in loads:
+                self(x, load)
+            return
+        self.maps.setdefault((first.map_address, key, first.tensor_map.global_address), first)
+        its.loads.append((loads, [cast(Transfer, cta.shared.writers[-1]) for cta in ctas]))
+        self._loaded(x, ctas[0], first)
+
+    def _part(self, x: Wave) -> None:
+        """CTAs of a wave do not do the same any more: what each has done is noted by itself."""
+        its = self._together.pop(x, None)
+        if its is not None:
+            self._waves[x] |= {trace.cta: trace for trace in its.others()}
+
+    def _multiply_together(self, x: Wave, products: Products) -> bool:
+        """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to be looked at."""
+        its = self._together.get(x)
+        if its is None or products.ctas != its.ctas:
+            return False
+        own, trace = products.own, its.first
+        if own[0].cta_group != 1 or trace.looked + len(own) > MOST:
+            return False
+        noted = self._noted_together(x, its, own)
+        if noted is None:
+            return False
+        for k, event in enumerate(own):
+            trace.count += 1
+            trace.looked += 1
+            its.steps.append((products, k))
+            trace.steps.append(Step(self.instructions, trace.count, event, noted.get(("a", event.a)), noted["b", event.b]))
+            self.instructions += 1
+        self.instructions += products.count - len(own)
+        for sides in (self.sides, self.sides_checked):
+            sides["b"] += products.count
+            sides["a"] += sum(event.a is not None for event in own) * (products.count // len(own))
+        self.ctas.update(its.ctas)
+        return True
+
+    def _noted_together(self, x: Wave, its: SharedTrace, own: list[Mma]) -> dict[tuple[str, int | None], Noted] | None:
+        """The operands that CTAs read alike, by side and word, where of each one load has written all its lines, the same in each, and its tensor begins at one place for
+        all; else None."""
+        cta = x.numbered(its.first.cta)
+        key = tuple([(id(event.instruction), event.idesc, event.a, event.b) for event in own])
+        if key not in self._read_alike:
+            if len(self._read_alike) > MOST_CACHED:
+                self._read_alike.clear()
+            self._read_alike[key] = self._reads_of(cta, own)
+        reads = self._read_alike[key]
+        if reads is None:
+            return None
+        noted: dict[tuple[str, int | None], Noted] = {}
+        writers = x.owners.one_writers(its.begins(x), reads.lines, reads.ends)
+        for (side, event, operand, places), writer in zip(reads.of, writers, strict=True):
+            it = self._known(its.first, cta, (event, side), Found(operand, places, writer)) if writer else None
+            if not isinstance(it, Noted) or not its.begin_alike(it):
+                return None
+            noted[side, operand.number] = it
+        return noted
+
+    def _reads_of(self, cta: Cta, own: list[Mma]) -> _ReadAlike | None:
+        """The operands of a CTA's instructions that shared memory holds; None where it is not known of one in which lines it lies."""
+        of: dict[tuple[str, int], tuple[str, Mma, SharedOperand, Places]] = {}
+        lines = []
+        for event in own:
+            for side, word in (("a", event.a), ("b", event.b)):
+                operand, places, _ = self._found(cta, event, side)
+                if word is None or operand is None or (side, word) in of:
+                    continue
+                if places is None or places.lines is None:
+                    return None
+                of[side, word] = side, event, operand, places
+                lines.append(places.lines)
+        return _ReadAlike(list(of.values()), np.concatenate(lines), np.cumsum([len(some) for some in lines]))
+
+    def _known(self, trace: CtaTrace, cta: Cta, use: tuple[Mma, str], found: Found) -> Noted | str | None:
+        """`_operand` of one that lies in whole lines of one load: most were looked at before."""
+        operand, places, writer = found
+        told = _told_before(trace, cta, places, writer) if writer and places is not None else None
+        if told is not None and operand is not None:
+            return Noted(operand.number, operand.major, *told)
+        return None if operand is None else self._operand(trace, cta, use, operand, places, writer)
+
+    def _is_scaled(self, x: Wave) -> bool:
+        """Has the program products of tcgen05 that are block-scaled or sparse?"""
+        if self._scales is None:
+            self._scales = any(
+                i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers) for i in x.launch.program.inlined.body
+            )
+        return self._scales
+
+    def _scaled(self, x: Wave, events: Sequence[Mma]) -> None:
+        """Note the scale factors and the metadata of products."""
+        for event in events:
+            if event.scales is not None or event.metadata is not None:
+                members = sorted(_group_of(x, event), key=lambda cta: cta.index)
+                self.factors.multiplied(x, members, event, self._places_read)
+
+    def metadata(
+        self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray, origins: np.ndarray | None
+    ) -> None:
+        """Note the metadata registers of wgmma.mma_async.sp, and where their bytes come from, if that is followed."""
+        for n, (event, own) in enumerate(zip(products.all, registers, strict=True)):
+            words = Registers(places, own, None if origins is None else origins[n])
+            self.factors.of_registers(x, x.numbered(event.cta), event, words, self._places_read)
+
+    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
+        """Warps store to boxes of tensor memory: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
+        if self._is_scaled(x):
+            for _, cta, lane, first, end in boxes:
+                self.factors.overwritten(x, x.ctas[cta], first, end, lane // WARP_LANES)
+
+    def multiplied(self, x: Wave, products: Products) -> None:
+        """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
+        if self._is_scaled(x):
+            self._scaled(x, products.all)
+        if self._multiply_together(x, products):
+            return
+        self._part(x)
+        events = products.all
+        groups = [_group_of(x, event) for event in events]
+        found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
+        for n, (event, group) in enumerate(zip(events, groups, strict=True)):
+            told: set[tuple[str, str]] = set()
+            for cta, lines in zip(group, found, strict=True):
+                told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
+            self._multiplied(event, told)
+            self._pair(x, event)
+
+    def _pair(self, x: Wave, event: Mma) -> None:
+        """Note what the two CTAs of a pair have brought for one instruction, once for all that do so as far apart."""
+        if event.cta_group == 1:
+            return
+        steps = [self._waves[x][cta.number].steps[-1:] for cta in _group_of(x, event)]
+        if not all(own and own[0].event is event for own in steps):
+            return
+        of_first, of_second = (own[0] for own in steps)
+        for side, first, second in (("a", of_first.a, of_second.a), ("b", of_first.b, of_second.b)):
+            if first is None or second is None:
+                continue
+            by = tuple(d - c for c, d in zip(first.loads[0].event.coordinates, second.loads[0].event.coordinates, strict=False))
+            key = side, event.instruction.line, first.loads[0].event.map_address, second.loads[0].event.map_address, by
+            if key not in self.pairs:
+                self.pairs[key] = event, self._read(*first), self._read(*second)
+
+    def _multiplied(self, event: Mma, told: Collection[tuple[str, str]]) -> None:
+        """Count an instruction, and its operands by side: all of them, and those that are judged. `told` has the side and the reason of those that are not."""
+        self.ctas.add(event.cta)
+        self.instructions += 1
+        reasons = {reason for _, reason in told}
+        if reasons:
+            self.missed_instructions.update(sorted(reasons - {RECOGNISED})[:1] or [RECOGNISED])
+        missed = {side for side, reason in told if reason != RECOGNISED}
+        for side in ("a", "b") if event.a is not None else ("b",):
+            self.sides[side] += 1
+            self.sides_checked[side] += not missed & {side, ""}
+
+    def _lines_read(self, ctas: Sequence[Cta], events: Sequence[Mma], side: str) -> list[Found]:
+        """The operands of events, and the one load that each reads, where it is one and reads whole lines of it."""
+        alike: dict[int | None, list[int]] = {}
+        for n, event in enumerate(events):
+            alike.setdefault(event.a if side == "a" else event.b, []).append(n)
+        found = [Found(None, None, 0)] * len(events)
+        for same in alike.values():
+            what = events[same[0]].operand(side)
+            if what is None:
+                continue
+            places = self._places_read(ctas[same[0]].shared, what)
+            writers = [0] * len(same)
+            if places is not None and places.lines is not None:
+                lines = SharedMemory.lines_writers([ctas[n].shared for n in same], places.lines)
+                writers = (lines[:, 0] * (lines == lines[:, :1]).all(axis=1)).tolist()
+            for n, writer in zip(same, writers, strict=True):
+                found[n] = Found(what, places, writer)
+        return found
+
+    def _courses(self, x: Wave) -> dict[int, CtaTrace]:
+        """What the CTAs of a wave have done."""
+        traces = self._waves.get(x)
+        if traces is None:
+            for wave in [w for w in self._waves if w not in x.launch.waves]:
+                self._close(wave)
+                del self._waves[wave]
+            traces = self._waves[x] = {}
+        return traces
+
+    def _course(self, x: Wave, cta: Cta) -> CtaTrace:
+        traces = self._courses(x)
+        trace = traces.get(cta.number)
+        if trace is None:
+            trace = traces[cta.number] = CtaTrace(cta.number)
+        trace.count += 1
+        return trace
+
+    def _loaded(self, x: Wave, cta: Cta, event: Load) -> None:
+        trace, transfer = self._course(x, cta), cta.shared.writers[-1]
+        if isinstance(transfer, Transfer):
+            trace.loads[id(transfer)] = Issued(trace.count, cta.number, event, transfer, self._map_key(event.tensor_map))
+
+    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[tuple[str, str]]:
+        """Note an instruction's operands, those in one CTA, `found` where they are known already; gives the side of one that is not judged, and why."""
+        trace = self._course(x, cta)
+        trace.looked += 1
+        if trace.looked > MOST:
+            self.complete = False
+            yield "", f"instructions of a CTA after its first {MOST:,}"
+            return
+        noted: list[Noted | None] = [None, None]
+        written: dict[str, SharedOperand] = {}  # by threads
+        for n, side in enumerate(("a", "b")):
+            operand, places, _ = what = self._found(cta, event, side) if found is None else found[side]
+            it = self._known(trace, cta, (event, side), what)
+            if not isinstance(it, str):
+                noted[n] = it
+            elif it == NO_LOAD and places is not None and operand is not None:
+                written[side] = operand
+            else:
+                yield side, it
+        if written:
+            reads = {side: None if one is None else self._read(*one) for side, one in zip("ab", noted, strict=True)}
+            self.threads.follow(x, cta, event, reads | written)
+            for side, operand in written.items():
+                places = self._places[operand]
+                yield side, RECOGNISED if places and self.threads.look(x, cta, event, side, operand, places.chunks) else NO_LOAD
+        trace.steps.append(Step(self.instructions, trace.count, event, *noted))
+
+    def _found(self, cta: Cta, event: Mma, side: str) -> Found:
+        """An operand of which nobody has looked for the load yet."""
+        operand = event.operand(side)
+        return Found(operand, None if operand is None else self._places_read(cta.shared, operand), 0)
+
+    def _judge(self, trace: CtaTrace, step: Step) -> None:
+        """What an instruction of a CTA read, and whether it goes on with the product of those before it."""
+        _, number, event, *noted = step
+        read_a, read_b = (None if it is None else self._read(*it) for it in noted)
+        if read_a is not None and read_b is not None:
+            self._past(event, read_a, read_b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
+        a, b = (None if read is None or read.is_fill else read for read in (read_a, read_b))
+        if a is not None and b is not None:
+            self._reached(event, a, b)
+        key = (trace.cta, event.thread // WGMMA_THREADS, event.kind, event.d)
+        product = trace.open.get(key)
+        if product is None or event.begins or not goes_on(product, event, a, b):
+            product = trace.open[key] = Product(number, trace.cta, key, [], [], [], (read_a, read_b))
+            trace.products.append(product)
+        product.events.append(event)
+        product.a.append(a)
+        product.b.append(b)
+        product.missed += read_b is None or (read_a is None and event.a is not None)
+
+    def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
+        """Records how far along K two matrices are multiplied by any CTA."""
+        if a.is_matrix and b.is_matrix and not event.is_sparse:
+            of_a, of_b, k, bases = a.at[1], b.at[1], event.k, (a.base, b.base)
+            before = self.reaches.get(bases)
+            if before is None or not (
+                before.a_begin <= of_a and of_a + k <= before.a_end and before.b_begin <= of_b and of_b + k <= before.b_end
+            ):
+                now = Reach(event, a, b, of_a, of_a + k, of_b, of_b + k)
+                self.reaches[bases] = now if before is None else before.joined(now)
+
+    def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
+        """Is one operand past the last k, and the other not? Fill times data counts for nothing where the tile's first k are data times data: that is how a
+        K ends that is no multiple of the tile's, be it brought in one box or in several."""
+        if not (a.is_matrix and b.is_matrix):
+            return
+        is_past = a.is_past(a.at[1], count["a"])
+        if is_past == b.is_past(b.at[1], count["b"]):
+            return
+        side, read = ("a", a) if is_past else ("b", b)
+        begin, is_sparse = min(a.corner[1], b.corner[1]), count["a"] != count["b"]
+        if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(a.k_of_box, b.k_of_box)):
+            return
+        load = read.loads[0]
+        if not read.is_fill or is_outside(load, read.modes[0][0].dimension) or (b if side == "a" else a).is_fill:
+            return
+        self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
+
+    def _places_read(self, shared: SharedMemory, what: SharedOperand) -> Places | None:
+        """Where an operand lies, None where nobody knows."""
+        if what not in self._places:
+            if len(self._places) > MOST_CACHED:
+                self._places.clear()
+            self._places[what] = places_of(shared, what)
+        return self._places[what]
+
+    def _operand(
+        self, trace: CtaTrace, cta: Cta, use: tuple[Mma, str], what: SharedOperand, places: Places | None, writer: int
+    ) -> Noted | str | None:
+        """An operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths` reports."""
+        shared = cta.shared
+        if element_format(what.dtype).bits < 8:
+            return "operands of 4 or 6 bits"
+        if places is None:
+            return "descriptors of which nobody knows what they read"
+        if not trace.loads:
+            return NO_LOAD
+        numbers, pattern = ([writer], b"") if writer else writers_of(shared, places)
+        loads = [trace.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
+        key = pattern, self._relative(loads)
+        told = places.told.get(key)
+        if told is None:
+            for cache, most in ((places.told, MOST_CACHED), (self._matrices, MOST_CACHED), (self._ways, MOST_CACHED), (ways(), MOST_WAYS)):
+                if len(cache) > most:
+                    cache.clear()
+            load = loads[0] if writer else None  # which has written all of the lines
+            told = places.told[key] = self._looked_at(shared, places, trace, (what.dtype, what.major), load)
+        if not isinstance(told, str):
+            return Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
+        if told == OTHER_WIDTH:
+            (event, side), load = use, next(load for load in loads if load is not None)
+            self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
+        return None if told == OTHER_WIDTH else told
+
+    def _looked_at(self, shared: SharedMemory, places: Places, trace: CtaTrace, form: tuple[str, str], only: Issued | None) -> Told | str:
+        """What an operand of a type and a major is, that of an `only` load where all of it is known to be; of what lies in one load in the same way, what was found
+        before."""
+        if only is None:
+            return self._looked_up(shared, places, trace, form)
+        begin = only.transfer.smem_address
+        chunks = places.chunks + (shared.begin - begin)
+        key = self.arch, only.map_key, only.event.mode, form, begin % PATTERN, chunks.shape, chunks.tobytes()
+        return self._told_alike(key, lambda: self._looked_up(shared, places, trace, form))
+
+    def _looked_up(self, shared: SharedMemory, places: Places, trace: CtaTrace, form: tuple[str, str]) -> Told | str:
+        """`tile_of` by the owners of its bytes."""
+        writer, place = owners_of(shared, places)
+        first = int(writer[0, 0])
+        load = trace.loads.get(id(shared.writers[first - 1])) if first and (writer == first).all() else None
+        if load is None:
+            return tile_of(shared, (writer, place), trace.loads, *form)
+        key = self.arch, load.map_key, load.event.mode, form, place.shape, place.tobytes()
+        return self._told_alike(key, lambda: tile_of(shared, (writer, place), trace.loads, *form))
+
+    def _told_alike(self, key: Any, look: Callable[[], Told | str]) -> Told | str:
+        """What is known of an operand that lies in a load as the key says."""
+        before = self._ways.get(key) or ways().get(key)
+        if before is not None:
+            return before
+        found = look()
+        if isinstance(found, Told):  # a reason may lie in the load's coordinates
+            (ways() if found.is_absolute else self._ways)[key] = found
+        return found
+
+    def _read(self, word: int, major: str, loads: tuple[Issued, ...], told: Told) -> OperandRead:
+        """The operand that looks as another one did, with its own loads."""
+        held = tuple(loads[n] for n in told.order)
+        first, at = held[0], held[0].event.coordinates
+        key = (first.map_key, first.transfer.tensor_map.global_address, told.dimensions, told.is_absolute or at)
+        if key not in self._matrices:
+            self._matrices[key] = matrix_of(first, told.dimensions)
+        matrix = self._matrices[key]
+        assert isinstance(matrix, Matrix)
+        outer, inner = matrix.place(at)
+        begin = (outer + told.begin[0], inner + told.begin[1])
+        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share, told.moves)
+
+    def _relative(self, loads: list[Issued | None]) -> Any:
+        """Loads as what they bring, where, and how far from the first one."""
+        first = next((load for load in loads if load is not None), None)
+        if first is None:
+            return None
+        base, at = first.transfer.tensor_map.global_address, first.event.coordinates
+        if len(loads) == 1:
+            return first.alone
+        return tuple(
+            None if load is None else (
+                load.map_key, load.event.mode, load.transfer.smem_address, load.transfer.tensor_map.global_address == base,
+                load is first or tuple(c - d for c, d in zip(load.event.coordinates, at, strict=False)),
+            ) for load in loads
+        )  # fmt: skip
+
+    def _map_key(self, tm: TensorMap) -> str:
+        held = self._maps.get(id(tm))
+        if held is None:
+            key = (tm.call, tm.data_type.name, tm.global_dim, tm.global_strides, tm.box_dim, tm.element_strides, tm.swizzle.name, int(tm.interleave),
+                   tm.oob_fill.name)  # fmt: skip
+            held = self._maps[id(tm)] = tm, hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
+        return held[1]
+
+    # ---- pieces
+
+    def _close(self, wave: Wave) -> None:
+        groups: dict[tuple[Any, ...], list[CtaTrace]] = {}
+        its = self._together.pop(wave, None)
+        for trace in self._waves[wave].values():
+            groups.setdefault(trace.does(), []).append(trace)
+        new = {does: alike for does, alike in groups.items() if does not in self._done}
+        self._judge_all([alike[0] for alike in new.values()])
+        for does, (first, *others) in new.items():
+            if not self._keep_all(first):
+                rest = [*others, *(() if its is None or its.first is not first else its.others())]
+                self._judge_all(rest)
+                for trace in rest:
+                    self._keep_all(trace)
+            elif len(self._done) < MOST_PIECES:
+                self._done.add(does)
+
+    def _judge_all(self, traces: list[CtaTrace]) -> None:
+        """Judge all instructions of some CTAs, as they came."""
+        steps = [(step, trace) for trace in traces for step in trace.steps]
+        for step, trace in sorted(steps, key=lambda one: one[0].when):
+            self._judge(trace, step)
+
+    def _keep_all(self, trace: CtaTrace) -> bool:
+        """Keep the pieces of a CTA; False where there are too many."""
+        pieces = [Piece(trace.cta, self._key_of(loads, products), tuple(loads), tuple(products)) for loads, products in apart(trace)]
+        for piece in pieces:
+            self._keep(piece)
+        return all(piece.key in self.pieces for piece in pieces)
+
+    def _keep(self, piece: Piece) -> None:
+        if piece.key in self.pieces:
+            return
+        if len(self.pieces) >= MOST_PIECES:
+            if not piece.products:
+                return
+            self.complete = False
+            count = sum(len(p.events) - p.missed for p in piece.products)
+            if count:
+                reason = f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"
+                self.missed_instructions[reason] += count
+            return
+        self.pieces[piece.key] = piece
+        self._in_order = None
+
+    def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
+        """What loads and products do, but for where in their tensors the tiles lie."""
+        first: dict[Any, tuple[int, ...]] = {}
+        key: list[Any] = []
+        numbers = {id(load): n for n, load in enumerate(loads)}
+        for load in loads:
+            at = load.event.coordinates
+            origin = first.setdefault((load.event.map_address, load.map_key), at)
+            by = tuple(c - d for c, d in zip(at, origin, strict=False))
+            key.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
+                         load.transfer.smem_address, by, load.clipped))  # fmt: skip
+        for p in products:
+            key.append(p.accumulator[1:])
+            for event, *reads in zip(p.events, p.a, p.b, strict=True):
+                key.append(
+                    (
+                        event.instruction.line,
+                        event.m,
+                        event.n,
+                        event.k,
+                        event.a,
+                        event.b,
+                        event.a_major,
+                        event.b_major,
+                        event.begins,
+                        event.idesc,
+                    )
+                )
+                for read in reads:
+                    key.append(None if read is None else (
+                        [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
+                    ))  # fmt: skip
+        return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+
+
+def _group_of(x: Wave, event: Mma | Copy) -> tuple[Cta, ...]:
+    """The CTAs of an instruction: that of the thread, and of a pair its peer."""
+    first = x.numbered(event.cta)
+    return (first,) if event.cta_group == 1 else (first, x.ctas[first.index ^ 1])
+
+
+def _told_before(trace: CtaTrace, cta: Cta, places: Places, writer: int) -> tuple[tuple[Issued], Told] | None:
+    """The load that brought all of an operand that lies there, and what is known of such operands, if that was asked before."""
+    load = trace.loads.get(id(cta.shared.writers[writer - 1]))
+    told = None if load is None else places.told.get((b"", load.alone))
+    return ((load,), told) if load is not None and isinstance(told, Told) else None

@@ -1,0 +1,706 @@
+"""Are rows and K multiplied with their own scale factors? How these lie in global memory nobody says: each row and each K has to have bytes of its own, in one order.
+
+A byte that several K, or several rows, are multiplied with is no fault by itself: factors may be those of 128 elements of K, or of all rows. It is one where bytes with
+other values, which have the place of those that are missing, are never used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.machine.bulk import BulkTransfer
+from smemsim.core.machine.tma import Transfer
+from smemsim.core.machine.tmem.layout import ScaleLayout
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.shared_memory import CHUNK
+from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
+from smemsim.run.engine.records import Bulk, Load
+from smemsim.run.sanitizer.history import may_be_written
+
+if TYPE_CHECKING:
+    from smemsim.core.ptx.module import Instruction
+    from smemsim.core.words.tensor_map import TensorMap
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["wrong_factors"]
+
+SIDES = ("a", "b")
+SCALES = "scale factors"
+LINEAR = "as they lie one row behind the other and not in blocks of 32 lanes x 4 rows"
+MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
+LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
+LIKE = 0.5  # share of unused bytes that must be so near
+
+
+def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
+    """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
+    factors.finish()
+    stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
+    of_metadata = [f for uses in (factors.metadata, factors.registers) for f in _of_metadata(factors, uses, launch)]
+    if stored or not factors.uses:
+        return [*stored, *of_metadata]
+    every = _All(factors, factors.uses, launch, SCALES)
+    found = [next(every.of(side), None) for side in SIDES]
+    return [f for f in (*found, *of_metadata) if f is not None] or every.crossed()
+
+
+def _of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
+    """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is not known may be what seems to be unused."""
+    if not uses or (uses is factors.registers and factors.missed_registers):
+        return []
+    return list(itertools.islice(_All(factors, uses, launch, "metadata").of("a"), 1))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _InRows:
+    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows). `is_one`: have all instructions the same ones at each k?"""
+
+    rows: Rows
+    k: list[int]
+    uses: list[Use]
+    at: np.ndarray
+    is_one: bool
+
+    @classmethod
+    def of(cls, rows: Rows, uses: Iterable[Use]) -> _InRows:
+        each: dict[int, tuple[Use, np.ndarray]] = {}
+        is_one = True
+        for use in uses:
+            for n, at in enumerate(use.addresses.T):
+                is_one &= np.array_equal(each.setdefault(use.k + n * use.elements, (use, at))[1], at)
+        k = sorted(each)
+        return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]), is_one)
+
+
+class _All:
+    """All factors of a launch, or all metadata, and which bytes of global memory are used as such."""
+
+    def __init__(self, factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch, name: str) -> None:
+        self.factors, self.uses, self.launch, self.memory, self.name = factors, uses, launch, launch.memory, name
+        self.rows = {rows: _InRows.of(rows, each.values()) for rows, each in uses.items()}
+        self.used = {side: _union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
+        self.every = _union(self.used.values())
+        self._seen: dict[int, np.ndarray] = {}  # patterns of rows that share no bytes, by their identity
+        self.brought = _union(copy.addresses for copy in factors.brought.values())
+
+    def of(self, side: str) -> Iterator[Finding]:
+        """What is wrong with the factors of an operand, the most certain first."""
+        mine = [x for rows, x in self.rows.items() if rows.side == side]
+        yield from filter(None, map(self._contradicts, mine))
+        for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._of_other, self._along_k, self._along_rows):
+            yield from filter(None, (look(x) for x in mine if x.is_one))
+
+    def crossed(self) -> list[Finding]:
+        """R508 as a remark where A comes from an earlier parameter of the kernel than B, and A's scale factors from a later one than B's, or the other way round."""
+        first = {rows.side: rows for rows in reversed(self.rows)}
+        if len(first) < len(SIDES) or not all(len(self.used[side]) for side in SIDES):
+            return []
+        tensors = [self.launch.parameter_of(first[side].tensor[0], first[side].tensor[0] + 1) for side in SIDES]
+        arrays = [self.launch.parameter_of(int(self.used[side][0]), int(self.used[side][0]) + 1) for side in SIDES]
+        numbers = [None if found is None else found[0] for found in (*tensors, *arrays)]
+        a, b, of_a, of_b = numbers
+        if a is None or b is None or of_a is None or of_b is None or len({*numbers}) < len(numbers) or (a < b) == (of_a < of_b):
+            return []
+        use = self.rows[first["a"]].uses[0]
+        named = [self.launch.kernel.parameter_name(n) for n in (a, b, of_a, of_b)]
+        return [
+            at_instruction(
+                "R508", use.event.instruction,
+                f"A comes from parameter {named[0]} and B from {named[1]}, A's scale factors from {named[2]} and B's from {named[3]}: the other way round in the list of parameters",
+                "nothing, if that is meant; else exchange the addresses of the scale factors", arrays=self._arrays(use), milder=Severity.NOTE,
+            )
+        ]  # fmt: skip
+
+    # ---- one k of one row has one factor
+
+    def _contradicts(self, x: _InRows) -> Finding | None:
+        """R508 where rows are multiplied at one k with several factors of one array. Rows that the launch itself may write, as those of a layer's result, can have several."""
+        tensor = self.memory.holding(x.rows.tensor[0], x.rows.tensor[0] + 1)
+        if tensor is None or self._written is None or id(tensor.words) in self._written:
+            return None
+        seen: dict[int, Use] = {}
+        for use in self.uses[x.rows].values():
+            before = seen.setdefault(use.k, use)
+            if before is use or before.elements != use.elements:
+                continue
+            both = (before.offsets >= 0) & (use.offsets >= 0)
+            differ = both & (before.addresses != use.addresses)
+            if not differ.any() or not self._are_of_one(before.addresses[differ], use.addresses[differ]):
+                continue
+            if (self.values(before.addresses[differ]) == self.values(use.addresses[differ])).all():
+                continue
+            return self._contradiction(x.rows, before, use)
+        return None
+
+    def _contradiction(self, rows: Rows, one: Use, two: Use) -> Finding:
+        side, other = rows.side.upper(), "B" if rows.side == "a" else "A"
+        follows = one.other is not None and two.other is not None and one.other != two.other
+        why = (
+            f"; they change with the rows of {other}, {_named(one.other)} and {_named(two.other)}"
+            if follows and one.other and two.other
+            else ""
+        )
+        repair = (
+            f"the scale factors of {side}: exchange the two addresses of scale factors, or load them at the coordinate of {side}'s rows"
+            if follows
+            else f"load the {self.name} that belong to the tile of {side}"
+        )
+        return at_instruction(
+            "R508", two.event.instruction,
+            f"{_named(rows)} at k = {one.k} are multiplied with the {self.name} at {one.base:#x} in CTA {one.event.cta}, and with those at {two.base:#x} in CTA "
+            f"{two.event.cta}{why}", repair, arrays=self._arrays(one, two), other=self._loader(two),
+        )  # fmt: skip
+
+    # ---- rows of one tile
+
+    def _in_tile(self, x: _InRows) -> Finding | None:
+        """S701 where rows of one tile share bytes as no larger block of rows does, and others that were loaded with these are never used."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            if id(use.offsets) in self._seen:
+                continue
+            inside = at[at >= 0]
+            counts = np.unique(inside, return_counts=True)[1]
+            if len(counts) in (len(inside), 1) or (use.layout is not None and _in_runs(inside)):
+                self._seen[id(use.offsets)] = use.offsets
+                continue
+            if use.by_threads:
+                if self.is_data(inside) and self._has_others(x, len(inside) - len(counts)):
+                    return self._shared_rows(x, use, at)
+                continue
+            loaded = _union(_sources(load) for copy in use.copies for load in copy.loads)
+            idle = loaded[~_among(loaded, self.every)]
+            if len(idle) < len(inside) - len(counts) or not self._is_like(idle, inside):
+                continue
+            first = next(n for n in range(1, len(at)) if at[n] in at[:n])
+            twin = int(np.flatnonzero(at == at[first])[0])
+            copy = use.copies[0].event
+            return at_instruction(
+                "S701", copy.instruction,
+                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}, as {len(inside)} rows get "
+                f"{len(counts)}; {len(idle)} bytes that were loaded with it are never used", "a stride byte offset of 128 in the descriptor: a group of 8 rows is 128 B",
+                arrays=self._arrays(use), other=use.event.instruction,
+            )  # fmt: skip
+        return None
+
+    def _shared_rows(self, x: _InRows, use: Use, at: np.ndarray) -> Finding:
+        """R508 of rows whose metadata threads have loaded from one address."""
+        first = next(n for n in range(1, len(at)) if at[n] in at[:n])
+        twin = int(np.flatnonzero(at == at[first])[0])
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}; no product uses the bytes "
+            "beside those", f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.layout is None)}", arrays=self._arrays(use),
+        )  # fmt: skip
+
+    def _in_map(self, x: _InRows) -> Finding | None:
+        """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get those of other rows."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
+            tm = maps.pop() if len(maps) == 1 else None
+            axis = None if tm is None or not isinstance(use.layout, ScaleLayout) else _axis_of_rows(tm, use)
+            if tm is None or axis is None:
+                continue
+            offset = at - tm.global_address
+            row = offset % tm.global_strides[0] // (tm.type_row.bits // 8) if axis == 0 else offset // tm.global_strides[0]
+            wrong = (at >= 0) & (row != x.rows.first + np.arange(len(at)))
+            if not wrong.any() or not self.is_data(at[at >= 0]):
+                continue
+            n, copy = int(np.flatnonzero(wrong)[0]), use.copies[0].event
+            return at_instruction(
+                "S701", copy.instruction,
+                f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows, as the tensor map of {tm.global_dim} has them: row "
+                f"{x.rows.first + n} those of row {int(row[n])}; they are not in blocks of 32 lines x 16 B, where row r of 128 has line r % 32 and bytes 4 (r / 32) on",
+                "scale factors that are packed in such blocks, in global memory or by threads behind the load", arrays=self._arrays(use), other=use.event.instruction,
+            )  # fmt: skip
+        return None
+
+    def _in_order_of_rows(self, x: _InRows) -> Finding | None:
+        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than the rows."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            if not isinstance(use.layout, ScaleLayout) or not use.by_threads or (at < 0).any() or not self.is_data(at):
+                continue
+            for first in range(0, len(at), LANES):
+                order = _order(at[first : first + LANES])
+                if order is not None:
+                    return self._other_rows(x, use, first, order)
+        return None
+
+    def _other_rows(self, x: _InRows, use: Use, first: int, order: tuple[str, np.ndarray, int]) -> Finding:
+        how, of, pitch = order
+        n = int(np.flatnonzero(of != np.arange(len(of)))[0])
+        repair = (
+            f"store the factors of row r of 128 at 16 (r % 32) + 4 (r / 32), {pitch} bytes further on in global memory for each row" if how == LINEAR else
+            "store the factors of each row in its own place"
+        )  # fmt: skip
+        return at_instruction(
+            "S701", use.event.instruction,
+            f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {x.rows.side.upper()} get the scale factors of other rows, {how}: row {x.rows.first + first + n} those of "
+            f"row {x.rows.first + first + int(of[n])}, which lie {pitch * abs(int(of[n]) - n)} bytes {'behind' if of[n] > n else 'in front of'} its own", repair,
+            arrays=self._arrays(use), other=use.copies[-1].event.instruction if use.copies else None,
+        )  # fmt: skip
+
+    def _of_other(self, x: _InRows) -> Finding | None:
+        """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
+        side = x.rows.side
+        other = self.used["b" if side == "a" else "a"]
+        tensors = {rows.tensor for rows in self.rows if rows.side != side}
+        if x.rows.tensor in tensors:
+            return None
+        for use, at in zip(x.uses, x.at, strict=True):
+            inside = at[at >= 0]
+            shared = _among(inside, other)
+            if not shared.any() or not self.is_data(inside):
+                continue
+            own = self.used[side][~_among(self.used[side], other)]
+            if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
+                return found
+            if shared.all() and (len(own) or self._idle_load() is None):
+                continue
+            copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
+            if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
+                continue
+            what = f"; those that line {idle.instruction.line} loads are never used" if idle is not None else ""
+            first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
+            return at_instruction(
+                "S701", copy.instruction,
+                f"{'all' if shared.all() else int(shared.sum())} of {len(inside)} rows of {side.upper()}, the first one row {first}, get scale factors that rows of "
+                f"{'B' if side == 'a' else 'A'} get{what}", f"a descriptor that begins at the scale factors of {side.upper()}, with a stride byte offset of 128",
+                arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
+            )  # fmt: skip
+        return None
+
+    def _copied_over(self, use: Use) -> Finding | None:
+        """S701 where A and B have the factors of one copy, which overwrites another one that no product has used."""
+        last = use.copies[-1]
+        lost = next((copy for copy, _ in self._idle_copies if copy.column == last.column and copy.event is not last.event), None)
+        if lost is None:
+            return None
+        return at_instruction(
+            "S701", last.event.instruction,
+            f"rows of A and of B get the same scale factors: this copy overwrites columns from {last.column} on, which line {lost.event.instruction.line} has copied scale "
+            f"factors to that no product uses", "columns of its own for the scale factors of each operand", arrays=self._arrays(use), other=lost.event.instruction,
+        )  # fmt: skip
+
+    def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
+        """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
+        order = {id(event): n for n, event in enumerate(self.launch.events.transfers())}
+        use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
+        others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses if other.copies]
+        loads = [order[id(self._loaders[id(load)])] for load in use.copies[-1].loads if id(load) in self._loaders]
+        places = [order.get(id(copy.event), 0) for copy in (use.copies[-1], others[0])] if others else [0, 0]
+        return bool(loads) and places[0] != places[1] and (places[0] > places[1]) != (order[id(idle)] > loads[0])
+
+    # ---- along k
+
+    def _along_k(self, x: _InRows) -> Finding | None:
+        if len(x.k) < 2:
+            return None
+        for row in range(0, x.rows.extent, WARP_LANES):
+            seq = x.at[:, row].tolist()
+            if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
+                continue
+            if len(set(seq)) == len(seq):
+                if isinstance(x.uses[0].layout, ScaleLayout) and not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
+                    return self._out_of_order(x, row, seq)
+                if (found := self._left_out(x, row)) is not None:
+                    return found
+                continue
+            found = self._shared_along_k(x, row, seq)
+            if found is not None:
+                return found
+        return None
+
+    def _shared_along_k(self, x: _InRows, row: int, seq: list[int]) -> Finding | None:
+        """S702, R508 where factors are those of several k."""
+        runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
+        returns = len({seq[run[0]] for run in runs}) < len(runs)
+        n = next(n for n in range(1, len(seq)) if seq[n] in seq[: n - returns])
+        before = max(m for m in range(n) if seq[m] == seq[n])
+        of_rows = x.at[:, row : row + WARP_LANES]
+        siblings, cells = self._siblings(x, row)
+        if isinstance(x.uses[n].layout, ScaleLayout) and len(siblings) and of_rows.size <= cells and self._is_like(siblings, of_rows):
+            return self._same_cell(x, n, before, siblings)
+        if not self.is_data(of_rows):
+            return None
+        if (copy := self._idle_copy(x)) is not None:
+            return self._same_columns(x, n, before, copy)
+        if returns and not _is_periodic(seq):
+            return self._not_refilled(x, n, before)
+        if (returns or x.uses[n].by_threads) and self._has_others(x, x.at.size - len(distinct(x.at))):
+            return self._not_refilled(x, n, before)
+        return None
+
+    def _left_out(self, x: _InRows, row: int) -> Finding | None:
+        """S702 where factors of neighbouring k lie in one cell with others between them that no product uses."""
+        for n, (before, now) in enumerate(itertools.pairwise(range(len(x.k)))):
+            gap = _gap(x, before, now)
+            if gap is None:
+                continue
+            first, column = gap
+            beside = [
+                self._beside(x.uses[now], x.at[now, row : row + WARP_LANES], byte - first[1]) for byte in range(first[0] + 1, first[1])
+            ]
+            idle = _union(beside)
+            if len(idle) and not _among(idle, self.every).any() and self._is_like(idle, x.at[n : n + 2, row : row + WARP_LANES]):
+                return _skipped(x, now, first, column)
+        return None
+
+    def _beside(self, use: Use, at: np.ndarray, by: int) -> np.ndarray:
+        """The bytes so many further on in the same cells as some factors; none where no copy has brought these."""
+        found = []
+        for copy in use.copies:
+            cells = copy.addresses.reshape(-1, CELL)
+            row, byte = np.nonzero(_among(cells, distinct(at)))
+            is_in = (byte + by >= 0) & (byte + by < CELL)
+            found.append(cells[row[is_in], byte[is_in] + by])
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _siblings(self, x: _InRows, row: int) -> tuple[np.ndarray, int]:
+        """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many bytes these cells have."""
+        found = []
+        wanted = distinct(x.at[:, row : row + WARP_LANES])
+        for copy in {id(copy): copy for use in x.uses for copy in use.copies}.values():
+            cells = copy.addresses.reshape(len(copy.offsets), -1, CELL)
+            found.append(cells[_among(cells, wanted).any(axis=-1)])
+        every = _union(found)
+        return every[~_among(every, self.every)], len(every)
+
+    def _idle_copy(self, x: _InRows) -> Brought | None:
+        """A copy of which no product uses a byte, nearest to the factors of these rows, where such copies have as many as these rows and k lack."""
+        mine = distinct(x.at[x.at >= 0])
+        found, count = None, len(mine)
+        for copy, at in self._idle_copies:
+            nearest = [int(np.abs(used - at[0]).min()) for used in (self.used[side] for side in SIDES) if len(used)]
+            if self._are_of_one(at[:1], mine[:1]) and SIDES[int(np.argmin(nearest))] == x.rows.side:
+                found, count = found or copy, count + len(at)
+        return found if x.at.size <= count else None
+
+    @functools.cached_property
+    def _idle_copies(self) -> list[tuple[Brought, np.ndarray]]:
+        """The copies of which no product uses a byte, with what they bring, where that may be factors."""
+        each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
+        return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self._is_like(at, self.every)]
+
+    def _has_others(self, x: _InRows, missing: int) -> bool:
+        """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of the operand, behind or in front of them?"""
+        region = self.memory.find(int(x.at[x.at >= 0][0]))
+        used = self.used[x.rows.side]
+        used = used[(used >= region.begin) & (used < region.end)]
+        first, end = int(used[0]), int(used[-1]) + 1
+        if missing <= 0 or end - first > MOST_BYTES:
+            return False
+        between, behind, before = (
+            self._idle(max(a, region.begin), min(b, region.end), used)
+            for a, b in ((first, end), (end, end + missing), (first - missing, first))
+        )
+        found = [values for values in (between, np.append(between, behind), np.append(before, between)) if len(values) >= missing]
+        return any(len(distinct(values)) > 1 for values in found)
+
+    def _idle(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
+        """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
+        at = np.arange(first, end)
+        values = self.values(at[~_among(at, self.every)])
+        found: np.ndarray = values[self._near(values, used)]
+        return found
+
+    def _same_cell(self, x: _InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
+        return _same_id(x.rows, x.uses[n], (x.k[n], x.k[before]), len(siblings), self._arrays(x.uses[n]))
+
+    def _same_columns(self, x: _InRows, n: int, before: int, copy: Brought) -> Finding:
+        use, layout = x.uses[n], x.uses[n].layout
+        assert layout is not None, "a copy has brought the factors"
+        return at_instruction(
+            "S702", use.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, which columns {layout.column} to "
+            f"{layout.column + layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
+            f"the columns that hold the {self.name} of this k", arrays=self._arrays(use), other=copy.event.instruction,
+        )  # fmt: skip
+
+    def _not_refilled(self, x: _InRows, n: int, before: int) -> Finding:
+        use = x.uses[n]
+        loader = self._loader(use)
+        line = f", which line {loader.line} loads" if loader is not None else ""
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
+            f"{x.k[n]}", f"load and copy the {self.name} of each tile of k, and name the columns that hold them" if use.copies else
+            f"load the {self.name} of each k; the sparsity selector says which threads of four have them", arrays=self._arrays(use), other=loader,
+        )  # fmt: skip
+
+    def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:
+        n = next((n for n in range(1, len(seq)) if seq[n] < seq[n - 1]), 1)
+        use = x.uses[n]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"the {self.name} of {_named(x.rows)} lie in another order than their k: at k = {x.k[n]} that of row {x.rows.first + row} is the byte at {seq[n]:#x}, at k = "
+            f"{x.k[n - 1]} that at {seq[n - 1]:#x}", "scale ids, columns and coordinates of the loads that go on with k", arrays=self._arrays(use), other=self._loader(use),
+        )  # fmt: skip
+
+    # ---- along rows
+
+    @functools.cached_property
+    def _tiles(self) -> dict[tuple[object, ...], list[_InRows]]:
+        """Tiles of one tensor with one k, by their factors."""
+        found: dict[tuple[object, ...], list[_InRows]] = {}
+        for x in self.rows.values():
+            found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()), []).append(x)
+        return found
+
+    def _along_rows(self, x: _InRows) -> Finding | None:
+        """R508 where two tiles of rows have the factors of one, while those behind them are never used."""
+        alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()]
+        at = x.at[0]
+        if len(alike) < 2 or (at < 0).any() or len(distinct(at)) < 2 or not self.is_data(at):
+            return None
+        one, two = alike[0], alike[1]
+        if abs(one.rows.first - two.rows.first) < x.rows.extent or one.k != two.k:
+            return None
+        tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
+        every = np.concatenate([y.at.reshape(-1) for y in tiles])
+        if not self._has_others(x, len(every) - len(distinct(every))):
+            return None
+        use = two.uses[0]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} are multiplied with the same {self.name}, those from {use.base:#x} on; no "
+            "product uses the bytes beside them", f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+        )  # fmt: skip
+
+    # ---- bytes of global memory
+
+    def values(self, at: np.ndarray) -> np.ndarray:
+        """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
+        return bytes_at(self.memory, at)
+
+    def is_data(self, at: np.ndarray) -> bool:
+        """Have bytes been written, with more than one value? Padding has one, or has not been written."""
+        values = self.values(np.asarray(at).reshape(-1))
+        return bool(len(values)) and bool((values >= 0).all()) and len(distinct(values)) > 1
+
+    def _near(self, values: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """Which values of bytes that no product uses may be factors too: they are about as large as those of used ones. Others are what happens to lie in padding."""
+        if self.name != SCALES:
+            near: np.ndarray = values >= 0
+            return near
+        return _are_near(values, self.values(used))
+
+    def _is_like(self, idle: np.ndarray, used: np.ndarray) -> bool:
+        """May bytes that no product uses be factors, as used ones are? They hold several values, nearly all about as large."""
+        values = self.values(np.asarray(idle).reshape(-1))
+        if not len(values) or (values < 0).any() or len(distinct(values)) < 2:
+            return False
+        used = np.asarray(used).reshape(-1)
+        return bool(self._near(values, used[used >= 0]).mean() >= LIKE)
+
+    def _are_of_one(self, *each: np.ndarray) -> bool:
+        """Does one array hold all of these bytes?"""
+        at = np.concatenate([np.asarray(x).reshape(-1) for x in each])
+        return self.memory.holding(int(at.min()), int(at.max()) + 1) is not None
+
+    def _arrays(self, *uses: Use) -> tuple[int, ...]:
+        return tuple(use.base for use in uses)
+
+    @functools.cached_property
+    def _written(self) -> set[int] | None:
+        """The arrays that the program may write to; None: any."""
+        return may_be_written(self.launch)
+
+    # ---- loads
+
+    @functools.cached_property
+    def _loaders(self) -> dict[int, Bulk | Load]:
+        """The events of bulk copies, by their transfers."""
+        return {id(transfer): event for event in self.launch.events.transfers() if isinstance(event, Bulk) for transfer in event.transfers}
+
+    def _loader(self, use: Use) -> Instruction | None:
+        """The instruction that has loaded factors into shared memory, where that is known."""
+        for copy in use.copies:
+            for load in copy.loads:
+                if id(load) in self._loaders:
+                    return self._loaders[id(load)].instruction
+                if isinstance(load, Transfer):
+                    for event in self.launch.events.transfers():
+                        if (
+                            isinstance(event, Load)
+                            and event.coordinates == load.coordinates
+                            and event.tensor_map.global_address == load.tensor_map.global_address
+                        ):
+                            return event.instruction
+        return None
+
+    def _idle_load(self) -> Bulk | None:
+        """A bulk copy into shared memory of which no copy brings a byte to tensor memory."""
+        for event in self.launch.events.transfers():
+            if isinstance(event, Bulk):
+                for transfer in event.transfers:
+                    at = _sources(transfer)
+                    if transfer.dst_space != "global" and len(at) and not _among(at, self.brought).any() and self.is_data(at):
+                        return event
+        return None
+
+
+def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[int, ...] = ()) -> Finding:
+    """S702 where rows have one factor at two k, and so many bytes of the same cells are never used."""
+    assert isinstance(use.layout, ScaleLayout)
+    mode, copy = use.layout.mode, use.copies[0].event
+    field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{rows.side}_sf_id"]
+    return at_instruction(
+        "S702", use.event.instruction,
+        f"{_named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]}: scale id {use.layout.scale_id} of column {use.layout.column} in "
+        f"both; {idle} bytes of the same cells, which line {copy.instruction.line} copies there, are never used",
+        f"a scale id of {rows.side.upper()} that goes on with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
+        "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
+        arrays=arrays, other=copy.instruction,
+    )  # fmt: skip
+
+
+def _are_near(values: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """Which values are as near to those of factors as these are to one another?"""
+    low, high = int(used.min()), int(used.max())
+    spread = max(high - low, LEAST_SPREAD)
+    near: np.ndarray = (values >= max(low - spread, 0)) & (values <= high + spread)
+    return near
+
+
+def _gap(x: _InRows, before: int, now: int) -> tuple[tuple[int, int], int] | None:
+    """The bytes of a cell that two k in a row have their factors in, if they are no neighbours, and its column."""
+    places = []
+    for n in (before, now):
+        use, layout = x.uses[n], x.uses[n].layout
+        if not isinstance(layout, ScaleLayout) or layout.scale_id + layout.scales > CELL:
+            return None
+        places.append((layout.column, layout.scale_id + (x.k[n] - use.k) // use.elements))
+    is_next = x.k[now] - x.k[before] == x.uses[before].elements == x.uses[now].elements
+    (column, first), (other, second) = places
+    return ((first, second), column) if is_next and column == other and second > first + 1 else None
+
+
+def _skipped(x: _InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
+    """S702 where the factors of two k in a row are no neighbours."""
+    use = x.uses[n]
+    copy = use.copies[0].event
+    idle = ", ".join(map(str, range(byte[0] + 1, byte[1])))
+    return at_instruction(
+        "S702", use.event.instruction,
+        f"{_named(x.rows)} are multiplied at k = {x.k[n]} with byte {byte[1]} of column {column}, at k = {x.k[n - 1]} with byte {byte[0]}; byte {idle}, which line "
+        f"{copy.instruction.line} copies there, is never used", f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
+    )  # fmt: skip
+
+
+def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
+    """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may use: of a line all copies count."""
+    of_line: dict[int, set[int]] = {}
+    for copy in copies:
+        used = of_line.setdefault(copy.event.instruction.line, set())
+        used.update(layout.scale_id + n for rows, _, layout in copy.taken if rows.side == side for n in range(layout.scales))
+    found = (_of_stored(copy, side, of_line[copy.event.instruction.line]) for copy in copies)
+    return [f for f in found if f is not None][:1]
+
+
+def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
+    """S702 where rows have one factor at several k, and bytes of a cell that are not `used` hold several values."""
+    taken = [one for one in copy.taken if one[0].side == side]
+    if len({rows for rows, *_ in taken}) != 1 or copy.values is None or any(layout.column != copy.column for *_, layout in taken):
+        return None
+    each = [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in taken for n in range(layout.scales)]
+    first: dict[int, int] = {}  # of each byte of a cell the k that it is taken for first
+    again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
+    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
+    idle = [byte for byte in range(CELL) if byte not in used]
+    if again is None or not idle or len({k for _, _, k in each}) > CELL:
+        return None
+    values = cells[..., idle].astype(np.int64)
+    if len(distinct(values)) < 2 or _are_near(values, cells[..., sorted(first)].astype(np.int64)).mean() < LIKE:
+        return None
+    return _same_id(taken[0][0], again[0], again[1], cells[..., idle].size)
+
+
+def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
+    """Which dimension of a map of scale factors is the operand's rows: the outer one of bytes, the inner one of words of four factors; None where it is no such
+    matrix, or where blocks of 512 bytes may have these dimensions too."""
+    if tm.rank != 2 or not use.size[0] or tm.interleave:
+        return None
+    rows, blocks = use.size[0], -(-use.size[1] // use.elements)
+    inner, outer = tm.global_dim
+    if tm.type_row.bits == 8 and outer == rows and CHUNK < inner < LANES and blocks <= inner < blocks + CHUNK:
+        return 1
+    return 0 if tm.type_row.bits == 8 * CELL and rows <= inner < rows + CELL and rows > LANES and outer == -(-blocks // CELL) else None
+
+
+def _union(each: Iterable[np.ndarray]) -> np.ndarray:
+    """All addresses among some, ascending."""
+    parts = [np.asarray(at).reshape(-1) for at in each]
+    found = distinct(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+    return found[found >= 0]
+
+
+def _among(at: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Which addresses are among some that ascend?"""
+    if not len(some):
+        return np.zeros(at.shape, bool)
+    found: np.ndarray = some[np.minimum(np.searchsorted(some, at), len(some) - 1)] == at
+    return found
+
+
+def _sources(load: object) -> np.ndarray:
+    """The bytes of global memory that a load brings."""
+    at = load.sources if isinstance(load, BulkTransfer | Transfer) else np.zeros(0, np.int64)
+    return at[at >= 0]
+
+
+def _named(rows: Rows | None) -> str:
+    return "" if rows is None else f"rows {rows.first} to {rows.first + rows.extent - 1} of {rows.side.upper()}"
+
+
+def _in_runs(at: np.ndarray) -> bool:
+    """Do neighbours share bytes, as many each but the first and the last ones?"""
+    begins = np.flatnonzero(np.diff(at, prepend=-1))
+    lengths = np.diff(np.append(begins, len(at)))
+    inner = lengths[1:-1] if len(lengths) > 2 else lengths[:1]
+    return len(distinct(at)) == len(begins) and len(distinct(inner)) == 1 and int(lengths.max()) <= int(inner[0])
+
+
+def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
+    """In which other order than their own up to 128 rows get factors that lie a pitch apart: the order in words, the row that each one gets, and the pitch in bytes.
+
+    Blocks of 32 lanes x 4 rows x 4 bytes are an order that factors may have in global memory.
+    """
+    rows = np.arange(len(at))
+    apart = at - at.min()
+    pitch = int(np.gcd.reduce(apart))
+    if not pitch or len(at) % WARP_LANES:
+        return None
+    of = apart // pitch
+    if np.array_equal(of, rows % WARP_LANES * CELL + rows // WARP_LANES):
+        return (LINEAR, of, pitch) if pitch != CELL and len(at) > WARP_LANES else None
+    if np.array_equal(of, rows[::-1]):
+        return "in the opposite order", of, pitch
+    if of[0] and np.array_equal(of, rows ^ of[0]):
+        return f"row r those of r ^ {int(of[0])}", of, pitch
+    if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
+        return f"row r those of r + {int(of[0])} modulo {len(at)}", of, pitch
+    return None
+
+
+def _is_periodic(seq: Sequence[int]) -> bool:
+    period = len(set(seq))
+    return all(value == seq[n % period] for n, value in enumerate(seq))
+
+
+def _is_in_order(seq: Sequence[int]) -> bool:
+    """Do addresses grow with k, or with each bit of the number of a k?"""
+    if all(a < b for a, b in itertools.pairwise(seq)):
+        return True
+    weights = [seq[1 << bit] - seq[0] for bit in range((len(seq) - 1).bit_length())]
+    sums = [seq[0] + sum(w for bit, w in enumerate(weights) if n >> bit & 1) for n in range(len(seq))]
+    return min(weights) > 0 and sums == list(seq)

@@ -1,0 +1,267 @@
+"""Is all of a tile read that TMA brings for a matrix instruction, as the type that its map has, and as the same operand by all?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection
+
+import numpy as np
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.diagnosis.operands.places import SURE
+from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
+from smemsim.diagnosis.operands.recorded import NEAR, Reads
+from smemsim.diagnosis.operands.types import other_type
+from smemsim.run.engine.records import Mma
+
+__all__ = ["turned", "unread"]
+
+
+@dataclasses.dataclass(eq=False)
+class _Tile:
+    """A load that is an operand: what lies inside the tensor (outer axis, contiguous axis), what was read of it, and by which instructions.
+
+    `turned` are those by their major-ness: does K run along the contiguous axis? `is_left`: does one of them also read elements beside the box?
+    """
+
+    load: Issued
+    side: str
+    read: OperandRead
+    wanted: np.ndarray
+    turned: dict[bool, list[Mma]] = dataclasses.field(default_factory=dict)
+    is_left: bool = False
+
+    @property
+    def milder(self) -> Severity | None:
+        """A remark if every operand lies within the box: a kernel need not read all that it has loaded."""
+        return None if self.is_left else Severity.NOTE
+
+    def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
+        along_k = read.along_k
+        self.turned.setdefault(along_k, []).append(event)
+        inner, outer = self.load.event.coordinates
+        at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
+        (far, near), (high, wide) = at
+        far, near = far - outer, near - inner
+        self.is_left |= _covered(read, at) < rows * k
+        self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
+
+
+def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> int:
+    """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the boxes that it was read from."""
+    found = 0
+    for load in {load.event.coordinates: load for load in read.loads}.values():
+        sizes = load.transfer.tensor_map.box_dim
+        overlaps = (
+            max(0, min(begin + count, first + size) - max(begin, first))
+            for begin, count, first, size in zip(*at, load.event.coordinates[::-1], sizes[::-1], strict=True)
+        )
+        found += math.prod(overlaps)
+    return found
+
+
+def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:
+    """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
+    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed.
+
+    A kernel need not multiply all that it has loaded. So rows that are left out are a remark, unless results depend on what they would have given
+    (`is_missed`), and other parts are one unless the operand reads elements beside the box."""
+    findings: dict[str, Finding] = {}
+    tiles: dict[tuple[int, int, str], _Tile] = {}
+    for p in reads.products:
+        for side in ("a", "b"):
+            rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
+            for event, read in zip(p.events, getattr(p, side), strict=True):
+                if read is None or not read.is_matrix:
+                    continue
+                sure = read.share >= SURE
+                if sure and (other := other_type(event, side, read.loads[0])) is not None:
+                    findings.setdefault(f"type {side}", other)
+                for load in read.loads:
+                    key = load.cta, load.number, side
+                    tile = tiles.get(key) or tiles.setdefault(key, _Tile(load, side, read, _inside(load)))
+                    if load.event.instruction.line in elsewhere:
+                        tile.wanted[:] = False
+                    if sure:
+                        tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
+                    else:
+                        tile.wanted[:] = False
+    if reads.complete:
+        found = _all_unread(tiles, is_missed=is_missed)
+        if not found and (panel := _panel(reads, tiles, elsewhere, is_missed=is_missed)) is not None:
+            found = [panel]
+        return [*findings.values(), *found]
+    return list(findings.values())
+
+
+def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) -> list[Finding]:
+    """The first finding about a tile of which a part is not read; if there is none, the remarks, one for each load and side.
+
+    So a CTA that runs alone is told the same as in the whole grid, where others may come first.
+    """
+    remarks: dict[tuple[int, str], Finding] = {}
+    for tile in tiles.values():
+        if not tile.wanted.any():
+            continue
+        key = tile.load.event.instruction.line, tile.side
+        if key in remarks and not (tile.is_left or is_missed or len(tile.turned) > 1):
+            continue
+        found = _of(tile, tiles.get((tile.load.cta, tile.load.number, "b" if tile.side == "a" else "a")), is_missed=is_missed)
+        if found.severity is not Severity.NOTE:
+            return [found]
+        remarks.setdefault(key, found)
+    return list(remarks.values())
+
+
+def turned(reads: Reads) -> list[Finding]:
+    """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
+    few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
+    last: dict[tuple[object, ...], Product] = {}
+    for p in reads.products:
+        before = last.get(p.accumulator)
+        last[p.accumulator] = p
+        if before is None or p.events[0].begins:
+            continue
+        odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
+        are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        tensors = [[None if read is None else read.base for read in (q.a[0], q.b[0])] for q in (odd, rest)]
+        if are_few and None not in tensors[0] and tensors[0] == tensors[1][::-1] != tensors[1]:
+            return [_swapped(odd, rest)]
+        for n, side in enumerate(("a", "b")):
+            one, two = getattr(odd, side)[0], getattr(rest, side)[0]
+            if one is None or two is None or one.along_k == two.along_k:
+                continue
+            if one.loads[0] is not two.loads[0] and not (are_few and tensors[0][n] == tensors[1][n]):
+                continue
+            has, wants = ("K", "MN") if one.along_k else ("MN", "K")
+            return [
+                at_instruction(
+                    "R505",
+                    odd.events[0].instruction,
+                    f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
+                    f"{two.loads[0].event.instruction.line} brings {wants}-major",
+                    _as_written(odd.events[0], side, wants),
+                )
+            ]
+    return []
+
+
+def _as_written(event: Mma, side: str, major: str) -> str:
+    """The other major-ness of an operand, as its instruction spells it."""
+    bit = int(major == "MN")
+    if event.idesc is None:
+        return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at line {event.instruction.line}"
+    place = InstrDescriptor.decode(event.idesc, kind=event.kind).table.fields[f"transpose_{side}"].low
+    return f"{side.upper()} {major}-major: bit {place} of the instruction descriptor (transpose {side.upper()}) = {bit}"
+
+
+def _swapped(odd: Product, rest: Product) -> Finding:
+    return at_instruction(
+        "R508",
+        odd.events[0].instruction,
+        f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        "swap the descriptors of A and B",
+    )
+
+
+def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int], *, is_missed: bool) -> Finding | None:
+    """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
+    used = {(cta, number) for cta, number, _ in tiles}
+    idle: dict[tuple[int, int, int, int], Issued] = {}
+    for load in reads.loads:
+        if (
+            (load.cta, load.number) not in used
+            and load.event.instruction.line not in elsewhere
+            and load.event.mode == "tile"
+            and load.transfer.tensor_map.rank == 2
+            and _inside(load).any()
+        ):
+            for axis, at in enumerate(load.event.coordinates):
+                idle.setdefault((load.cta, load.event.map_address, axis, at), load)
+    for tile in tiles.values():
+        along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]), default=(True, []))
+        axis = 0 if along_k else 1
+        other = idle.get((tile.load.cta, tile.load.event.map_address, axis, tile.load.event.coordinates[axis]))
+        if events and other is not None and 0 < abs(other.number - tile.load.number) < NEAR:
+            event, name = events[0], "M" if tile.side == "a" else "N"
+            return at_instruction(
+                "I603" if event.idesc is not None else "R504",
+                event.instruction,
+                f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
+                f"{tile.load.event.coordinates}, which is {tile.side.upper()} here: {name} = {event.m if tile.side == 'a' else event.n}",
+                f"a larger {name}, or an instruction for the other tile",
+                milder=None if is_missed else Severity.NOTE,
+            )
+    return None
+
+
+def _inside(load: Issued) -> np.ndarray:
+    """Which elements of a load's box lie inside the tensor, (rows, columns)."""
+    tm = load.transfer.tensor_map
+    columns, rows = (
+        (np.arange(at, at + size) >= 0) & (np.arange(at, at + size) < extent)
+        for at, size, extent in zip(load.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+    )
+    found: np.ndarray = rows[:, None] & columns
+    return found
+
+
+def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
+    """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
+    along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
+    name, line = tile.side.upper(), tile.load.event.instruction.line
+    by_row = tile.wanted if along_k else tile.wanted.T
+    missing = np.asarray(by_row.any(1))
+    if (by_row.all(1) == missing).all():
+        return _of_rows(tile, events[0], missing, is_missed=is_missed)
+    rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
+    part = f"nobody reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} brings"
+    if other is not None and len(other.turned) == 1:
+        mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
+        odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
+        event = next(iter(odd.turned.values()))[0]
+        return at_instruction(
+            "R508",
+            event.instruction,
+            f"{part} as {name}: it is read as {odd.side.upper()} here, and as {as_what} by most",
+            "swap the descriptors of A and B",
+        )
+    if len(tile.turned) > 1:
+        odd_event = tile.turned[not along_k][0]
+        wanted, has = ("K", "MN") if along_k else ("MN", "K")
+        return at_instruction(
+            "R505",
+            odd_event.instruction,
+            f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
+            _as_written(odd_event, tile.side, wanted),
+        )
+    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right places", milder=tile.milder)
+
+
+def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -> Finding:
+    name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
+    name_of, line = tile.side.upper(), tile.load.event.instruction.line
+    where = "the instruction descriptor" if event.idesc is not None else "the instruction"
+    rows = np.flatnonzero(missing)
+    first = int(rows[0])
+    if first == 0 and rows[-1] + 1 == len(rows) < len(missing):
+        return at_instruction(
+            "R508",
+            event.instruction,
+            f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
+            "a descriptor whose start address is that of the tile's first row",
+            milder=tile.milder,
+        )
+    return at_instruction(
+        "I603" if event.idesc is not None else "R504",
+        event.instruction,
+        f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
+        f"({len(rows)} rows)",
+        f"{name} = {len(missing) * event.cta_group}, or a smaller box"
+        if first == size // event.cta_group
+        else "read the other rows too, or load a smaller box",
+        milder=None if is_missed else tile.milder,
+    )

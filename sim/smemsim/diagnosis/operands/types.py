@@ -1,0 +1,36 @@
+"""Operands that are read as another type than their tensor map brings."""
+
+from __future__ import annotations
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.formats import element_format
+from smemsim.diagnosis.operands.read import Issued
+from smemsim.run.engine.records import Mma
+
+__all__ = ["READ_AS", "other_type"]
+
+
+# Maps of these bring numbers, which these types read; those of integers bring any bytes.
+READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32")}
+
+
+def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
+    """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is none of what the load brought."""
+    tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
+    right = READ_AS.get(tm.data_type.name, (dtype,))
+    if dtype in right:
+        return None
+    is_word, is_as_wide = event.idesc is not None, element_format(dtype).bits == tm.type_row.bits
+    if is_as_wide:
+        repair = f"{side}_type {right[0]}{' in the instruction descriptor' if is_word else ''}"
+    else:
+        repair = (
+            f"a kind and {side}_type for {right[0]}" if is_word else f"an instruction for {right[0]}, or a map of the type that is read"
+        )
+    return at_instruction(
+        "I603" if is_word else "R508" if is_as_wide else "T211",
+        event.instruction,
+        f"operand {side.upper()} is read as {dtype} by {event.instruction.name}; the tensor map of the load at line {load.event.instruction.line} "
+        f"says {right[0]}{'' if is_as_wide else ', elements of another width'}",
+        repair,
+    )

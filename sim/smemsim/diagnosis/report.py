@@ -1,0 +1,202 @@
+"""What a check says: findings with their numbers, the most upstream one first."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smemsim.base.errors import InputError
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.finding import Finding, Path
+from smemsim.core.spec.architectures import any_architecture
+from smemsim.core.spec.findings import CODES, Severity
+from smemsim.diagnosis.scenario_machine import Machine
+
+if TYPE_CHECKING:
+    from smemsim.core.picture.model import Entry, Page, Picture
+    from smemsim.diagnosis.tile import TilePicture
+
+__all__ = ["Report", "cause_of", "fitting", "share_of", "target_of"]
+
+
+def share_of(wrong: int, of: int, what: str) -> str:
+    """The share of wrong elements as a sentence, with which findings begin.
+
+    >>> share_of(3, 8, "bytes")
+    '3 of 8 bytes wrong (37.5%)'
+    """
+    return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
+
+
+NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
+
+
+@in_default_state
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
+    `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
+
+    `is_empty`: the scenario has no steps, no maps and no layout, so that there was nothing to check, which is no clean bill.
+
+    >>> import smemsim
+    >>> report = smemsim.check({"arch": "sm_90a"})
+    >>> report.findings, report.is_empty
+    ((), True)
+    """
+
+    findings: tuple[Finding, ...]
+    expected: tuple[str, ...] | None = None
+    title: str = ""
+    unchecked: tuple[str, ...] = ()
+    arch: str = ""
+    remarks: tuple[Finding, ...] = ()
+    machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
+    is_empty: bool = False
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The different codes, in order, without notes and without mere consequences."""
+        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and f.cause is None))
+
+    @property
+    def as_expected(self) -> bool:
+        """Did exactly the expected codes come? True where nothing is expected; notes and consequences may be expected, and need not be."""
+        every = {f.code for f in (*self.findings, *self.remarks)}
+        return self.expected is None or set(self.codes) <= set(self.expected) <= every
+
+    @property
+    def ok(self) -> bool:
+        """No finding of severity trap or wrong; with expectations: exactly the expected codes came."""
+        if self.expected is not None:
+            return self.as_expected
+        return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
+
+    def text(self) -> str:
+        """A line for each finding, the remarks, and a last line that counts."""
+        lines = [str(f) for f in (*self.findings, *self.remarks)]
+        count = len(self.findings) or "no"
+        also = f", {len(self.remarks)} remark{'s' if len(self.remarks) > 1 else ''}" if self.remarks else ""
+        told = (
+            "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
+        )
+        if self.arch and not any_architecture(self.arch).measured:
+            lines.append(f"rules for {self.arch} are documented, compiled or inferred: {any_architecture(self.arch).unmeasured}")
+        if self.is_empty:
+            return "\n".join([*lines, f"nothing to check: {NOTHING}"])
+        lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
+        return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
+
+    # ---- as a page
+
+    def tiles(self) -> list[TilePicture]:
+        """A picture of every operand that the scenario's steps read, in their order."""
+        from smemsim.diagnosis.tile import TilePicture  # what a page takes, a check does not
+
+        machine = self.machine
+        return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
+
+    def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}) -> Page:
+        """The page as a value; `tiles` are the operands to draw, all of them where it is left out, `names` what steps are called that are no step 1, 2, …."""
+        from smemsim.core.picture.model import Page
+        from smemsim.diagnosis.tile import buffer_strips, page_data
+
+        every = self.tiles() if tiles is None else tiles
+        drawn, missing = fitting(every)
+        ordered = sorted((t for t in every if not t.too_large), key=lambda tile: tile.first_wrong is None)
+        undrawn = (*(t.name for t in every if t.too_large), *(t.name for t in ordered[MOST_DRAWN:]))
+        return Page(
+            self.title or "smemsim report", self._evidence(), self._counted(),
+            tuple(_entry(f, drawn) for f in self.findings), remarks=tuple(_entry(f, ()) for f in self.remarks),
+            clean="Every operand that says what it was meant to be reads exactly that.", unchecked=self.unchecked,
+            strips=buffer_strips(self.machine, names) if self.machine else (), strips_title="Buffers",
+            data=page_data(self.machine, drawn, names) if self.machine else {"operands": []},
+            stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
+        )  # fmt: skip
+
+    def html(self) -> str:
+        """One self-contained page: the findings beside every operand's tile and shared memory."""
+        from smemsim.core.picture.page import page_html
+
+        return page_html(self.page())
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the findings, and the picture of the first wrong operand."""
+        from smemsim.core.picture.page import page_fragment
+
+        return page_fragment(dataclasses.replace(self.page(), title=self.title))
+
+    def _evidence(self) -> str:
+        """What the rules of the architecture rest on, as the last line of `text` says it."""
+        if not self.arch:
+            return ""
+        if any_architecture(self.arch).measured:
+            return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
+        return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')}"
+
+    def _counted(self) -> str:
+        number = len(self.findings)
+        expected = f"; expected were {', '.join(self.expected or ()) or 'none'}" if not self.as_expected else ", as expected"
+        return f"{number or 'No'} finding{'s' * (number != 1)}{'' if self.expected is None else expected}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as a dictionary for JSON."""
+        return {
+            "ok": self.ok,
+            "empty": self.is_empty,
+            "arch": self.arch,
+            "expected": self.expected,
+            "findings": [f.as_dict() for f in self.findings],
+            "remarks": [f.as_dict() for f in self.remarks],
+            "unchecked": list(self.unchecked),
+        }
+
+
+MOST_DRAWN = 12  # operands of a page for readers without scripts
+MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbers
+
+
+def _stills(tiles: Sequence[TilePicture]) -> tuple[tuple[str, Picture], ...]:
+    """Every operand, and of the first one its atoms, where they are few enough to be drawn."""
+    stills = [(tile.name, tile.picture()) for tile in tiles]
+    if tiles and tiles[0].shape[0]:
+        with contextlib.suppress(InputError):
+            stills.insert(1, (f"{tiles[0].name}, its swizzle atoms", tiles[0].atoms()))
+    return tuple(stills)
+
+
+def fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
+    """The pictures that a page has room for, wrong ones before right ones, and the names of the others."""
+    ordered = sorted(range(len(tiles)), key=lambda i: (tiles[i].first_wrong is None, i))
+    room, kept = MOST_CHUNKS, set[int]()
+    for i in ordered:
+        size = tiles[i].shape[0] * tiles[i].shape[1]
+        if size <= room:
+            kept.add(i)
+            room -= size
+    return [t for i, t in enumerate(tiles) if i in kept], tuple(t.title for i, t in enumerate(tiles) if i not in kept)
+
+
+def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
+    """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
+    from smemsim.core.picture.model import Entry
+
+    return Entry(
+        str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target_of(f, tiles),
+        severity_says=f.severity.says, explained=cause_of(f.code),
+    )  # fmt: skip
+
+
+def cause_of(code: str) -> str:
+    """What a code means; "" for one that no table has."""
+    return CODES[code].cause if code in CODES else ""
+
+
+def target_of(f: Finding, tiles: Sequence[TilePicture]) -> tuple[int, int] | None:
+    """The first of the operands that a finding about a scenario is about, and the chunk of its first wrong element."""
+    for number, tile in enumerate(tiles):
+        if tile.first_wrong and f.about.startswith(Path.parse(tile.where)):
+            return number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
+    return None

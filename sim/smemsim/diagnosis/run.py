@@ -1,0 +1,734 @@
+"""`Run`: what a launch did and what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smemsim.base.errors import InputError, SmemsimError
+from smemsim.base.floating_point import in_default_state
+from smemsim.core.finding import Finding, InLaunch, Path, Touched, shortened, told
+from smemsim.core.ptx.demangle import demangled, shorter_name
+from smemsim.core.ptx.module import Instruction, Location
+from smemsim.core.spec.architectures import any_architecture
+from smemsim.core.spec.barriers import MBARRIER_SIZE
+from smemsim.core.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
+from smemsim.core.spec.formats import element_format
+from smemsim.diagnosis.build import Scenario
+from smemsim.diagnosis.compilers import blamed
+from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
+from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
+from smemsim.diagnosis.fills import exchanged_boxes
+from smemsim.diagnosis.numbers import Rounding, Tolerance
+from smemsim.diagnosis.operands.boxes import cut_off
+from smemsim.diagnosis.operands.maps import of_maps
+from smemsim.diagnosis.operands.places import RECOGNISED
+from smemsim.diagnosis.operands.ranks import own_ranks
+from smemsim.diagnosis.operands.read import Issued, Product
+from smemsim.diagnosis.operands.recorded import Reads
+from smemsim.diagnosis.operands.scaled import wrong_factors
+from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, mismatches, swapped, unreached
+from smemsim.diagnosis.operands.tiles import turned, unread
+from smemsim.diagnosis.outputs import Output
+from smemsim.diagnosis.pairs import halves
+from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
+from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
+from smemsim.run.engine.arrays import DeviceArray, as_numpy
+from smemsim.run.engine.grid import resident, takes_over
+from smemsim.run.engine.launch import Launch
+from smemsim.run.engine.records import Mma
+
+if TYPE_CHECKING:
+    from smemsim.core.picture.model import Entry, Page
+    from smemsim.diagnosis.schedules import Schedules
+    from smemsim.diagnosis.tile import TilePicture
+    from smemsim.run.engine.profile import Profile
+
+__all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
+
+
+# ---- The findings of a run: those of the watch and of `check` on what was executed, each with its line, the most upstream one first
+
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
+_PARENTHESES = re.compile(r"\([^()]*\)")
+_BETWEEN = re.compile(r"(?:[\s,]|\bto\b)+")  # of numbers in a list
+_LIBRARY = re.compile(
+    r"/(site|dist)-packages/|/triton/language/|/include/(cute|cutlass|cuda|thrust|cub|cccl|crt)/|/usr/(local/)?(include|lib)|/targets/[^/]+/include/"
+)
+OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
+WRAPPER_LINES = 3  # lines of a function that does no more than wrap an instruction
+
+
+class Sources:
+    """Which line of the source a kernel author knows an instruction by: that of the call where a function only wraps an instruction, or is a library's.
+
+    The functions that compilers inlined are those of `.loc … inlined_at`; one of at most three lines that hold instructions, at some call, counts
+    as a wrapper there.
+    """
+
+    def __init__(self, body: Iterable[Instruction]) -> None:
+        self._lines: dict[Location, set[tuple[str, int]]] = {}  # by the place of a call: the lines of the function that was inlined there
+        self._calls: dict[tuple[str, str], set[Location]] = {}  # of a function, by its file and name: where it was inlined
+        for location in {id(i.location): i.location for i in body if i.location is not None}.values():
+            for inner in location.chain:
+                if inner.caller is not None:
+                    self._lines.setdefault(inner.caller, set()).add((inner.file, inner.line))
+                    self._calls.setdefault((inner.file, inner.function), set()).add(inner.caller)
+
+    def place(self, location: Location) -> Location:
+        """The place of an instruction with this location, with its own callers."""
+        own = [place for place in location.chain if not _LIBRARY.search(place.file)]
+        for place in own or [location]:
+            if place.caller is None or _LIBRARY.search(place.caller.file) or len(self._lines.get(place.caller, ())) > WRAPPER_LINES:
+                return place
+        return (own or [location])[-1]
+
+    def function(self, place: Location | None) -> tuple[str, str] | None:
+        """The file and the name of the function with this line, if it was inlined in several places."""
+        if place is None or place.caller is None or not place.function:
+            return None
+        function = place.file, place.function
+        return function if len(self._calls.get(function, ())) > 1 else None
+
+
+def findings_of(
+    causes: Iterable[Finding],
+    executed: Iterable[Finding],
+    written: Written | None,
+    checked: tuple[Finding, ...],
+    name: str,
+    reads: Reads | None = None,
+    body: Iterable[Instruction] = (),
+) -> list[Finding]:
+    """All findings of a run in their order, `causes` first; what follows from an earlier one says so. What is said twice is one, with a count.
+
+    `body` are the instructions of the program.
+    """
+    upstream = [_of_sanitizer(f, name, reads) for f in causes]
+    findings = [_of_sanitizer(f, name, reads) for f in executed]
+    findings += [_of_check(f, written, name, reads) for f in checked if written is not None]
+    findings.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
+    findings = upstream + findings
+    if not findings:
+        return []
+    sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
+    findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
+    return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)], sources)
+
+
+def _placed(f: Finding, sources: Sources) -> Finding:
+    """A finding with its place in the source."""
+    if not isinstance(f.at, InLaunch) or f.location is None:
+        return f
+    other = f.at.other.location if f.at.other is not None else None
+    at = f.at._replace(place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
+    return dataclasses.replace(f, at=at)
+
+
+_LINES = re.compile(r"\blines? (\d+(?:(?:, | and | to )\d+)*)")
+
+
+def _mentioning(f: Finding, sources: Sources, locations: Mapping[int, Location]) -> Finding:
+    """A finding with the places in the source of the lines of PTX that its sentences name."""
+    if not isinstance(f.at, InLaunch) or not locations:
+        return f
+    named = [int(n) for found in _LINES.findall(f"{f.message} {f.repair}") for n in re.findall(r"\d+", found)]
+    own = f.at.place
+    places = [(n, sources.place(locations[n])) for n in dict.fromkeys(named) if n in locations and n != f.line]
+    return dataclasses.replace(f, mentions=tuple((n, place) for n, place in places if own is None or place.path != own.path))
+
+
+def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
+    """Findings that say the same as one, the first of them, with the places of the others.
+
+    Of a race between warps those are also races between lanes of one warp at the same lines: a barrier for all warps orders the lanes too.
+    """
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    of_warps = {
+        _halves(f): _gist(f, sources)
+        for f in reversed(findings)
+        if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG
+    }
+    for f in findings:
+        gist = of_warps.get(_halves(f)) if f.is_within_warp else None
+        alike.setdefault(gist or _gist(f, sources), []).append(f)
+    return [
+        dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in alike.values()
+    ]
+
+
+def _halves(f: Finding) -> frozenset[str]:
+    """The lines of the source of both halves of a race; without .loc the shapes of the two instructions."""
+    at = f.at
+    if not isinstance(at, InLaunch) or at.other is None:
+        return frozenset()
+    if f.place is not None and at.other_place is not None:
+        return frozenset((str(f.place), str(at.other_place)))
+    return frozenset((_shape(f.instruction), _shape(at.other.text)))
+
+
+def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
+    """The sentence of a finding without its numbers and registers: findings of one source line that have the same are grouped.
+
+    Without .loc, of one shape of instruction. Threads that wait are told for every place where they do. Races and uninitialised values in a function that was
+    inlined in several places have one cause there, whichever of its lines meet them.
+    """
+    if f.code in OF_FUNCTIONS and isinstance(f.at, InLaunch) and (function := sources.function(f.place)):
+        other = sources.function(f.at.other_place) or str(f.at.other_place)
+        return f.code, f.severity, function, other, f.is_within_warp, f.at.arrays, bool(f.touched)
+    apart = f.code in TOLD_APART
+    place: object = _shape(f.instruction) if not apart and f.line else f.line
+    if f.place is not None:
+        place = f.place.path if apart else str(f.place)
+    return f.code, f.severity, place, _shape(f.message), _shape(f.repair)
+
+
+def _shape(text: str) -> str:
+    """A sentence without what differs between those that say the same: numbers, registers, and how many there are in a list."""
+    return _BETWEEN.sub(" ", _NUMBER.sub("", _PARENTHESES.sub("", text)))
+
+
+def _rank(f: Finding) -> int:
+    """The finding's place in the order of causes; 0 is the most upstream one."""
+    return UPSTREAM[UPSTREAM_IF_MENDED.get(f.code, f.code) if f.fix is not None else f.code]
+
+
+IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
+
+
+def _consequence(f: Finding, before: list[Finding]) -> Finding:
+    """A finding with the first cause that is about the same instruction or the same bytes, an mbarrier's among them."""
+    if f.code not in CONSEQUENCES:
+        return f
+    for cause in before:
+        is_cause = (
+            cause.code != f.code
+            and cause.severity in (Severity.TRAP, Severity.WRONG)
+            and not (cause.code == "X003" and f.code in IN_FLIGHT)
+        )
+        if is_cause and (cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in cause.touched)):
+            return dataclasses.replace(f, cause=cause)
+    return f
+
+
+def _touched(i: Instruction | None, reads: Reads | None) -> tuple[Touched, ...]:
+    """The bytes of shared memory that the loads and matrix instructions of a line touch, with the mbarriers on which these loads complete."""
+    if reads is None or i is None:
+        return ()
+    loads = (load for load in reads.loads if load.event.instruction.line == i.line)
+    products = (p for p in reads.products if any(event.instruction.line == i.line for event in p.events))
+    return (*_of_loads(loads), *(touched for p in products for side in ("a", "b") for touched in _of_operand(p, side, reads.arch, i.line)))
+
+
+def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
+    for load in loads:
+        yield Touched(load.cta, load.transfer.smem_address, load.transfer.shared_end)
+        for delivery in load.event.deliveries:
+            if delivery.smem_address == load.transfer.smem_address and delivery.mbar.cta_rank == delivery.cta_rank:
+                at = delivery.mbar.smem_address
+                yield Touched(load.cta, at, at + MBARRIER_SIZE)
+
+
+def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched]:
+    """The bytes of an operand of a product's instructions at one line."""
+    for event in p.events:
+        operand = event.operand(side)
+        if operand is None or line != event.instruction.line:
+            continue
+        with contextlib.suppress(SmemsimError):
+            addresses = operand.addresses(arch)
+            yield Touched(p.cta, int(addresses.min()), int(addresses.max()) + 1)
+
+
+def _of_sanitizer(f: Finding, name: str, reads: Reads | None) -> Finding:
+    """A finding of the watch, with the name of its launch and the bytes that it is about."""
+    at = f.at if isinstance(f.at, InLaunch) else InLaunch(None)
+    return dataclasses.replace(f, at=at._replace(launch=name, touched=at.touched or _touched(at.instruction, reads)))
+
+
+def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | None) -> Finding:
+    """A finding about the scenario of a run, at the instruction that its step or its map stands for."""
+    event = None if written is None else written.event(f)
+    if event is None:
+        return dataclasses.replace(f, at=InLaunch(None, name), check=f)
+    i, operand = event.instruction, ""
+    if f.path.side and isinstance(event, Mma):
+        word = getattr(event, f.path.side)
+        operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
+    at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
+    return dataclasses.replace(f, at=at, message=f"{operand}{f.message}", check=f)
+
+
+# ---- How much of a launch was judged, and what was not: matrix instructions and tensor maps, with the reasons
+
+
+OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside its tensor)"
+NOTHING_TAKEN = (
+    "work that a CTA takes over (all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none; --cancel always gives all)"
+)
+REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing says what they were meant to be
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """How much of a launch the operand check looked at.
+
+    `a` and `b` are (checked, all) operands of matrix instructions in shared memory, those of all CTAs: it is known which tile each is, because a tensor map
+    says so or because its elements were recognised in global memory. `instructions` of `of` matrix instructions had operands from tensor loads alone; they are
+    `distinct` products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.
+    `scales` are (followed from global memory, all) block-scaled instructions, by their scale factors.
+    `missed` has what was not checked: its reason, and how often that was so.
+
+    >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
+    'operand layouts checked: A 96 of 96, B 96 of 96 in 24 CTAs (4 different products, each checked once), 2 tensor maps'
+    >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
+    'operand layouts checked: B 0 of 8 in 1 CTA, 1 tensor map; not checked: operands of 4 or 6 bits (8)'
+    """
+
+    instructions: int
+    of: int
+    ctas: int
+    distinct: int
+    maps: int
+    missed: dict[str, int]
+    a: tuple[int, int] = (0, 0)
+    b: tuple[int, int] = (0, 0)
+    scales: tuple[int, int] = (0, 0)
+
+    def __str__(self) -> str:
+        said = []
+        if self.of:
+            different = ""
+            if self.instructions and self.distinct:
+                different = (
+                    " (all alike, checked once)" if self.distinct == 1 else f" ({self.distinct} different products, each checked once)"
+                )
+            different *= self.instructions > 1
+            sides = ", ".join(f"{name} {done} of {of}" for name, (done, of) in (("A", self.a), ("B", self.b)) if of)
+            said.append(f"operand layouts checked: {sides} in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
+        if self.scales[1]:
+            said.append(f"scale factors {self.scales[0]} of {self.scales[1]}")
+        if self.maps:
+            said.append(f"{'' if said else 'checked: '}{self.maps} tensor map{'s' * (self.maps != 1)}")
+        missed = ", ".join(f"{reason} ({count})" if count else reason for reason, count in self.missed.items())
+        return "; ".join(filter(None, (", ".join(said), f"not checked: {missed}" if missed else "")))
+
+
+def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
+    """How many instructions of a launch were judged, and which were not; `why_not` says what check does not model."""
+    if reads is None:
+        return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
+    reads.finish()
+    missed = (
+        {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
+        | reads.factors.missed
+        | reads.factors.missed_metadata
+        | reads.factors.missed_registers
+    )
+    done = reads.instructions - sum(reads.missed_instructions.values())
+    a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
+    if why_not and done:
+        missed["what check does not model"] = done
+        done = 0
+    if written is not None and written.left_out:
+        missed["different products beyond the first ones"] = written.left_out
+    if not launch.program.uses.isdisjoint(REGISTERS):
+        missed["mma and wmma, whose operands are registers"] = 0
+    maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
+    scales = reads.factors.instructions - sum(reads.factors.missed.values()), reads.factors.instructions
+    distinct = written.distinct if written is not None else 0
+    return Judged(done, reads.instructions, len(reads.ctas), distinct, len(maps), missed, a, b, scales)
+
+
+# ---- `Run`: what a launch did and what is wrong with it
+
+
+@in_default_state
+class Run:
+    """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
+
+    `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...), `unsure` the lines of sums that ptxas
+    may fuse with a product or not: without any, what the kernel wrote is bit-exact as far as `evidence` says. `seconds` is how long it took,
+    `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, its time was over
+    (`out_of_time`), or somebody interrupted it (`interrupted`).
+
+    >>> import smemsim
+    >>> run = smemsim.Gpu("sm_90a").launch('''.version 8.0 .target sm_90a .address_size 64
+    ... .visible .entry k() { .reg .b64 %d; mov.b64 %d, 16; st.global.u32 [%d], 7; ret; }''', block=1)
+    >>> run.ok, [finding.code for finding in run.findings], run.launch.status
+    (False, ['X001'], 700)
+    """
+
+    def __init__(
+        self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,
+        interrupted: bool = False, folders: tuple[pathlib.Path, ...] = (),
+    ) -> None:  # fmt: skip
+        self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
+        self.ptx, self.folders = ptx, folders
+        self.ctas = launch.ctas if done is None else done
+        self._schedules: Schedules | None = None
+        self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
+        self._not_judged = ""  # why check said nothing about the operands
+        self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
+
+    @property
+    def _has_moved(self) -> bool:
+        """Was there a transfer or a matrix instruction? Else there is nothing that a judge could look at."""
+        return bool(self.launch.events) or (self.reads is not None and self.reads.has_seen)
+
+    @functools.cached_property
+    def _checked(self) -> tuple[Written | None, Report | None]:
+        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one.
+
+        What check does not model is not held against the kernel: then there is none of the two, and `evidence` says why.
+        """
+        if self.reads is None or not self._has_moved:
+            return None, None
+        try:
+            return judged(self.launch, self.reads)
+        except SmemsimError as e:
+            self._not_judged = str(e)
+            return None, None
+
+    @property
+    def schedules(self) -> Schedules | None:
+        """What the kernel does under other schedules, where many were tried (`schedule = "all:N"`); None else."""
+        return self._schedules
+
+    @schedules.setter
+    def schedules(self, schedules: Schedules) -> None:
+        self._schedules = schedules
+        self.__dict__.pop("_all", None)
+
+    @property
+    def report(self) -> Report | None:
+        """`smemsim.check` of the transfers and matrix instructions that were executed; None when there were none.
+
+        `report.html()` is a page with every operand's tile.
+        """
+        return self._checked[1]
+
+    @functools.cached_property
+    def _all(self) -> list[Finding]:
+        written, report = self._checked
+        causes, others = self._judged(report) if self._has_moved else ([], [])
+        of_schedules = self._schedules.findings if self._schedules is not None else []
+        findings = findings_of(
+            causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
+            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
+        )  # fmt: skip
+        findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
+        return [dataclasses.replace(f, folders=self.folders) for f in findings]
+
+    @functools.cached_property
+    def _watched(self) -> list[Finding]:
+        """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded: a branch skipped its reader, or what
+        overwrites it is the product of another tile."""
+        found = list(self.launch.findings.values())
+        if not any(f.code == "X017" for f in found):
+            return found
+        sums = {} if self.reads is None else begun_anew(self.reads)
+        return [f for f in found if f.code != "X017" or not is_discarded(self.launch.program, f, sums)]
+
+    def _judged(self, report: Report | None) -> tuple[list[Finding], list[Finding]]:
+        """What the loads, operands and stores show: the causes, and the rest."""
+        causes = []
+        if self.reads is not None:
+            causes = swapped(self.reads)
+            causes += of_maps(self.reads, self.launch, [f.line for f in causes])
+            causes = causes or turned(self.reads)
+        executed = []
+        others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
+        is_missed = "R507" in others or bool(self.launch.left_out)
+        others.discard("R507")  # what was not written may be what the instruction's shape leaves out
+        if self.reads is not None and not causes and not (report and report.findings) and not others:
+            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere, is_missed=is_missed)]
+            if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+                executed = unreached(self.reads, self.launch.memory)
+        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
+        told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
+        if self.reads is not None and "R508" not in told:  # else the load is told already
+            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
+            stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
+        if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
+            stored = [*stored, *exchanged_boxes(self.launch)]
+        if self.reads is not None:
+            stored = [*stored, *cut_off(self.reads, self.launch.memory)]
+            if self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+                stored = [*stored, *wrong_factors(self.reads.factors, self.launch)]
+        return causes, [*executed, *stored]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that need a change, the most upstream first."""
+        return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
+
+    @property
+    def remarks(self) -> list[Finding]:
+        """The notes: worth knowing, and nothing of them needs a change."""
+        return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
+
+    @property
+    def ok(self) -> bool:
+        """Is nothing wrong?"""
+        return not self.findings
+
+    @property
+    def is_strictly_ok(self) -> bool:
+        """Is nothing wrong, not even what is told as a remark because nobody can act on it: a rule that the PTX breaks, and compilers break everywhere?"""
+        return self.ok and not self.broken
+
+    @property
+    def broken(self) -> list[Finding]:
+        """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts them as findings."""
+        return [f for f in self.remarks if f.breaks_rule]
+
+    @property
+    def out_of_time(self) -> bool:
+        """Was it ended because it ran for `limit_seconds`? Then nothing is known of what it would have done later."""
+        return self.launch.out_of_time
+
+    @property
+    def output(self) -> str:
+        """The text that the kernel's printf wrote; bytes that are no UTF-8 as U+FFFD."""
+        return "".join(self.launch.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+    @property
+    def asserted(self) -> str:
+        """What the CUDA runtime writes to stderr: a line for each thread whose `assert` failed."""
+        return "".join(self.launch.asserted)
+
+    @property
+    def approximate(self) -> tuple[str, ...]:
+        """Instructions of the program whose results need not be bit-exact."""
+        return tuple(sorted(self.launch.program.approximate))
+
+    @property
+    def unsure(self) -> tuple[int, ...]:
+        """The lines of sums into which ptxas may take a product (one rounding) or not (two): the results may differ from the card's in the last bit."""
+        return tuple(sorted({i.line for i in self.launch.program.unsure}))
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The rules behind the results that were not measured, in words."""
+        grades = sorted(self.launch.evidence)
+        if not any_architecture(self.launch.arch).measured:
+            grades.insert(
+                0, f"rules for {self.launch.arch} are documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}"
+            )
+        if self.approximate:
+            grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
+        if self._checked == (None, None) and self._not_judged:
+            grades.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
+        grades += self.bounds
+        if self.unsure:
+            lines = ", ".join(map(str, self.unsure))
+            grades.append(f"may not be bit-exact: whether ptxas fuses a product into the sums at lines {lines} is not known")
+        return tuple(grades)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Limits of the race detector that this launch has reached: after them a race in global memory may go unseen."""
+        return tuple(sorted(self.launch.bounds))
+
+    def scenario(self) -> Scenario:
+        """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
+        written = self._checked[0]
+        if written is None and self.reads is not None:
+            written = scenario_of(self.launch, self.reads)
+        return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
+
+    def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
+        """Which single rule turns `expected` into what the kernel left in `array`, and what to change; "" where no rule is certain.
+
+        `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
+        launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `rtol` and `atol` are numpy's: how far an
+        element may be off, |array - expected| <= atol + rtol * |expected|. A rule is told where it gives all wrong elements, but for edges, and no chance could: elements in other places (a swizzle, a
+        box elsewhere, rows for columns, another fragment), steps of k that the sum lacks or has twice, other products of the operands, the
+        other sign, a factor, a narrower type in between, nothing written. Numbers that rounding could make of each other count as equal.
+        Raises InputError for arrays that cannot be compared.
+
+        >>> import numpy as np, smemsim
+        >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
+        ... .visible .entry nothing(.param .u64 d) { ret; }'''
+        >>> gpu = smemsim.Gpu("sm_90a")
+        >>> d = gpu.array(np.zeros((64, 8), np.float32))
+        >>> gpu.launch(ptx, block=32, args=[d]).explain(d, np.ones((64, 8), np.float32)).partition(";")[0]
+        'all that is wrong is 0, in rows 0 to 63, columns 0 to 7'
+        """
+        if dtype:
+            element_format(dtype)
+        address = array.address if isinstance(array, DeviceArray) and array.is_contiguous else None
+        values = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
+        return self.explain_output(Output("array", values, dtype), expected, before, address=address, tolerance=Tolerance(rtol, atol))
+
+    def explain_output(self, output: Output, expected: Any, before: Any, *, address: int | None, tolerance: Tolerance) -> str:
+        """`explain` of an output whose first element lies at an address of global memory; None: it is not known where."""
+        others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
+        for name, other in others.items():
+            if other.size != output.array.size:
+                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {output.array.size}, {output.array.shape}")
+        itemsize = output.array.itemsize
+        numbers = {
+            name: Output(name, x.reshape(output.array.shape), output.dtype).numbers(itemsize)
+            for name, x in {"array": output.array, **others}.items()
+        }
+        wrong = Wrong(numbers["array"], numbers["expected"], numbers.get("before"), output.type, itemsize, address, tolerance)
+        return explained(Executed(self.launch, self.reads, self.ctas), wrong)
+
+    @functools.cached_property
+    def judged(self) -> Judged:
+        """How much of what the launch did was judged, and what was not, with its reason."""
+        judged = judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
+        if self.reads is not None and self.reads.has_seen and self.ctas < self.launch.ctas:
+            judged.missed[OF_ALL] = 0
+        fits = self.launch.ctas <= resident(self.launch) * self.launch.cluster_size
+        if self.reads is not None and takes_over(self.launch) and self.launch.config.cancel == "resident" and fits:
+            judged.missed[NOTHING_TAKEN] = 0
+        return judged
+
+    def rounding(self, dtype: str) -> Rounding:
+        """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
+        return rounding_of(self.launch, dtype)
+
+    def text(self, *, strict: bool = False) -> str:
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts, as `summary` does.
+
+        What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
+        """
+        return "\n".join(filter(None, (self.details(), self.summary(strict=strict))))
+
+    def details(self) -> str:
+        """`text` without its last line."""
+        lines = []
+        for f in (*self.findings, *self.remarks):
+            lines += [str(f), *(f"      {line}" for line in f.excerpt())]
+            if others := f.others():
+                lines.append(f"      {others}")
+        if self._schedules is not None:
+            lines.append(self._schedules.text())
+        if self.later:
+            lines.append(told(self.later))
+        profile = [] if self.profile is None else [self.profile.text()]
+        return "\n".join([*lines, *self.evidence, *profile])
+
+    def summary(self, *, strict: bool = False) -> str:
+        """One line that counts CTAs, seconds, findings and remarks, and says how much was judged; `strict` counts `broken` among the findings."""
+        of = self.launch.ctas
+        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
+        ended = (
+            ", interrupted"
+            if self.interrupted
+            else f", ended after the {self.launch.options.limit_seconds:g} s that it may run"
+            if self.out_of_time
+            else ""
+        )
+        counts = (
+            f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {self._verdict(strict)}",
+            str(self.judged),
+        )
+        return "; ".join(filter(None, counts))
+
+    def _verdict(self, strict: bool) -> str:
+        """Findings and remarks, counted; the codes that `--strict` fails for are named, whether it does or not."""
+        broken = self.broken
+        fails = ", ".join(dict.fromkeys(f.code for f in broken))
+        counted = _counted([*self.findings, *broken] if strict else self.findings)
+        if strict:
+            counted += f" ({fails} by --strict)" if broken else ""
+            others = [f for f in self.remarks if f not in broken]
+        else:
+            others = self.remarks
+        if not others:
+            return counted
+        codes = ", ".join(dict.fromkeys(f.code for f in others))
+        hint = f"; --strict fails for {fails}" if broken and not strict else ""
+        return f"{counted}, {len(others)} remark{'s' * (len(others) > 1)} ({codes}{hint})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The run as a dictionary for JSON."""
+        return {
+            "ok": self.ok, "strictly_ok": self.is_strictly_ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
+            "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
+            "unsure": list(self.unsure), "evidence": list(self.evidence), "bounds": list(self.bounds),
+            "judged": dict(vars(self.judged)), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
+            "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
+            **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
+            **({"later": self.later} if self.later else {}),
+            **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
+
+    def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
+        """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
+        above them, and whether each is as it should be; `named` lines about memory that the findings name, `back` (link, words) of a page above."""
+        from smemsim.core.picture.model import Above  # what a page takes, a run does not
+
+        report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
+        written, ptx = self._checked[0], self.ptx.splitlines()
+        names = written.step_names(self.name) if written is not None else {}
+        tiles = [_named(tile, names) for tile in report.tiles()]
+        findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
+        none = "" if tiles else "No picture: no matrix instruction reads what TMA has brought."
+        above = Above(
+            self.summary(), tuple(outputs), self.output, self.evidence, none,
+        )  # fmt: skip
+        entries = tuple(_entry(f, ptx, drawn) for f in findings[:MOST_ENTRIES])
+        counted, more = _counted(self.findings), max(len(findings) - MOST_ENTRIES, 0)
+        heading = (
+            counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
+        )
+        whole = report.page(tiles, names=names)
+        return dataclasses.replace(
+            whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}, as it ran", counted=heading, entries=entries, more=more,
+            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back,
+        )  # fmt: skip
+
+    def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""
+        from smemsim.core.picture.page import page_html
+
+        return page_html(self.page(outputs, named=named, back=back))
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(self.text())}</pre>"
+
+
+def _counted(findings: list[Finding]) -> str:
+    places = sum(f.count for f in findings)
+    at = f" at {places} instructions" if places > len(findings) else ""
+    return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}{at}"
+
+
+AROUND = 4  # lines of PTX before and behind a finding's, on a page
+MOST_ENTRIES = 40  # findings on a page
+
+
+def _named(tile: TilePicture, names: Mapping[int, str]) -> TilePicture:
+    """An operand that is called after its lines of PTX, not after a step of the scenario."""
+    path = Path.parse(tile.where)
+    line = names.get(path.step) if path.step is not None else None
+    return tile if line is None else dataclasses.replace(tile, name=f"{line} {path.side.upper()}")
+
+
+def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Entry:
+    """A finding on a page: lines of the PTX around its own, the line of its source, and where its picture is."""
+    from smemsim.core.picture.model import Entry, Excerpt
+
+    excerpt = None
+    if f.line:
+        numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)
+        excerpt = Excerpt(tuple((n, shortened(ptx[n - 1])) for n in numbers), f.line, tuple(f.excerpt()[1:]))
+    others = f.others() if f.count > 1 else ""
+    return Entry(str(f.severity), f.code, f.where, told(f.message), told(f.repair), f.because, others=others, excerpt=excerpt,
+                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code))  # fmt: skip

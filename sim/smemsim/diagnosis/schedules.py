@@ -1,0 +1,224 @@
+"""A kernel under many schedules: outputs that differ, hangs and findings that appear, each with the schedules that show it again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.core.finding import Finding, at_instruction, told
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.schedule import EXTREMES
+from smemsim.run.engine.traps import region_name
+from smemsim.run.lower.dataflow import read_back, takes_turns
+from smemsim.run.sanitizer.history import addresses_of
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import Region
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "schedules_of"]
+
+
+MOST_SHOWN = 6  # schedules, or bytes, that a line lists
+WRITES = ("st", "atom", "red", "cp", "multimem", "stmatrix")
+
+
+def schedules_of(seeds: int) -> list[int | str]:
+    """The schedules that "all:N" tries behind the usual one.
+
+    >>> schedules_of(2)
+    ['earliest', 'latest', 0, 1]
+    """
+    return [*EXTREMES, *range(seeds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
+
+    `summed` says that floats are added there atomically, so that another order rounds differently; `handed_on` that threads read there what others have
+    written, and that atomic operations say who comes when, as in a queue: what lies there in the end is no result.
+    """
+
+    array: str
+    name: str
+    size: int
+    bytes_: int
+    first: tuple[int, ...]
+    schedules: tuple[int | str, ...]
+    summed: bool
+    handed_on: bool = False
+
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        return f"{self.array} differs ({self.bytes_} of {self.size} bytes)"
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
+        return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Appeared:
+    """A finding that the usual schedule does not show, and the schedules that do."""
+
+    finding: Finding
+    schedules: tuple[int | str, ...]
+
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        return f"{self.finding.code} at line {self.finding.line}"
+
+    def __str__(self) -> str:
+        f = self.finding
+        return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one schedule has done: findings that the usual one has not, the addresses of floats that are added to atomically, and the arrays, by their addresses, that are
+    left otherwise than by the usual one; None where that says nothing."""
+
+    schedule: int | str
+    interrupted: bool
+    out_of_time: bool
+    findings: tuple[Finding, ...]
+    summed: tuple[np.ndarray, ...]
+    changed: dict[int, np.ndarray] | None
+
+
+def compared(launch: Launch, left: Mapping[int, np.ndarray], regions: Sequence[Region], outcomes: Sequence[Outcome]) -> Schedules:
+    """What schedules have done, beside the launch of the usual one and what that has left in arrays."""
+    over = [one for one in outcomes if not one.interrupted]
+    ended = [one for one in over if not one.out_of_time]
+    others = {one.schedule: one.changed for one in ended if one.changed is not None}
+    appeared: dict[tuple[str, int], tuple[Finding, list[int | str]]] = {}
+    for one in ended:
+        for f in one.findings:
+            appeared.setdefault((f.code, f.line), (f, []))[1].append(one.schedule)
+    return Schedules(
+        launch, tuple(one.schedule for one in outcomes), apart(launch, left, others, regions, [at for one in ended for at in one.summed]),
+        tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(one.schedule for one in over if one.out_of_time),
+    )  # fmt: skip
+
+
+def _is_global(i: Instruction) -> bool:
+    """May an instruction write to global memory?"""
+    return "global" in i.modifiers or not any(m.startswith(("shared", "local")) for m in i.modifiers)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedules:
+    """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
+
+    launch: Launch
+    tried: tuple[int | str, ...]
+    differing: tuple[Apart, ...] = ()
+    appeared: tuple[Appeared, ...] = ()
+    unfinished: tuple[int | str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Schedules: {self.text().partition(chr(10))[0]}>"
+
+    def only(self, names: Iterable[str]) -> Schedules:
+        """With the arrays of these names alone."""
+        kept = set(names)
+        return dataclasses.replace(self, differing=tuple(one for one in self.differing if one.name in kept))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """X030 for arrays that differ, and what appears."""
+        found = [dataclasses.replace(one.finding, message=f"with {_listed(one.schedules)}: {one.finding.message}") for one in self.appeared]
+        writer = next((i for i in self.launch.program.inlined.body if i.op in WRITES and _is_global(i)), None)
+        if not self.differing or writer is None:
+            return found
+        summed = any(one.summed for one in self.differing)
+        only_sums = all(one.summed for one in self.differing)
+        because = "which order threads, CTAs and asynchronous operations take is not determined (PTX ISA 8)"
+        if summed:
+            because += "; floats are added atomically, and sums in another order round differently" + (
+                "" if only_sums else ", as may what is computed of them"
+            )
+        placed = self.launch.program.names_multiprocessors
+        if placed:
+            because += "; where a CTA runs (%smid) differs too, and with it what is left in a workspace of each multiprocessor"
+        handed_on = all(one.handed_on for one in self.differing)
+        if handed_on:
+            because += "; atomic operations say which thread comes when, and the threads read these arrays themselves, so that what is left there may be no result"
+        message = f"what is left in memory depends on the schedule: {'; '.join(map(str, self.differing))}"
+        repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
+        found.append(
+            at_instruction(
+                "X030", writer, message, repair, because=because, milder=Severity.LUCK if summed or placed or handed_on else None
+            )
+        )
+        return found
+
+    def text(self) -> str:
+        """One line, and one for each group of schedules that differ from the usual one in the same things, which the findings tell at length."""
+        groups: dict[tuple[int | str, ...], list[str]] = {}
+        for schedules, what in (
+            *((one.schedules, one.short) for one in self.differing), *((one.schedules, one.short) for one in self.appeared),
+            *(((self.unfinished, "time was over"),) if self.unfinished else ()),
+        ):  # fmt: skip
+            groups.setdefault(schedules, []).append(what)
+        count = len({schedule for schedules in groups for schedule in schedules})
+        what = "nothing differs from the usual one" if not groups else f"{count} differ{'s' * (count == 1)} from the usual one"
+        lines = [f"      {_listed(schedules)}: {'; '.join(dict.fromkeys(whats))}" for schedules, whats in groups.items()]
+        return told("\n".join([f"{len(self.tried)} schedules tried: {what}", *lines]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; `schedule` is what `--schedule` takes to see it again."""
+        return {
+            "tried": list(self.tried),
+            "differences": [
+                {"array": one.array, "name": one.name, "bytes": one.bytes_, "of": one.size, "first": list(one.first),
+                 "schedules": list(one.schedules), "atomic_float_sums": one.summed}
+                for one in self.differing
+            ],
+            "findings": [{**one.finding.as_dict(), "schedules": list(one.schedules)} for one in self.appeared],
+            "unfinished": list(self.unfinished),
+        }  # fmt: skip
+
+
+def _listed(schedules: Sequence[int | str]) -> str:
+    more = f" and {len(schedules) - MOST_SHOWN} more" if len(schedules) > MOST_SHOWN else ""
+    return f"--schedule {', '.join(map(str, schedules[:MOST_SHOWN]))}{more}"
+
+
+def apart(
+    launch: Launch, usual: Mapping[int, np.ndarray], others: Mapping[int | str, Mapping[int, np.ndarray]], regions: Sequence[Region],
+    summed: Sequence[np.ndarray],
+) -> tuple[Apart, ...]:  # fmt: skip
+    """Which regions other schedules leave with other bytes; the bytes of each region are given by its address. `summed` are the addresses of float sums."""
+    found = []
+    sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
+    read = _read_back(launch)
+    for region in regions:
+        by = {seed: np.flatnonzero(usual[region.begin] != left[region.begin]) for seed, left in others.items() if region.begin in left}
+        by = {seed: at for seed, at in by.items() if at.size}
+        if by:
+            at = np.unique(np.concatenate(list(by.values())))
+            is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
+            array = region_name(launch, region.begin, region.end)
+            found.append(
+                Apart(
+                    array, region.name, len(region.data), len(at), tuple(at[:MOST_SHOWN].tolist()), tuple(by), is_sum, region.begin in read
+                )
+            )
+    return tuple(found)
+
+
+def _read_back(launch: Launch) -> set[int]:
+    """Where arrays begin that the kernel loads from, if its threads take turns by atomic operations."""
+    if not takes_turns(launch.program):
+        return set()
+    addresses = (at for root in read_back(launch.program) if root.kind != "unknown" for at in addresses_of(root, launch))
+    regions = (launch.memory.holding(at, at + 1) for at in addresses)
+    return {region.begin for region in regions if region is not None}

@@ -1,0 +1,437 @@
+"""Tiles that threads or cp.async have copied into shared memory: do all rows of an operand have their 16-byte chunks in one order?
+
+No tensor map says what such a tile is. But most of its chunks lie in global memory at one place alone, and say where they came from. A product adds up k by k:
+in whatever order the chunks of a row come, all rows of both operands need the same. A row whose chunks the descriptor reads in another order than row 0's was
+written with another swizzle than the descriptor's. Where each row lies in shared memory as in global memory, the rows may have been swizzled there before: then
+it is a remark.
+
+Tiles that threads have converted or transposed on the way have no such chunks. The elements of an operand are looked for in global memory themselves, as rows and
+k at fixed strides (`recognised.py`). If they are not found as the descriptor reads them, but as another swizzle has them, that is the swizzle of the stores. If
+they are found, the operand's layout is right, and its place in the array says which k it is: A and B of one sum must go on by the same k.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from smemsim.base.errors import SmemsimError
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.product import SharedOperand
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.core.spec.smem_descriptor import START
+from smemsim.core.spec.swizzles import MODES, Swizzle
+from smemsim.core.spec.wgmma import WGMMA_THREADS
+from smemsim.core.words.operand import swizzled
+from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.operands.read import OperandRead
+from smemsim.diagnosis.recognised import RUN, Arrays, Recognised
+from smemsim.run.engine.records import Mma
+from smemsim.run.engine.wave import Cta, Wave
+
+__all__ = ["ThreadTiles"]
+
+
+PERIODS = (8, 16)  # rows behind which a swizzle, or what was meant to be one, begins anew
+WIDEST = 8  # chunks of a row that a swizzle reorders
+MOST_BYTES = 1 << 23  # of global memory that is looked through
+MOST_LOOKS = 8  # operands of a launch
+KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
+MOST_TILES = 32  # operands of a launch whose elements are looked for: enough for some steps along K of the first CTA
+MOST_WHOLE = 4  # ... in full, if others of their form were found; then by their first elements alone
+MOST_FAILED = 2  # ... of one line, if they are not found
+_START = START.mask << START.low  # bits of a descriptor
+SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
+LAWS: dict[
+    str, Callable[[np.ndarray], np.ndarray]
+] = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
+    "c ^ (r // 2 % 4)": lambda line: line >> 1 & 3,
+    "c ^ (r // 2 % 8)": lambda line: line >> 1 & 7,
+    "c ^ (r // 4 % 8)": lambda line: line >> 2 & 7,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Chunks:
+    """The chunks of global memory that no other one equals: their values, mixed to one word, in ascending order, and their addresses."""
+
+    mixed: np.ndarray
+    addresses: np.ndarray
+
+    def places(self, values: np.ndarray) -> np.ndarray:
+        """Addresses of chunks (..., 2) of uint64; 0 where there is none, or more than one."""
+        wanted = _mixed(values)
+        if not len(self.mixed):
+            return np.zeros(wanted.shape, np.int64)
+        at = np.minimum(np.searchsorted(self.mixed, wanted), len(self.mixed) - 1)
+        return np.where(self.mixed[at] == wanted, self.addresses[at], 0)
+
+
+class ThreadTiles:
+    """Collects, for each matrix instruction and side, whether an operand that no tensor load brought lies in shared memory as its descriptor reads it."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, int], Finding] = {}
+        self._looked: set[tuple[str, int]] = set()
+        self._chunks: _Chunks | None = None
+        self._arrays: Arrays | None = None
+        self._tiles = 0
+        self._failed: dict[tuple[str, int], int] = {}
+        self._addresses: dict[SharedOperand, np.ndarray] = {}
+        self._whole = 0  # tiles of which all elements were looked for
+        self._forms: dict[
+            tuple[str, SharedOperand], Recognised
+        ] = {}  # the last tile of each side and form of operand: its word but for the start address
+        self._first: int | None = None  # the CTA whose sums are followed
+        self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
+        self._sums: dict[tuple[object, ...], _Sum] = {}
+
+    def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> bool:
+        """Look at an operand of an instruction, of which `chunks` are the places in the window, as `_Places` has them. Is its layout known to be right?"""
+        key = side, event.instruction.line
+        if event.is_sparse:
+            return False
+        if key not in self._looked and len(self._looked) < MOST_LOOKS:
+            self._looked.add(key)
+            self._look_at_chunks(x, cta, event, side, what, chunks)
+        return key in self._right
+
+    def follow(self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None]) -> None:
+        """Look for the elements of those operands of an instruction that threads wrote (the others are what tensor loads brought), and where the sum goes on
+        from the tiles before."""
+        if event.is_sparse or (self._first is not None and cta.number != self._first):
+            return
+        self._first = cta.number
+        key = cta.number, event.thread // WGMMA_THREADS, event.kind, event.d
+        if event.begins or key not in self._sums:
+            self._close(self._sums.pop(key, None))
+            self._sums[key] = _Sum(is_whole=event.begins)
+        own = self._sums[key]
+        now: list[Recognised | OperandRead | None] = [None, None]
+        if self._tiles < MOST_TILES:
+            for n, side in enumerate(("a", "b")):
+                read = reads[side]
+                now[n] = self._recognised(x, cta, event, side, read) if isinstance(read, SharedOperand) else read
+        if now[0] is None or now[1] is None or not any(isinstance(read, Recognised) for read in now):
+            own.is_whole, own.last = False, None
+            return
+        step, before = _Step(now[0], now[1]), own.last
+        own.last = step
+        if before is None or own.has_left:
+            return
+        own.adds(_move(step.a, before.a), _move(step.b, before.b))
+        found = None if own.found is not None else _parted(before, step)
+        if found is not None:
+            side, by, other = found
+            operand = event.operand(side)
+            assert operand is not None
+            own.found = event, step, side, (by, other), _writer_of(x, cta, operand)
+
+    def finish(self) -> None:
+        """All sums are over."""
+        for own in self._sums.values():
+            self._close(own)
+        self._sums.clear()
+
+    def _close(self, own: _Sum | None) -> None:
+        """A sum is over: tell where its A and B parted, unless it went through the same k of both, in another order."""
+        if own is None or own.found is None or (own.is_whole and own.has_all_of_both) or any(key[0] == "step" for key in self.found):
+            return
+        line = own.found[0].instruction.line
+        self.found["step", line] = _found_step(*own.found, milder=None if own.is_whole else Severity.NOTE)
+
+    def _recognised(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand) -> Recognised | None:
+        """Where an operand's elements are in global memory. If only another swizzle has them, that is reported."""
+        key = side, event.instruction.line
+        bits = element_format(what.dtype).bits
+        if bits not in (8, 16, 32) or key in self.found or self._failed.get(key, 0) >= MOST_FAILED:
+            return None
+        self._tiles += 1
+        if self._arrays is None:
+            self._arrays = Arrays(x.launch.memory)
+        form = side, dataclasses.replace(what, word=what.number & ~_START)
+        like = self._right.get(key) or (self._forms.get(form) if self._whole >= MOST_WHOLE else None)
+        known = None
+        if like is not None:
+            corner = self._addresses_of(cta, dataclasses.replace(what, rows=min(what.rows, RUN), k=min(what.k, RUN)))
+            run = None if corner is None else _elements(cta, corner[:1] if like.is_along_k else corner[:, :1], bits // 8)
+            known = None if run is None else self._arrays.go_on(run.ravel(), what.dtype, like)
+        elif (address := self._addresses_of(cta, what)) is not None and (tile := _elements(cta, address, bits // 8)) is not None:
+            self._whole += 1
+            known = self._arrays.find(tile, what.dtype)
+            if known is None:
+                self._look_for_swizzle(x, cta, event, side, what, address)
+        if known is None:
+            self._failed[key] = self._failed.get(key, 0) + 1
+        else:
+            self._right[key] = self._forms[form] = known
+        return known
+
+    def _addresses_of(self, cta: Cta, what: SharedOperand) -> np.ndarray | None:
+        """(rows, k) the address of every element of an operand; None where nobody knows."""
+        if what not in self._addresses:
+            try:
+                self._addresses[what] = what.addresses(cta.shared.arch).astype(np.int64)
+            except SmemsimError:
+                return None
+        return self._addresses[what]
+
+    def _look_for_swizzle(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, address: np.ndarray) -> None:
+        assert self._arrays is not None
+        decoded = SmemDescriptor.decode(what.number, arch=cta.shared.arch)
+        mode = MODES[decoded.swizzle]
+        if decoded.swizzle not in SWIZZLES or not mode.mask:
+            return
+        size = element_format(what.dtype).bits // 8
+        plain = swizzled(address, mode, decoded.base_offset)
+        laws = {str(name): swizzled(plain, MODES[name]) for name in SWIZZLES if name is not decoded.swizzle}
+        laws |= {f"the XOR {name}": plain ^ (law(plain >> 7) << 4) for name, law in LAWS.items()}
+        for name, places in laws.items():
+            tile = _elements(cta, places, size)
+            found = None if tile is None else self._arrays.find(tile, what.dtype)
+            if found is None:
+                continue
+            along = found.is_along_k == (what.major == "K")
+            if name == Swizzle.NONE and along and not found.converted:
+                return  # as it lies there: it may have been swizzled there before
+            writer = _writer_of(x, cta, what)
+            self.found[side, event.instruction.line] = _found_written(event, side, what, (name, str(decoded.swizzle)), found, writer)
+            return
+
+    def _look_at_chunks(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> None:
+        """Look at the order of the 16-byte chunks of each row."""
+        rows = chunks if what.major == "K" else chunks.T
+        if len(rows) < 2 * PERIODS[0] or rows.shape[1] < 2 or rows.min() < 0:
+            return
+        if self._chunks is None:
+            self._chunks = _all_chunks(x.launch.memory)
+        values = cta.shared.bytes[rows[..., None] + np.arange(CHUNK)].reshape(*rows.shape, CHUNK).view(np.uint64)
+        odd = _odd_row(self._chunks.places(values), rows)
+        if odd is not None:
+            self.found[side, event.instruction.line] = _found(event, side, what, odd, _last_writer(x, cta, int(rows[odd.row, 0])))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Step:
+    """What an instruction multiplies: A and B, as tensor loads brought them or as they were recognised."""
+
+    a: Recognised | OperandRead
+    b: Recognised | OperandRead
+
+
+@dataclasses.dataclass(eq=False)
+class _Sum:
+    """What one accumulator adds up: where its tiles of A and B lie, counted from the first one's, and the first step at which the two part.
+
+    A sum may go through A and B in different orders: the imaginary part of a complex product, whose halves lie side by side along K, or products of high
+    and low parts. So it is over before anything is said. `is_whole`: all of its tiles were recognised.
+    """
+
+    is_whole: bool
+    last: _Step | None = None
+    found: tuple[Mma, _Step, str, tuple[tuple[int, int], tuple[int, int]], Instruction | None] | None = None
+    has_left: bool = False  # it goes on with other matrices
+    at: tuple[list[tuple[int, int]], list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: ([(0, 0)], [(0, 0)]))
+
+    def adds(self, *moves: tuple[int, int] | None) -> None:
+        """The next tiles of A and B, by how many rows and k they are further on."""
+        for at, move in zip(self.at, moves, strict=True):
+            if move is None:
+                self.has_left, self.is_whole = True, False
+            else:
+                at.append((at[-1][0] + move[0], at[-1][1] + move[1]))
+
+    @property
+    def has_all_of_both(self) -> bool:
+        """Has it multiplied each k of A, and each k of B, that it has multiplied of the other one?"""
+        a, b = ({(rows, k - min(k for _, k in at)) for rows, k in at} for at in self.at)
+        return a == b
+
+
+def _extent(read: Recognised | OperandRead) -> int:
+    """K of an operand's matrix; 0 where it is not known."""
+    return read.extent if isinstance(read, Recognised) else read.modes[1][0].extent if read.is_matrix else 0
+
+
+def _move(now: Recognised | OperandRead, before: Recognised | OperandRead) -> tuple[int, int] | None:
+    """(rows, k) from one tile of an operand to the next."""
+    if isinstance(now, Recognised):
+        return now.move(before) if isinstance(before, Recognised) else None
+    if isinstance(before, Recognised) or now.base != before.base or not now.is_matrix:
+        return None
+    return now.at[0] - before.at[0], now.at[1] - before.at[1]
+
+
+def _parted(before: _Step, now: _Step) -> tuple[str, tuple[int, int], tuple[int, int]] | None:
+    """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of the two goes on.
+
+    Only where both matrices have the same K, and the rows of the other operand stay: then one sum goes through K, and its A and B together.
+    """
+    moves = _move(now.a, before.a), _move(now.b, before.b)
+    extent = _extent(now.a)
+    if moves[0] is None or moves[1] is None or not extent or extent != _extent(now.b):
+        return None
+    for side, own, mine, other in (("a", now.a, moves[0], moves[1]), ("b", now.b, moves[1], moves[0])):
+        if not isinstance(own, Recognised) or other[0] or mine == other:
+            continue
+        goes_along_rows = mine == (other[1], 0)
+        if mine[0] == 0 or goes_along_rows:
+            return side, mine, other
+    return None
+
+
+def _elements(cta: Cta, addresses: np.ndarray, size: int) -> np.ndarray | None:
+    """The raw bits at addresses (rows, k) of shared memory; None where one lies outside of the window."""
+    at = addresses - cta.shared.begin
+    if at.min() < 0 or at.max() + size > len(cta.shared.bytes):
+        return None
+    return np.ascontiguousarray(cta.shared.bytes[at[..., None] + np.arange(size)]).view(f"u{size}")[..., 0]
+
+
+def _writer_of(x: Wave, cta: Cta, what: SharedOperand) -> Instruction | None:
+    """The instruction that wrote the first element of an operand last."""
+    return _last_writer(x, cta, int(what.addresses(cta.shared.arch)[0, 0]) - cta.shared.begin)
+
+
+def _last_writer(x: Wave, cta: Cta, at: int) -> Instruction | None:
+    return None if x.sanitizer is None else x.sanitizer.last_writer((at + cta.index * x.pitch) // 4)
+
+
+def _all_chunks(memory: GlobalMemory) -> _Chunks:
+    """Of arrays that are not too large in all."""
+    mixed, addresses, left = [], [], MOST_BYTES
+    for region in memory.filled():
+        skipped = -region.begin % CHUNK
+        whole = (len(region.data) - skipped) // CHUNK * CHUNK
+        if 0 < whole <= left:
+            left -= whole
+            mixed.append(_mixed(np.ascontiguousarray(region.data[skipped : skipped + whole]).view(np.uint64).reshape(-1, 2)))
+            addresses.append(region.begin + skipped + CHUNK * np.arange(whole // CHUNK))
+    if not mixed:
+        return _Chunks(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    values, first, count = np.unique(np.concatenate(mixed), return_index=True, return_counts=True)
+    return _Chunks(values[count == 1], np.concatenate(addresses).astype(np.int64)[first[count == 1]])
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Two words of 64 bits as one that other ones hardly ever give."""
+    low, high = values[..., 0], values[..., 1]
+    with np.errstate(over="ignore"):
+        one = (low ^ (low >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + high
+        mixed: np.ndarray = (one ^ (one >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return mixed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Odd:
+    """A row whose chunks come in another order than row 0's; which chunk each of the two reads first, counted from the lowest; do rows lie as in global memory?"""
+
+    row: int
+    chunk: int
+    of_first: int
+    lies_as_there: bool
+
+
+def _odd_row(addresses: np.ndarray, places: np.ndarray) -> _Odd | None:
+    """A row whose chunks come in another order than row 0's, if only a swizzle explains it.
+
+    Rows lie a pitch apart in global memory, and some rows further the order is the same. What was copied as it lies there may be a tile that was swizzled before.
+    """
+    known = addresses > 0
+    if known.mean() < KNOWN or not known[0].all():
+        return None
+    pitch = next((pitch for period in PERIODS if (pitch := _pitch(addresses, known, period)) is not None), None)
+    if pitch is None:
+        return None
+    apart = (places - addresses)[known]
+    start = addresses - np.arange(len(addresses))[:, None] * pitch
+    start = start - start[known].min()
+    if (apart == apart[0]).all() or (start[known] % CHUNK).any() or start[known].max() >= WIDEST * CHUNK:
+        return None
+    index = start // CHUNK
+    by = index[:, :1] ^ index[0, 0]
+    if ((index ^ by) != index[0])[known & known[:, :1]].any():
+        return None
+    odd = np.flatnonzero(known[:, 0] & (by[:, 0] > 0))
+    if not odd.size:
+        return None
+    by_row = places - addresses
+    lies_as_there = bool((by_row == by_row[:, :1])[known & known[:, :1]].all())
+    return _Odd(int(odd[0]), int(index[odd[0], 0]), int(index[0, 0]), lies_as_there)
+
+
+def _pitch(addresses: np.ndarray, known: np.ndarray, period: int) -> int | None:
+    """Bytes from row to row, where all chunks lie as far from those of the row that is a period further."""
+    steps = (addresses[period:] - addresses[:-period])[known[period:] & known[:-period]]
+    return int(steps[0]) // period if steps.size and (steps == steps[0]).all() and not steps[0] % period else None
+
+
+def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instruction | None) -> Finding:
+    swizzle = SmemDescriptor.decode(what.number, arch="sm_100a" if event.kind != "wgmma" else "sm_90a").swizzle
+    line = "row" if what.major == "K" else "k"
+    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
+    before = ", unless these were in that order in global memory before" if odd.lies_as_there else ""
+    return at_instruction(
+        "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: the rows of the tile have their 16-byte chunks in different orders: where "
+        f"{line} 0 gives chunk {odd.of_first} of its row in global memory, {line} {odd.row} gives chunk {odd.chunk}{by}, with another swizzle than {swizzle}, with "
+        f"which it is read{before}", f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6",
+        milder=Severity.LUCK if odd.lies_as_there else None,
+    )  # fmt: skip
+
+
+def _found_written(
+    event: Mma, side: str, what: SharedOperand, swizzles: tuple[str, str], found: Recognised, writer: Instruction | None
+) -> Finding:
+    written, read = swizzles
+    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
+    as_what = (
+        f"converted from {found.converted}"
+        if found.converted
+        else "transposed"
+        if found.is_along_k != (what.major == "K")
+        else "as they are"
+    )
+    named = f"swizzle {written}" if written in {str(name) for name in SWIZZLES} else written
+    return at_instruction(
+        "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with {named}, and it is read with swizzle {read}. The "
+        f"elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}{by}",
+        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6",
+    )  # fmt: skip
+
+
+def _found_step(
+    event: Mma,
+    step: _Step,
+    side: str,
+    moves: tuple[tuple[int, int], tuple[int, int]],
+    writer: Instruction | None,
+    *,
+    milder: Severity | None,
+) -> Finding:
+    (rows, k), (_, of_other) = moves
+    name, other = ("A", "B") if side == "a" else ("B", "A")
+    own = step.a if side == "a" else step.b
+    assert isinstance(own, Recognised)
+    at = "" if writer is None else f"; {writer.name} of line {writer.line} wrote that tile"
+    goes = f"by {rows} rows and no k" if rows else f"by {k} k"
+    return at_instruction(
+        "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies other k of A than of B: from the product before, {name} (the "
+        f"array at {own.begin:#x}, which threads load) goes on {goes}, {other} by {of_other} k{at}",
+        f"load {name} at the same k as {other}, or read both from the same stage",
+        milder=milder,
+    )  # fmt: skip
+
+
+def _law(swizzle: Swizzle) -> str:
+    """Where a chunk goes, in rows that are as wide as the swizzle."""
+    mode = MODES[swizzle]
+    if not mode.mask or 1 << mode.shift != CHUNK:
+        return ""
+    rows = LINE // mode.width
+    return f": chunk c of row r to c ^ (r{f' // {rows}' if rows > 1 else ''} % {mode.mask + 1})"

@@ -1,0 +1,164 @@
+"""Executing a block for the threads that are there: as machine code where that pays and nothing is suspicious, else one closure an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from smemsim.base.errors import SmemsimError
+from smemsim.run.engine.wave import ALL, Wave
+from smemsim.run.jit.constants import is_joint
+from smemsim.run.jit.tier import CompiledChain, Segment, tier_of
+
+if TYPE_CHECKING:
+    from smemsim.run.isa.registry import Plain
+    from smemsim.run.lower.program import Block
+    from smemsim.run.sanitizer.taint import Taint
+
+__all__ = ["run_block"]
+
+
+def run_block(wave: Wave, block: Block) -> None:
+    """Execute a block for `wave.sel`. An error of the hardware's rules gets the `instruction` that it comes from."""
+    wave.step = 0
+    chain = None if block.gate is None or wave.sel is not ALL else _chain(wave, block)
+    if chain is not None:
+        chain(wave)
+        block = chain.last
+    marks = _marks(wave, block)
+    try:
+        if block.gate is not None and chain is None:
+            if not _passes_gate(wave, block, marks):
+                return
+            wave.step = 1
+        is_over = _run_plain(wave, block, marks, None if chain is None else chain.steps)
+        while not is_over and (tail := _tail(wave, block)) is not None:
+            tail(wave)
+            block = tail.last
+            marks = _marks(wave, block)
+            is_over = _run_plain(wave, block, marks, tail.steps)
+        if not is_over:
+            _end(wave, block, marks)
+    except SmemsimError as problem:
+        problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]
+        raise
+
+
+def _marks(wave: Wave, block: Block) -> Taint | None:
+    """What follows values in doubt through a block, where it may read or get some."""
+    sanitizer = wave.sanitizer
+    if sanitizer is None:
+        return None
+    is_near = sanitizer.has_declared or (sanitizer.has_shared and block.has_loads) or sanitizer.taint.concerns(block.slots)
+    found: Taint | None = sanitizer.taint if is_near else None
+    return found
+
+
+def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
+    """Execute the instruction that a block begins with, for which lanes wait for each other; False where they still do."""
+    gate: Any = block.gate
+    if wave.held & block.slots & ~gate.keeps:
+        wave.materialize(block.slots & ~gate.keeps)
+    if not gate.opens(wave):
+        return False
+    if marks is None:
+        gate.run(wave)
+    else:
+        marks.run(wave, block.instructions[0], gate.run)
+    return True
+
+
+def _end(wave: Wave, block: Block, marks: Taint | None) -> None:
+    """Execute a block's last instruction, which says where its threads go; they go on with the next block where it has none."""
+    after, end = block.index + 1, block.end
+    if end is None:
+        wave.goes(after)
+        return
+    marks = _near(wave, block, marks)
+    if marks is None:
+        end.run(wave, after)
+    else:
+        marks.run(wave, block.instructions[-1], lambda x: end.run(x, after))
+
+
+def _chain(wave: Wave, block: Block) -> CompiledChain | None:
+    """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
+    tier = block.tier or tier_of(wave.program, block)
+    if not tier.is_done and is_joint(wave.program, block.instructions[0]):
+        tier.pays(wave.n, is_watched=wave.sanitizer is not None)
+    chain = tier.chain
+    return chain if chain is not None and chain.chain.may_run(wave) else None
+
+
+def _tail(wave: Wave, block: Block) -> CompiledChain | None:
+    """The chain that begins with the branch at the end of a block, if all threads of the wave run it as machine code."""
+    tail = None if block.tier is None or wave.sel is not ALL else block.tier.tail
+    return tail if tail is not None and tail.chain.may_run(wave) else None
+
+
+def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None) -> bool:
+    """Run the plain steps of a block, or those that are `left`. Is the block's end done too?"""
+    if wave.held & block.behind:
+        wave.materialize(block.behind)
+    if wave.sanitizer is not None:
+        wave.sanitizer.names(wave, block)
+    return _run_steps(wave, block, marks, left)
+
+
+def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None) -> bool:
+    """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in doubt is near. Is the block's end done too,
+    as that of a loop is?"""
+    steps: Sequence[Any] = block.steps if left is None else left
+    is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
+    if left is None and steps and not is_doubtful and wave.late is None:
+        tier = block.tier or tier_of(wave.program, block)
+        if not tier.is_done:
+            tier.pays(wave.n, is_watched=wave.sanitizer is not None)
+        if tier.loop is not None:
+            tier.loop(wave)
+            return True
+        steps = tier.steps or steps
+    for step in steps:
+        if not isinstance(step, Segment):
+            _run_step(wave, block, step, marks)
+        else:
+            threads = wave.sel if is_doubtful else step.run(wave)
+            if threads is None:
+                continue  # machine code brings no doubts
+            _run_closures(wave, block, step.steps, marks, threads)
+        is_doubtful = _is_doubtful(wave, block)
+    return False
+
+
+def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Taint | None, threads: Any) -> None:
+    """Run plain steps for some of the running threads; the others have run them."""
+    kept = wave.sel
+    if threads is not kept:
+        wave.select(threads)
+    try:
+        for closure in steps:
+            _run_step(wave, block, closure, marks)
+    finally:
+        if threads is not kept:
+            wave.select(kept)
+
+
+def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
+    """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
+    return wave.sanitizer.taint if marks is None and _is_doubtful(wave, block) else marks
+
+
+def _is_doubtful(wave: Wave, block: Block) -> bool:
+    """Are values in doubt near a block now?"""
+    return wave.sanitizer is not None and wave.sanitizer.taint.concerns(block.slots)
+
+
+def _run_step(wave: Wave, block: Block, step: Plain, marks: Taint | None) -> None:
+    marks = _near(wave, block, marks)
+    if marks is None:
+        step(wave)
+        if wave.sanitizer is not None:
+            wave.sanitizer.taint.came(block.instructions[wave.step])
+    else:
+        marks.run(wave, block.instructions[wave.step], step)
+    wave.step += 1

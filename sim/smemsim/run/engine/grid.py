@@ -1,0 +1,243 @@
+"""Execution of a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.errors import HardwareTrap
+from smemsim.base.floating_point import in_default_state
+from smemsim.base.garbage import seldom_collected
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.traps import TIMEOUT
+from smemsim.run.engine.hangs import count_bytes, report_hang
+from smemsim.run.engine.in_flight import InFlight
+from smemsim.run.engine.launch import CANCEL, Launch, Queue
+from smemsim.run.engine.multiprocessors import Multiprocessors, fitting
+from smemsim.run.engine.scheduler import OutOfTime, Stuck, run_wave
+from smemsim.run.engine.warp_scheduler import WarpScheduler
+from smemsim.run.engine.wave import WARP, Wave
+from smemsim.run.isa.threads.control import check_registers
+from smemsim.run.sanitizer.first import sanitizer_of
+from smemsim.run.sanitizer.history import History
+
+if TYPE_CHECKING:
+    from smemsim.run.lower.program import Program
+
+__all__ = ["at_once", "depends", "execute", "in_front", "requests", "resident", "takes_over"]
+
+
+WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
+WIDE_WAVE_THREADS = 32768  # the same of CTAs that wait for no other, and of which each knows of its own warps alone
+WAVE_BYTES = 1 << 28
+MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may still name registers when a wave is over
+
+
+def at_once(launch: Launch, *, sanitizer: bool = True) -> int:
+    """Clusters of one wave; wide ones of a grid are of one size, and of an even number."""
+    threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
+    own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
+    room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
+    is_narrow = launch.schedule is not None or launch.program.hears_others or takes_over(launch)
+    is_narrow = is_narrow or (sanitizer and not launch.is_apart)  # of the others steps cost the watch as much as the wave has warps
+    most = max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
+    clusters = launch.ctas // launch.cluster_size
+    if is_narrow or clusters <= most:
+        return most
+    pairs = -(-clusters // (2 * most))  # of waves, so that two processes have as much to do
+    return -(-clusters // (2 * pairs))
+
+
+def resident(launch: Launch) -> int:
+    """Clusters that are on the card at once."""
+    fits = fitting(launch) if launch.places is None else launch.places.fits
+    return max(1, launch.multiprocessors * fits // launch.cluster_size)
+
+
+def in_front(launch: Launch) -> tuple[History, ...]:
+    """What a launch that is over, and those in front of it that may still run, have done to memory, for the next one with programmatic stream serialization."""
+    history: History | None = launch.history
+    return () if history is None else history.leaves()
+
+
+def depends(launch: Launch) -> bool:
+    """May a CTA of the launch wait for, or add to, what another one writes to global memory?"""
+    return launch.program.needs_others
+
+
+def requests(program: Program) -> list[Instruction]:
+    """The instructions with which a CTA asks for the work of others."""
+    return program.requests
+
+
+def takes_over(launch: Launch) -> bool:
+    """May a CTA of the launch take over the work of others, which then do not begin?"""
+    return launch.config.cancel != "never" and bool(requests(launch.program))
+
+
+def _queue(launch: Launch, clusters: Sequence[int] | Queue | None) -> Queue:
+    """The clusters that are to run, and how many of them begin whatever others ask for."""
+    if isinstance(clusters, Queue):
+        return clusters
+    waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    if launch.schedule is not None:
+        waiting = launch.schedule.begins(waiting)
+    return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.config.cancel == "resident" else 0)
+
+
+@in_default_state
+def execute(
+    launch: Launch,
+    clusters: Sequence[int] | Queue | None = None,
+    *,
+    sanitizer: bool = True,
+    done: Callable[[int], None] = lambda ctas: None,
+) -> bool:
+    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
+
+    `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
+    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
+    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`, the CUDA error
+    of a trap or a hang in `launch.status`.
+    """
+    launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
+    launch.queue = queue = _queue(launch, clusters)
+    try:
+        with np.errstate(all="ignore"), seldom_collected():
+            return _Waves(launch, queue, sanitizer=sanitizer, done=done).run()
+    finally:
+        if queue.asked:
+            granted = f"{queue.taken} of {queue.asked} requests were granted" if takes_over(launch) else "no request was granted"
+            launch.evidence.add(
+                f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.config.cancel!r}: {CANCEL[launch.config.cancel]})"
+            )
+
+
+class _Waves:
+    """The waves of a launch: which one runs next, and what becomes of it."""
+
+    def __init__(self, launch: Launch, queue: Queue, *, sanitizer: bool, done: Callable[[int], None]) -> None:
+        self.launch, self.queue, self.sanitizer, self.done = launch, queue, sanitizer, done
+        self.most, self.together = resident(launch), at_once(launch, sanitizer=sanitizer)
+        if launch.places is not None:
+            self.together = min(self.together, self.most)
+        if takes_over(launch) and launch.config.cancel != "resident":
+            self.together = 1  # so that there are others to take over
+        if launch.schedule is not None:
+            self.together = launch.schedule.together(self.together, len(queue))
+        launch.waves.clear()
+        self.others_help = launch.program.hears_others
+        if sanitizer and launch.options.watch_global and launch.history is None:
+            launch.history = History(launch, launch.options.after or ())
+        elif launch.history is None:
+            launch.memory.wrote_all()
+        self.history = launch.history if sanitizer else None
+        self.stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
+        self.past = 0  # changes of waves that are over
+        self.counted = 0  # clusters that others took over, of those that `done` was told
+
+    def run(self) -> bool:
+        """See `execute`."""
+        launch = self.launch
+        while self.queue or launch.waves:
+            wave, is_last_try = self._next()
+            if wave is None and not self.queue and not launch.waves:
+                break
+            if wave is None:
+                launch.status = TIMEOUT
+                report_hang(launch, len(self.queue) * launch.cluster_size)
+                return False
+            has_others = len(launch.waves) > 1 or bool(self.queue)
+            wave.may_pause = has_others
+            finished = self._ran(wave, gives_way=self.others_help and not is_last_try and has_others)
+            if finished is None:
+                return False
+            if finished:
+                self._ended(wave)
+            elif not wave.paused:
+                launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
+                self.stuck[wave] = self._changes
+        return not launch.out_of_time
+
+    @property
+    def _changes(self) -> int:
+        return self.past + sum(int(w.changes) for w in self.launch.waves)
+
+    def _next(self) -> tuple[Wave | None, bool]:
+        """(the wave that runs next, whether it is one that nobody can help any more); None where nothing can go on."""
+        launch, changes = self.launch, self._changes
+        room = self.most - sum(w.clusters_left for w in launch.waves)
+        ready = [w for w in launch.waves if (self.stuck.get(w) != changes and not w.never_ends) or (w.late is not None and w.late.pending)]
+        can_begin = bool(self.queue) and room > 0
+        wave: Wave | None = ready[0] if ready else None
+        if launch.schedule is not None:
+            wave = launch.schedule.wave(ready, can_begin=can_begin)
+        if wave is not None:
+            return wave, False
+        if can_begin and (clusters := self.queue.begin(min(self.together, room))):
+            return _begun(launch, clusters, sanitizer=self.sanitizer, history=self.history), False
+        return next((w for w in launch.waves if w.gave_way), None), True
+
+    def _ran(self, wave: Wave, *, gives_way: bool) -> bool | None:
+        """Run a wave: is it over? None where the launch is."""
+        launch = self.launch
+        try:
+            return run_wave(wave, gives_way=gives_way)
+        except Stuck:
+            launch.status = TIMEOUT
+            report_hang(launch)
+        except OutOfTime:
+            launch.out_of_time = True
+        except HardwareTrap as trap:
+            _trapped(launch, trap)
+        return None
+
+    def _ended(self, wave: Wave) -> None:
+        """All threads of a wave have exited."""
+        launch = self.launch
+        count_bytes(launch, wave)
+        check_registers(wave)
+        if wave.sanitizer is not None:
+            wave.sanitizer.ended()
+        launch.waves.remove(wave)
+        if launch.places is not None:
+            launch.places.end(wave.numbers.tolist())
+        self.stuck.pop(wave, None)
+        if launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
+            wave.leave()
+        self.past += wave.changes
+        ctas = len(wave.ctas)
+        wave.let_go()
+        self.done(ctas + (self.queue.taken - self.counted) * launch.cluster_size)
+        self.counted = self.queue.taken
+
+
+def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history: History | None) -> Wave:
+    """A wave of these clusters, which begins now."""
+    wave = Wave(launch, clusters)
+    if launch.places is not None:
+        launch.places.begin(wave.numbers.tolist())
+    if sanitizer and (launch.window_bytes or history is not None):
+        wave.sanitizer = sanitizer_of(wave, history)
+    if launch.schedule is not None:
+        wave.turns = WarpScheduler.of(launch.schedule, wave)
+        wave.late = InFlight(launch.schedule, wave)
+    launch.waves.append(wave)
+    return wave
+
+
+def _trapped(launch: Launch, trap: HardwareTrap) -> None:
+    """Hardware has stopped the kernel: a finding, unless there is one at that line."""
+    launch.status = trap.cuda_error
+    instruction = getattr(trap, "instruction", None)
+    if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
+        code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+        launch.find(code, instruction, str(trap))
+    for wave in launch.waves:
+        if wave.sanitizer is not None:
+            wave.sanitizer.abandoned()
+
+
+_CODES = {700: "X001", 716: "X002", 719: "X001"}

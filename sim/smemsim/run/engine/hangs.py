@@ -1,0 +1,236 @@
+"""A launch that will never end: which warps wait, at which line, for what, and where those are that they wait for; the likeliest cause first."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.base.errors import Unmodelled
+from smemsim.core.ptx.module import Immediate, Instruction
+from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
+from smemsim.run.engine.launch import Launch
+from smemsim.run.engine.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
+from smemsim.run.isa.barriers.cta import tell_parted
+from smemsim.run.isa.barriers.hang_causes import check_bytes
+from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
+from smemsim.run.isa.barriers.mbarrier_lifetime import check_reused
+
+__all__ = ["count_bytes", "refuse_host", "report_hang"]
+
+
+MOST_PLACES = 4  # groups of threads that a message lists
+FULL = 0xFFFFFFFF
+MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for the lanes that a mask names
+
+
+def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
+    """T210 for mbarriers that were told to expect other numbers of bytes than came, X010 for those whose bytes were used for something else, X011 for
+    warps that are a barrier apart.
+
+    When all is over, or nothing goes on.
+    """
+    for cta in wave.ctas.made:
+        for barrier in mbarriers(cta).values():
+            check_bytes(barrier, wave, hangs=hangs, is_to_come=functools.partial(_is_to_come, wave, barrier))
+            check_reused(wave, barrier)
+    tell_parted(wave)
+
+
+def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
+    """Do threads of an mbarrier's cluster wait elsewhere, in front of copies that may be for it? Then what holds them up is the cause."""
+    waiting = [wait.threads for wait in x.waiting if all(wait is not own for own, _ in barrier.waits)]
+    if not waiting:
+        return False
+    threads = np.concatenate(waiting)
+    near = threads[x.cta_of[threads] // x.launch.cluster_size == barrier.cta.index // x.launch.cluster_size]
+    return bool(could_come(x, near, (i.line for i in x.program.inlined.body if brings_bytes(i))).size)
+
+
+def refuse_host(launch: Launch, wave: Wave) -> None:
+    """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
+    if wave.polled is None or not ((wave.key >= YIELDED) & (wave.key < GATHERING)).any():
+        return
+    i, pieces = wave.polled
+    for piece in pieces:
+        if piece.space == "global" and launch.memory.is_hosts_too(piece.memory, int(piece.at[0])):
+            raise Unmodelled(
+                f"line {i.line}: {i.name} waits for a value in memory that the host can write: a launch runs to its end before the host goes on"
+            )
+
+
+def report_hang(launch: Launch, outside: int = 0) -> None:
+    """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
+    for wave in launch.waves:
+        refuse_host(launch, wave)
+    alive = sum(wave.clusters_left for wave in launch.waves) * launch.cluster_size
+    full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
+    repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
+    for wave in launch.waves:
+        count_bytes(launch, wave, hangs=True)
+        if wave.sanitizer is not None:
+            wave.sanitizer.nothing_came()
+        _report_parted_warps(launch, wave)
+        for mend, wait in _by_suspicion(wave):
+            who = _who(wave, wait.threads)
+            waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
+            missing = _missing(wait)
+            where = f"; {_whereabouts(wave, missing)}" if missing is not None and missing.size else ""
+            launch.find(
+                "X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{where}{full}", repair or mend, touched=wait.touched
+            )
+        for first, last, what in (
+            (YIELDED, GATHERING, (wave.endless or "polls something that never changes") + full),
+            (0, YIELDED, f"loops for ever, and nothing it does is seen by others{full}"),
+        ):
+            threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
+            for at in distinct(wave.key[threads]).tolist():
+                who = _who(wave, threads[wave.key[threads] == at])
+                launch.find("X006", _instruction(wave, at - first), f"{who}: {what}", repair)
+
+
+# ---- who waits for whom
+
+
+def _missing(wait: Wait) -> np.ndarray | None:
+    """The threads that a wait is for, by their number in the wave; None where nobody knows who could arrive."""
+    return None if wait.missing is None else wait.missing()
+
+
+def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
+    """The waits, the likeliest cause first, each with what to change there."""
+    causes = roots(x)
+    told = []
+    for wait in x.waiting:
+        suspicion, mend = _suspicion(x, wait)
+        is_held = suspicion > 0 and id(wait) not in causes
+        told.append((is_held, suspicion, wait.instruction.line, int(wait.threads[0]), mend, wait))
+    return [(mend, wait) for *_, mend, wait in sorted(told, key=lambda t: (min(t[1], 1), *t[:4]))]
+
+
+def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
+    """How far a wait is from the cause of the hang, 0 the nearest, and what to change there.
+
+    A barrier of threads is the cause where nobody is left who could arrive, or where all that are missing wait at other barriers of threads;
+    else what holds those up is.
+    """
+    missing = _missing(wait)
+    if missing is None:
+        return wait.suspicion()
+    if not missing.size:
+        return 1, "correct the thread count, or let as many arrive: nobody is left who could"
+    at = {id(other): other for other in x.waiting if np.isin(other.threads, missing).any()}
+    held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
+    if held.all() and all(other.missing is not None for other in at.values()):
+        return 1, "let all of them come to the same barrier: the same number, and none of them in a branch that others do not take"
+    return LEAST_SUSPICIOUS, ""
+
+
+def _report_parted_warps(launch: Launch, x: Wave) -> None:
+    """X011 where some lanes wait at an instruction for others of their warp (or warpgroup) that never come to it, the first cause of a hang.
+
+    Lanes that wait for something else in front of it, and then come, are no such cause: what they wait for is.
+    """
+    gathering = np.flatnonzero((x.key >= GATHERING) & (x.key < PARKED))
+    for at in distinct(x.key[gathering]).tolist():
+        block = at - GATHERING
+        here = gathering[x.key[gathering] == at]
+        i = _instruction(x, block)
+        size = WARPGROUP if i.op == "wgmma" else WARP
+        units = x.cta_of * x.stride + x.tid // size  # of a CTA
+        for unit in distinct(units[here]).tolist():
+            own = here[units[here] == unit]
+            missing = _absent(x, i, own, np.flatnonzero(units == unit))
+            if missing.size and _is_first_cause(x, block, own, missing):
+                by_mask = i.operands and i.op in MASKED
+                mask = f", whose member mask is {_mask(x, i, own):#010x}" if by_mask else ""
+                launch.find(
+                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}, for {'lanes' if by_mask else 'threads'} that never come to it: "
+                    f"{_whereabouts(x, missing)}",
+                    "take it out of the branch, or name in its mask only the lanes that come to it" if by_mask else
+                    "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
+                )  # fmt: skip
+
+
+def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
+    operand = i.operands[-1]
+    return operand.value & FULL if isinstance(operand, Immediate) else int(x.members[own[0]])
+
+
+def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """The `threads` of a warp or warpgroup that have not exited, that an instruction is for, and that are not there."""
+    absent = (x.key[threads] < EXITED) & ~np.isin(threads, own)
+    if i.op in MASKED:
+        absent &= (_mask(x, i, own) >> x.lane[threads] & 1).astype(bool)
+    found: np.ndarray = threads[absent]
+    return found
+
+
+def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:
+    """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
+    for at in distinct(x.key[missing]).tolist():
+        where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
+        if GATHERING <= at < PARKED or block not in reached(x, where):
+            return True
+    for wait in x.waiting:
+        if np.isin(wait.threads, missing).any():
+            waits_for = _missing(wait)
+            if waits_for is not None and np.isin(own, waits_for).any():
+                return True
+    return False
+
+
+# ---- in words
+
+
+def _instruction(wave: Wave, block: int) -> Instruction:
+    blocks = wave.program.blocks
+    while not blocks[block].instructions:
+        block += 1
+    return blocks[block].instructions[0]
+
+
+def _who(wave: Wave, threads: np.ndarray) -> str:
+    """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
+    parts = []
+    for cta in distinct(wave.cta_of[threads]).tolist():
+        own = threads[wave.cta_of[threads] == cta]
+        warps = distinct(wave.tid[own] // WARP).tolist()
+        text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
+        if len(warps) == 1 and (lanes := _lanes(wave, own)):
+            text = f"{lanes} of {text}"
+        parts.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
+    return "; ".join(parts[:MOST_PLACES]) + (f" and {len(parts) - MOST_PLACES} more CTAs" if len(parts) > MOST_PLACES else "")
+
+
+def _lanes(x: Wave, own: np.ndarray) -> str:
+    """The lanes of one warp, "" for all of them that have not exited."""
+    warp = np.arange(own[0] // WARP * WARP, own[0] // WARP * WARP + WARP)
+    if (x.key[warp] < EXITED).sum() <= len(own):
+        return ""
+    lanes = x.lane[own]
+    ends = np.flatnonzero(np.diff(lanes) != 1)
+    begins, ends = lanes[np.concatenate([[0], ends + 1])].tolist(), lanes[np.concatenate([ends, [len(lanes) - 1]])].tolist()
+    runs = [str(lo) if lo == hi else f"{lo} to {hi}" for lo, hi in zip(begins, ends, strict=True)]
+    return f"lane{'s' * (len(own) > 1)} {', '.join(runs[:8])}{' ...' * (len(runs) > 8)}"
+
+
+def _whereabouts(x: Wave, threads: np.ndarray) -> str:
+    """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14 (bar.sync)'."""
+    places: dict[tuple[str, int, str], list[np.ndarray]] = {}
+    for at in distinct(x.key[threads]).tolist():
+        there = threads[x.key[threads] == at]
+        if PARKED <= at < EXITED:
+            for wait in x.waiting:
+                if (mine := there[np.isin(there, wait.threads)]).size:
+                    places.setdefault(("wait", wait.instruction.line, wait.instruction.name), []).append(mine)
+        elif at < EXITED:
+            i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0))
+            places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
+    sentences = []
+    for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
+        who = _who(x, distinct(np.concatenate(parts)))
+        is_single = not ("warps" in who or "lanes" in who or ";" in who)
+        sentences.append(f"{who} {does}{'s' * is_single} at line {line} ({name})")
+    return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)

@@ -1,0 +1,100 @@
+"""Of a launch that hangs: which waits hold others up, by what the threads that wait could still do if they went on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, YIELDED, Wait, Wave
+from smemsim.run.lower.cfg import following
+
+__all__ = ["brings_bytes", "could_come", "reached", "roots"]
+
+
+MOST = 128  # waits that are looked at
+
+
+def reached(x: Wave, block: int) -> frozenset[int]:
+    """The blocks that threads can come to from the begin of a block on; all of them where a jump goes nobody knows where."""
+    return _reached(x)(block)
+
+
+def _reached(x: Wave) -> functools._lru_cache_wrapper[frozenset[int]]:
+    @functools.cache
+    def find(block: int) -> frozenset[int]:
+        seen: set[int] = set()
+        open_ = [block]
+        while open_:
+            n = open_.pop()
+            if n in seen or n >= len(x.program.blocks):
+                continue
+            seen.add(n)
+            after = following(x.program, n)
+            if after is None:
+                return frozenset(range(len(x.program.blocks)))
+            open_ += after
+        return frozenset(seen)
+
+    found: functools._lru_cache_wrapper[frozenset[int]] = x.state.setdefault(_reached, find)
+    return found
+
+
+def could_come(x: Wave, threads: np.ndarray, lines: Iterable[int]) -> np.ndarray:
+    """Which of these threads would come to an instruction of these lines if they went on."""
+    wanted = set(lines)
+    blocks = {n for n, block in enumerate(x.program.blocks) if any(i.line in wanted for i in block.instructions)}
+    keys, could = x.key[threads], np.zeros(len(threads), bool)
+    for at in distinct(keys).tolist():
+        if at < EXITED:
+            first = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
+            could |= (keys == at) & bool(reached(x, first) & blocks)
+    found: np.ndarray = threads[could]
+    return found
+
+
+def brings_bytes(i: Instruction) -> bool:
+    """Does an instruction complete bytes at an mbarrier, when what it copies has come?"""
+    return "mbarrier::complete_tx::bytes" in i.modifiers
+
+
+def _feeds(i: Instruction) -> bool:
+    """Could an instruction arrive at an mbarrier, or bring it bytes?"""
+    arrives = i.op == "mbarrier" and i.modifiers[0] in ("arrive", "arrive_drop", "complete_tx")
+    commits = i.op == "tcgen05" and i.modifiers[0] == "commit"
+    return arrives or commits or brings_bytes(i) or (i.op == "cp" and "arrive" in i.modifiers)
+
+
+def _meets(i: Instruction, wait: Instruction) -> bool:
+    """Is an instruction an arrival at a barrier of threads of the kind that others wait at?"""
+    return i.op in ("bar", "barrier") and "warp" not in i.modifiers and ("cluster" in i.modifiers) == ("cluster" in wait.modifiers)
+
+
+def _holders(x: Wave, wait: Wait) -> np.ndarray:
+    """The threads that could end a wait if they went on."""
+    body = x.program.inlined.body
+    if wait.missing is not None:
+        return could_come(x, wait.missing(), (i.line for i in body if _meets(i, wait.instruction)))
+    known = wait.fed() if wait.fed is not None else set()
+    cluster = x.launch.cluster_size * x.stride
+    first = int(wait.threads[0]) // cluster * cluster
+    others = np.setdiff1d(np.arange(first, min(first + cluster, x.total)), wait.threads)
+    again = could_come(x, others, known)
+    return again if again.size else could_come(x, others, (i.line for i in body if _feeds(i)))
+
+
+def roots(x: Wave) -> set[int]:
+    """The waits (their `id`) that none but such as hold each other up hold up: where the cause of a hang is. All of them where there are too many to look at."""
+    waits = x.waiting
+    if len(waits) > MOST:
+        return {id(wait) for wait in waits}
+    holders = [_holders(x, wait) for wait in waits]
+    held = np.array([[bool(np.isin(other.threads, mine).any()) for other in waits] for mine in holders], bool).reshape(
+        len(waits), len(waits)
+    )
+    for n in range(len(waits)):  # whatever holds up what holds up a wait holds up that too
+        held |= held[:, n : n + 1] & held[n]
+    return {id(wait) for n, wait in enumerate(waits) if all(held[m, n] for m in np.flatnonzero(held[n]).tolist())}

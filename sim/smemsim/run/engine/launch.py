@@ -1,0 +1,554 @@
+"""Launches: how they are described (`LaunchConfig`, `RunOptions`), what they may ask for (`check_shape`), and one that runs (`Launch`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from smemsim.base.arguments import flag, shown, suggestion, whole
+from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.finding import Finding, Touched, at_instruction
+from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.ptx.module import Instruction, Parameter
+from smemsim.core.spec.alternatives import alternative_of
+from smemsim.core.spec.architectures import any_architecture
+from smemsim.core.spec.cards import card_of
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.launches import LAUNCH_LIMITS
+from smemsim.run.engine.records import Event, Events, Load, Products
+from smemsim.run.engine.schedule import Schedule, checked_schedule
+from smemsim.run.isa.registers import Wave
+from smemsim.run.isa.registry import ON_EXIT
+from smemsim.run.lower.program import Program
+
+__all__ = [
+    "CANCEL",
+    "EVERY",
+    "LIMIT",
+    "Judge",
+    "Launch",
+    "LaunchConfig",
+    "LinkedKernel",
+    "LoadedKernel",
+    "Queue",
+    "RunOptions",
+    "check_shape",
+    "three",
+]
+
+
+WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
+# How `clusterlaunchcontrol.try_cancel` is answered; a right kernel computes the same with all of them.
+CANCEL = {
+    "resident": "the clusters that fit on the card at once begin; the others can be taken over",
+    "never": "every request is declined, as when all clusters have begun",
+    "one": "each cluster that begins takes over one other, its further requests are declined",
+    "always": "a cluster begins alone and takes over all that have not begun",
+}
+EVERY = "all"  # of `LaunchConfig.cancel`: each of the answers but "resident", one run after the other
+LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a launch says otherwise
+COHORTS = "SMEMSIM_COHORTS"  # of the environment: "off" executes and checks CTAs that do the same one by one
+
+
+# ---- How a launch is described
+
+
+def three(name: str, value: Any) -> tuple[int, int, int]:
+    """A grid, block or cluster shape: one to three numbers, the missing ones 1.
+
+    >>> three("grid", 4), three("block", (32, 2))
+    ((4, 1, 1), (32, 2, 1))
+    """
+    if type(value) is tuple and len(value) == 3 and all(type(n) is int and n > 0 for n in value):
+        return value
+    given = (value,) if isinstance(value, (int, np.integer)) else value
+    values = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
+    if not 1 <= len(values) <= 3:
+        raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
+    x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])
+    return x, y, z
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LaunchConfig:
+    """What a kernel is launched with, in the terms of the driver's `CUlaunchConfig`: everything of a launch that the kernel can see.
+
+    Sizes are given as one to three numbers and held as three. `block` None is what the kernel's `.reqntid` says, else one thread; `cluster` None what its
+    `.reqnctapercluster` says, else none: CTAs then are by themselves as in clusters of one, but st.async and red.async are illegal instructions. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
+    every card the parameter's bytes, on a simulated one also arrays, tensor maps, numbers and None. `entry` names the kernel, and may be left out where
+    the PTX has only one. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
+
+    >>> LaunchConfig(grid=(4, 2), block=128).grid
+    (4, 2, 1)
+    """
+
+    grid: Any = (1, 1, 1)
+    block: Any = None
+    cluster: Any = None
+    shared_bytes: int = 0
+    args: Sequence[Any] = ()
+    entry: str | None = None
+    cooperative: bool = False
+    cancel: str = "resident"
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "block", "cluster"):
+            value = getattr(self, name)
+            if value is not None or name == "grid":
+                object.__setattr__(self, name, three(name, value))
+        object.__setattr__(self, "shared_bytes", whole("shared_bytes", self.shared_bytes, minimum=0))
+        object.__setattr__(self, "cooperative", flag("cooperative", self.cooperative))
+        answers = (*CANCEL, EVERY)
+        if self.cancel not in answers:
+            raise InputError(f"cancel = {shown(self.cancel)}: needs one of {', '.join(answers)}{suggestion(self.cancel, answers)}")
+
+    def of(self, kernel: LoadedKernel) -> LaunchConfig:
+        """The launch of this kernel: what was left open is as the kernel's directives say."""
+        if self.cluster is None and "blocksareclusters" in kernel.directives:
+            raise Unmodelled(
+                ".blocksareclusters: a driver counts clusters in the grid of this entry; not modelled, unless the launch gives the cluster, and the grid in CTAs"
+            )
+        return dataclasses.replace(
+            self, entry=kernel.name, block=self.block or kernel.block or (1, 1, 1), cluster=self.cluster or kernel.cluster
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class RunOptions:
+    """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
+
+    `sanitize` False leaves the watch out, `watch_global` False the part of it that looks for races in global memory. `ctas` are the numbers of the CTAs to run, with those of
+    their clusters; None: all. `limit` blocks of instructions
+    may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
+    CTAs that do not depend on each other (None: as many as save time), or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
+    with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
+    any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
+    alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
+    `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
+    it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
+    found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
+    behind it, as that of a vector may, still does. Raises InputError.
+    """
+
+    sanitize: bool = True
+    watch_global: bool = True
+    ctas: Iterable[int] | None = None
+    limit: int = LIMIT
+    limit_seconds: float | None = None
+    workers: int | None = None
+    client: Any = None
+    progress: bool = True
+    sources: Any = ()
+    name: str = "ptx"
+    schedule: int | str | None = None
+    assume: str | None = None
+    after: Any = None
+    multiprocessors: int | None = None
+    overrun: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", checked_schedule(self.schedule))
+        for name in ("sanitize", "watch_global", "progress"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
+        object.__setattr__(self, "overrun", whole("overrun", self.overrun, minimum=0))
+        seconds = self.limit_seconds
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf):
+            raise InputError(f"limit_seconds = {shown(seconds)}: needs a number of seconds above 0, or None")
+        if self.workers is not None:
+            object.__setattr__(self, "workers", whole("workers", self.workers, minimum=1))
+        if self.assume:
+            alternative_of(self.assume)
+            if self.client is not None or (self.workers or 1) > 1:
+                raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
+            object.__setattr__(self, "workers", 1)
+        if self.multiprocessors is not None:
+            object.__setattr__(self, "multiprocessors", whole("multiprocessors", self.multiprocessors, minimum=1))
+        if self.after is not None:
+            object.__setattr__(self, "workers", 1)
+        if self.client is not None and not hasattr(self.client, "get_executor"):
+            raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")
+        object.__setattr__(self, "sources", _folders(self.sources))
+
+
+def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
+    given = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    if not isinstance(given, Iterable):
+        raise InputError(f"sources = {shown(sources)}: needs a list of folders")
+    folders = list(given)
+    for folder in folders:
+        if not isinstance(folder, (str, os.PathLike)) or not os.path.isdir(folder):
+            raise InputError(f"sources: {shown(folder)} is no folder")
+    return tuple(pathlib.Path(folder) for folder in folders)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedKernel:
+    """A kernel that a card has loaded, as `CUfunction` is one: what is known of it before it is launched.
+
+    `parameter_sizes` are the bytes of each parameter, None where a driver cannot say. `static_shared_bytes` is the shared memory that it declares itself,
+    `local_bytes` the local memory of a thread. `directives` are those of its PTX: {"reqntid": (128, 1, 1)}.
+    """
+
+    name: str
+    parameter_sizes: tuple[int, ...] | None
+    static_shared_bytes: int
+    local_bytes: int = 0
+    directives: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        """The threads of a CTA that it must be launched with (`.reqntid`)."""
+        sizes = self.directives.get("reqntid")
+        return three("reqntid", sizes) if sizes else None
+
+    @property
+    def cluster(self) -> tuple[int, int, int] | None:
+        """The CTAs of a cluster that it must be launched with (`.reqnctapercluster`)."""
+        sizes = self.directives.get("reqnctapercluster")
+        return three("reqnctapercluster", sizes) if sizes else None
+
+    @property
+    def most_threads(self) -> int | None:
+        """The threads of a CTA that it may be launched with (`.maxntid`)."""
+        sizes = self.directives.get("maxntid")
+        return math.prod(sizes) if sizes else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LinkedKernel(LoadedKernel):
+    """A kernel that a simulated card has loaded: its program, the text that it was read from, and the addresses of its module's variables."""
+
+    program: Program
+    text: str
+    addresses: Mapping[str, int]
+    parameter_names: tuple[str, ...] = ()  # of the source, where the PTX has others
+    counts_elements: bool = False  # the source has tensor descriptors in elements, the slowest dimension first
+
+    def called(self, names: Sequence[str], *, counts_elements: bool = False) -> LinkedKernel:
+        """The same kernel, whose parameters findings call by other names than those of the PTX."""
+        return dataclasses.replace(self, parameter_names=tuple(names), counts_elements=counts_elements)
+
+    def parameter_name(self, n: int) -> str:
+        """What the source calls a parameter, else the PTX."""
+        return self.parameter_names[n] if n < len(self.parameter_names) else self.program.places.parameters[n].name
+
+    def variable(self, name: str) -> int:
+        """The address of a variable of its module in global or constant memory. InputError where there is none of this name."""
+        if name not in self.addresses:
+            raise InputError(f"variable {shown(name)}: the PTX has no such variable{suggestion(name, self.addresses)}")
+        return self.addresses[name]
+
+    @classmethod
+    def of(cls, program: Program, text: str, directives: Mapping[str, tuple[int, ...]], addresses: Mapping[str, int]) -> LinkedKernel:
+        """The kernel of a program whose variables lie at `addresses`."""
+        places = program.places
+        return cls(
+            name=program.name, parameter_sizes=tuple(p.size for p in places.parameters), local_bytes=places.local_bytes, directives=directives,
+            static_shared_bytes=places.dynamic_begin - any_architecture(program.arch).shared_begin, program=program, text=text, addresses=addresses,
+        )  # fmt: skip
+
+
+def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
+    """InputError where a launch asks for what hardware or the kernel's directives do not allow; `config` is one `of` the kernel."""
+    for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
+        for n, limit, axis in zip(getattr(config, name), most, "xyz", strict=True):
+            if n > limit:
+                raise InputError(f"{name}.{axis} = {n}: at most {limit} ({LAUNCH_LIMITS.source})")
+    cluster = config.cluster or (1, 1, 1)
+    threads, ctas = math.prod(config.block), math.prod(cluster)
+    if threads > LAUNCH_LIMITS.threads:
+        raise InputError(f"block = {config.block}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
+    _check_directives(config, kernel)
+    if ctas > LAUNCH_LIMITS.cluster:
+        raise InputError(f"cluster = {config.cluster}: {ctas} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
+    for n, of, axis in zip(config.grid, cluster, "xyz", strict=True):
+        if n % of:
+            raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
+    if kernel.local_bytes > LAUNCH_LIMITS.local_bytes:
+        raise InputError(
+            f"{kernel.local_bytes} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})"
+        )
+    machine = any_architecture(arch)
+    if config.cluster is not None and not machine.has_clusters:
+        raise InputError(f"cluster = {config.cluster}: {arch} has no clusters; they came with sm_90")
+    room = machine.shared_end - machine.shared_begin
+    if kernel.static_shared_bytes + config.shared_bytes > room:
+        raise InputError(
+            f"shared_bytes = {config.shared_bytes}: with the {kernel.static_shared_bytes} B that the program declares more than the {room} B a CTA "
+            f"has on {arch}"
+        )
+
+
+def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
+    if kernel.block not in (None, config.block):
+        raise InputError(f"block = {config.block}: the entry requires {kernel.block} (.reqntid)")
+    threads = math.prod(config.block)
+    if kernel.most_threads is not None and threads > kernel.most_threads:
+        raise InputError(f"block = {config.block}: {threads} threads; the entry allows {kernel.most_threads} (.maxntid)")
+    if kernel.cluster not in (None, config.cluster):
+        raise InputError(f"cluster = {config.cluster}: the entry requires {kernel.cluster} (.reqnctapercluster)")
+
+
+# ---- A launch that runs
+
+
+class Judge(Protocol):
+    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
+
+    def __call__(self, x: Wave, event: Event) -> None: ...
+
+    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
+        """Called with loads of boxes inside a tensor that several CTAs, none of a cluster, have executed together."""
+
+    def multiplied(self, x: Wave, products: Products) -> None:
+        """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
+
+    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray) -> None:
+        """Called with the events of a wgmma.mma_async.sp, the thread and the lowest bit of each metadata nibble of A, (64, groups), and the registers (warpgroups, 128)."""
+
+    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
+        """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
+
+    def fresh(self) -> Judge:
+        """A judge of the launch that has seen no events, for another process."""
+
+    def finish(self) -> Judge:
+        """Called once, after the last event."""
+
+    def merge(self, other: Any) -> None:
+        """Add what a `fresh` judge in another process has seen."""
+
+
+class Queue:
+    """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be taken over.
+
+    >>> queue = Queue(range(4), kept=2)
+    >>> queue.begin(1), queue.cancel(), queue.begin(4), queue.begin(4), queue.cancel()
+    ([0], 2, [1], [3], None)
+    """
+
+    def __init__(self, clusters: Sequence[int], kept: int) -> None:
+        self.clusters = clusters
+        self.kept = self.free = min(kept, len(clusters))
+        self.first = 0  # of those kept, the next one that begins; behind them `free` is the next one that begins or is taken over
+        self.asked = self.taken = 0
+
+    def __len__(self) -> int:
+        return self.kept - self.first + len(self.clusters) - self.free
+
+    def begin(self, count: int) -> list[int]:
+        """The next clusters, which begin now: of those kept, or behind them, so that these can ask for the others first."""
+        if self.first < self.kept:
+            first, self.first = self.first, min(self.first + count, self.kept)
+            return list(self.clusters[first : self.first])
+        first, self.free = self.free, min(self.free + count, len(self.clusters))
+        return list(self.clusters[first : self.free])
+
+    def cancel(self) -> int | None:
+        """A cluster that somebody takes over, and that will not begin; None where there is none left."""
+        if self.free == len(self.clusters):
+            return None
+        self.free, self.taken = self.free + 1, self.taken + 1
+        return self.clusters[self.free - 1]
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Launch:
+    """A launch as it runs: a kernel, what it is launched with and how it is run, and where its parameters are in which memory.
+
+    `findings` has one entry for a code at a line, a further one for another operation; `events` are the transfers and matrix instructions, `output` what printf
+    wrote. `status` is the CUDA error that it ended with, 0 without one.
+    """
+
+    kernel: LinkedKernel
+    config: LaunchConfig  # `of` the kernel
+    options: RunOptions
+    memory: GlobalMemory
+    parameter_address: int
+    parameters: np.ndarray
+    status: int = 0
+    waves: list[Wave] = dataclasses.field(default_factory=list)
+    kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
+    queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
+    findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
+    events: Events = dataclasses.field(default_factory=Events)
+    output: list[str] = dataclasses.field(default_factory=list)
+    output_size: int = 0  # characters
+    asserted: list[str] = dataclasses.field(
+        default_factory=list
+    )  # a line for each thread whose assertion failed, as the CUDA runtime has it
+    conditions: dict[int, int] = dataclasses.field(default_factory=dict)  # what it set conditional handles of a graph to
+    evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    left_out: set[int] = dataclasses.field(
+        default_factory=set
+    )  # lines that read cells of an accumulator in which no product has left a sum
+    bounds: set[str] = dataclasses.field(
+        default_factory=set
+    )  # limits of the race detector that were reached, behind which a race may go unseen, in words
+    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
+    mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
+        default_factory=dict
+    )  # of each mapa: the ranks that execute it; do any ask for another?
+    summed: list[np.ndarray] = dataclasses.field(
+        default_factory=list
+    )  # of a schedule: the addresses of floats that are added to atomically
+    watched: int = 0  # waves that began under the watch
+    released: tuple[dict[Any, Any], ...] = dataclasses.field(
+        default_factory=lambda: ({}, {}, {}, {}, {})
+    )  # at addresses of global memory, as each `VectorClocks` of a wave has it
+    messages: dict[Any, Any] = dataclasses.field(default_factory=dict)  # strong stores to global memory, where `Messages` follows them
+    history: Any = None  # what its waves have done to global memory, where that is watched
+    places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
+    judge: Judge | None = None
+    out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
+    deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
+    program: Program = dataclasses.field(init=False)
+    addresses: Mapping[str, int] = dataclasses.field(init=False)  # of variables in global memory
+    arch: str = dataclasses.field(init=False)
+    grid: tuple[int, int, int] = dataclasses.field(init=False)
+    block: tuple[int, int, int] = dataclasses.field(init=False)
+    cluster: tuple[int, int, int] = dataclasses.field(init=False)
+    threads: int = dataclasses.field(init=False)  # of a CTA
+    cluster_size: int = dataclasses.field(init=False)  # CTAs of a cluster
+    is_clustered: bool = dataclasses.field(init=False)  # has the launch clusters, if only of one CTA?
+    ctas: int = dataclasses.field(init=False)  # of the grid
+    shared_bytes: int = dataclasses.field(init=False)
+    limit: int = dataclasses.field(init=False)
+    multiprocessors: int = dataclasses.field(init=False)  # of the card
+    schedule: Schedule | None = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.schedule = None if self.options.schedule is None else Schedule(self.options.schedule)
+        self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
+        self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster or (1, 1, 1)
+        self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
+        self.is_clustered = self.config.cluster is not None
+        self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
+        self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
+
+    @functools.cached_property
+    def has_cohorts(self) -> bool:
+        """May CTAs that do the same be executed and checked as one? `SMEMSIM_COHORTS=off` looks at each by itself: the same bytes and findings, more slowly."""
+        return os.environ.get(COHORTS) != "off"
+
+    @property
+    def is_apart(self) -> bool:
+        """Does every CTA keep to itself, its threads to what they do themselves?"""
+        return self.cluster_size == 1 and self.program.is_apart
+
+    def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
+        """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
+        number, (x, y, z) = self.ctas_at(cluster, rank)
+        return number, (x, y, z)
+
+    def ctas_at(self, cluster: Any, rank: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        """`cta` of one or of arrays of them."""
+        cx, cy, cz = self.cluster
+        gx, gy, _ = self.grid
+        along, up = gx // cx, gy // cy
+        x = cluster % along * cx + rank % cx
+        y = cluster // along % up * cy + rank // cx % cy
+        z = cluster // (along * up) * cz + rank // (cx * cy)
+        return x + gx * (y + gy * z), (x, y, z)
+
+    def begin(self) -> None:
+        """The time of `limit_seconds` begins."""
+        if self.options.limit_seconds is not None:
+            self.deadline = time.monotonic() + self.options.limit_seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Has the launch run for as long as it may?"""
+        return time.monotonic() > self.deadline
+
+    @functools.cached_property
+    def workspace(self) -> int:
+        """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
+        return self.own(self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8)))
+
+    def own(self, address: int) -> int:
+        """Have an array given back when nobody has the launch any more; its address."""
+        weakref.finalize(self, self.memory.release, address).atexit = False
+        return address
+
+    @property
+    def asked_bytes(self) -> int:
+        """Bytes of shared memory of a CTA that the kernel asks for, static and dynamic."""
+        return self.kernel.static_shared_bytes + self.shared_bytes
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes of a CTA's shared window."""
+        machine = any_architecture(self.arch)
+        return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
+
+    def parameter_of(self, begin: int, end: int) -> tuple[int, Parameter] | None:
+        """The first parameter, with its number, that holds an address from `begin` to `end`: a pointer, or a tensor map."""
+        places = self.program.places
+        for n, p in enumerate(places.parameters):
+            at = places.of(p.name).offset
+            words = self.parameters[at : at + p.size // 8 * 8].view(np.uint64) if at % 8 == 0 else np.zeros(0, np.uint64)
+            if ((words >= np.uint64(begin)) & (words < np.uint64(end))).any():
+                return n, p
+        return None
+
+    def find(
+        self,
+        code: str,
+        i: Instruction,
+        message: str,
+        repair: str = "",
+        *,
+        because: str = "",
+        milder: Severity | None = None,
+        touched: tuple[Touched, ...] = (),
+        operation: str = "",
+        arrays: tuple[int, ...] = (),
+        other: Instruction | None = None,
+        within_warp: bool = False,
+    ) -> None:
+        """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
+
+        `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
+        """
+        self.keep(
+            at_instruction(
+                code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
+                within_warp=within_warp,
+            )
+        )  # fmt: skip
+
+    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
+        """What was found at a line, of the same operation if several were."""
+        first = self.findings.get((code, line))
+        return first if first is None or first.operation == operation else self.findings.get((code, line, operation))
+
+    def keep(self, finding: Finding) -> None:
+        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes before one between lanes."""
+        key: tuple[str | int, ...] = finding.code, finding.line
+        first = self.findings.get(key)
+        if first is not None and first.operation != finding.operation:
+            key = *key, finding.operation
+        before = self.findings.get(key)
+        if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
+            self.findings[key] = finding
+
+    @staticmethod
+    def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:
+        """Says another finding of this code at this line more than the one before?"""
+        return not is_milder and (before.is_milder or (before.is_within_warp and not within_warp))
+
+    def exited(self, wave: Wave, threads: np.ndarray) -> None:
+        """Threads are done: barriers no longer wait for them."""
+        for hook in ON_EXIT:
+            hook(wave, threads)

@@ -1,0 +1,72 @@
+"""Where CTAs run (rule order.same_multiprocessor), for programs that ask: %smid is nobody's to say, but how many CTAs are at one place at once is known.
+
+Programs keep workspaces by %smid where one CTA fits on a multiprocessor: there the next CTA begins when the one before it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.spec.cards import card_of
+from smemsim.core.spec.launches import REGISTERS
+from smemsim.run.engine.wave import WARP
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["Multiprocessors", "fitting"]
+
+
+def fitting(launch: Launch) -> int:
+    """CTAs that a multiprocessor holds at once, as far as threads and shared memory say."""
+    threads, named = -(-launch.threads // WARP) * WARP, card_of(launch.arch).named
+    of_shared = named("max_shared_memory_per_multiprocessor") // (launch.window_bytes + named("reserved_shared_memory_per_block"))
+    return max(1, min(named("max_threads_per_multiprocessor") // threads, named("max_blocks_per_multiprocessor"), of_shared))
+
+
+def _is_alone(launch: Launch) -> bool:
+    """May a multiprocessor hold no second CTA? Of its registers ptxas decides: two fit for certain where all threads of both may have as many as there are."""
+    if fitting(launch) == 1:
+        return True
+    directives = launch.kernel.directives
+    if directives.get("minnctapersm", (1,))[0] > 1:
+        return False
+    most = directives.get("maxnreg", (REGISTERS.most + 1,))[0]
+    return 2 * most * -(-launch.threads // WARP) * WARP > REGISTERS.multiprocessor
+
+
+class Multiprocessors:
+    """Where the CTAs of a launch run: one after the other on the next one that has room."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.is_alone = _is_alone(launch)
+        self.fits = 1 if self.is_alone else fitting(launch)
+        self._held = np.zeros(launch.multiprocessors, np.int64)
+        self._next = 0 if launch.schedule is None else launch.schedule.first_multiprocessor % launch.multiprocessors
+        self._of: dict[int, int] = {}
+
+    def begin(self, ctas: Iterable[int]) -> None:
+        """CTAs begin, by their numbers in the grid."""
+        for cta in ctas:
+            order = (self._next + np.arange(len(self._held))) % len(self._held)
+            free = order[self._held[order] < self.fits]
+            at = int(free[0] if len(free) else order[0])
+            self._held[at] += 1
+            self._of[cta] = at
+            self._next = (at + 1) % len(self._held)
+
+    def end(self, ctas: Iterable[int]) -> None:
+        """CTAs have ended."""
+        for cta in ctas:
+            self._held[self._of[cta]] -= 1
+
+    def of(self, ctas: Iterable[int]) -> list[int]:
+        """Where CTAs run."""
+        return [self._of[cta] for cta in ctas]
+
+    def follow(self, cta: int, other: int) -> bool:
+        """Are these two CTAs of one multiprocessor that come one after the other?"""
+        return self.is_alone and cta != other and self._of.get(cta, -1) == self._of.get(other, -2)

@@ -1,0 +1,200 @@
+"""What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
+
+Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
+thread's within the CTA (of a matrix instruction the first of its warp or warpgroup). Nobody changes an event.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, overload
+
+from smemsim.core.machine.bulk import BulkTransfer
+from smemsim.core.machine.cluster import Delivery
+from smemsim.core.machine.product import SharedOperand
+from smemsim.core.machine.tmem.layout import MetadataLayout, ScaleLayout
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.tcgen05 import KINDS
+from smemsim.core.words.tensor_map import TensorMap
+
+__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Mma", "Products", "Store"]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Issued:
+    """What an instruction did for one thread: the CTA's number in the grid, the thread's in its CTA."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Tensor(_Issued):
+    """A transfer by a tensor map: where the map lies, and the box that was asked for."""
+
+    map_address: int
+    tensor_map: TensorMap
+    mode: str
+    coordinates: tuple[int, ...]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Load(_Tensor):
+    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
+
+    im2col_offsets: tuple[int, ...]
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Store(_Tensor):
+    """A tensor store, or a reduction (`operation` "add", "min" ...)."""
+
+    smem_address: int
+    operation: str = ""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Bulk(_Issued):
+    """A bulk copy or reduction without a tensor map; a multicast has a transfer for each CTA that it goes to."""
+
+    transfers: tuple[BulkTransfer, ...]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Mma(_Issued):
+    """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
+
+    `unwritten` says that some element was read that nobody wrote; `idesc` is tcgen05's instruction descriptor.
+    """
+
+    kind: str  # "wgmma", or the kind of a tcgen05.mma
+    m: int
+    n: int
+    k: int
+    a: int | None
+    b: int
+    a_type: str
+    b_type: str
+    d_type: str
+    a_major: str = "K"
+    b_major: str = "K"
+    scale_d: bool = True
+    negate: tuple[bool, bool] = (False, False)
+    is_sparse: bool = False
+    taint: bool = False
+    idesc: int | None = None
+    cta_group: int = 1
+    d: int = 0  # which accumulator: its first register, or its address in tensor memory
+    is_new: bool = False  # others have given D its value since the last sum there
+    scales: tuple[ScaleLayout, ScaleLayout] | None = None  # where the scale factors of A and of B lie, of a block-scaled kind
+    metadata: MetadataLayout | None = None  # where that of a sparse tcgen05.mma lies
+
+    @property
+    def begins(self) -> bool:
+        """Does it begin a sum: is scale-d false, or what it adds to no sum of matrix instructions?"""
+        return self.is_new or not self.scale_d
+
+    def operand(self, side: str) -> SharedOperand | None:
+        """A ("a") or B ("b") as each CTA of the group reads it; None where it is not in shared memory."""
+        word, dtype, major = (self.a, self.a_type, self.a_major) if side == "a" else (self.b, self.b_type, self.b_major)
+        if word is None:
+            return None
+        k = self.k // 2 if self.is_sparse and side == "a" else self.k
+        packing = KINDS[self.kind].packing if self.kind in KINDS else "packed"
+        return SharedOperand(word, dtype, major, (self.m if side == "a" else self.n) // self.cta_group, k, packing)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Copy(_Issued):
+    """A tcgen05.cp: the descriptor word it read through, and where in tensor memory the copy went."""
+
+    shape: str
+    multicast: str
+    word: int
+    tmem_address: int
+    cta_group: int = 1
+    is_packed: bool = False  # does it make bytes of elements of 4 or 6 bits?
+
+
+Event: TypeAlias = Load | Store | Bulk | Mma | Copy
+
+
+class Products:
+    """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to another) when something asks for them.
+
+    `ctas` are the numbers in the grid of CTAs that all do the same, in their order; none where that is not known.
+    """
+
+    def __init__(self, count: int, make: Callable[[int, int], list[Mma]], ctas: Sequence[int] = ()) -> None:
+        self.count, self._make, self.ctas = count, make, ctas
+
+    @functools.cached_property
+    def own(self) -> list[Mma]:
+        """The events of the first of CTAs that do the same."""
+        return self._make(0, self.count // max(1, len(self.ctas)))
+
+    @functools.cached_property
+    def all(self) -> list[Mma]:
+        """The events of all, one CTA's after the other's."""
+        return self.own + self._make(len(self.own), self.count)
+
+
+class Events(Sequence[Event]):
+    """The events of a launch, in order. Those of matrix instructions may be made when something first asks for them."""
+
+    def __init__(self) -> None:
+        self._parts: list[list[Event] | Products] = []
+        self._count = 0
+
+    def append(self, event: Event) -> None:
+        """One more."""
+        self.__iadd__((event,))
+
+    def __iadd__(self, events: Iterable[Event]) -> Events:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, list):
+            last = []
+            self._parts.append(last)
+        before = len(last)
+        last += events
+        self._count += len(last) - before
+        return self
+
+    def products(self, products: Products) -> None:
+        """Some matrix instructions more."""
+        self._parts.append(products)
+        self._count += products.count
+
+    def transfers(self) -> Iterator[Load | Store | Bulk | Copy]:
+        """All but the matrix instructions."""
+        return (event for part in self._parts if isinstance(part, list) for event in part if not isinstance(event, Mma))
+
+    def different_products(self) -> Iterator[Mma]:
+        """The matrix instructions, of CTAs that do the same those of the first."""
+        for part in self._parts:
+            yield from part.own if isinstance(part, Products) else (event for event in part if isinstance(event, Mma))
+
+    def _all(self) -> list[Event]:
+        if len(self._parts) != 1 or not isinstance(self._parts[0], list):
+            self._parts = [[event for part in self._parts for event in (part if isinstance(part, list) else part.all)]]
+        (every,) = self._parts
+        return every if isinstance(every, list) else []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Event]: ...
+
+    def __getitem__(self, at: int | slice) -> Event | list[Event]:
+        return self._all()[at]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._all())

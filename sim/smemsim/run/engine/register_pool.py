@@ -1,0 +1,82 @@
+"""Room for the registers of a wave. What a launch has left serves the next launch of the same program: to get fresh memory takes longer than many launches
+compute."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.launch import Launch
+    from smemsim.run.lower.program import Program
+
+__all__ = ["RegisterFile", "forget_rooms", "idle_rooms", "leave_rooms", "new_room", "room_left"]
+
+
+MOST_BYTES = 1 << 26  # of all that is kept
+APART = 192  # bytes between the registers of a room: else the same thread's values of all registers would share one set of the processor's caches
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RegisterFile:
+    """The registers of so many threads, of one behind the other `raw`; `pointers` are where in the host's memory each begins."""
+
+    threads: int
+    raw: np.ndarray
+    registers: list[np.ndarray]
+    pointers: np.ndarray
+
+
+_left: list[tuple[weakref.ref[Program], RegisterFile]] = []  # the last one left at the end
+
+
+def new_room(program: Program, threads: int) -> RegisterFile:
+    """Registers that are all zero."""
+    wide = program.wide
+    sizes = [threads * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(program.registers)]
+    ends = np.cumsum([0, *(size + APART for size in sizes)])
+    raw = np.zeros(int(ends[-1]), np.uint8)
+    registers = [
+        raw[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
+        for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, program.registers, strict=False))
+    ]
+    return RegisterFile(threads, raw, registers, raw.ctypes.data + ends[:-1].astype(np.uint64))
+
+
+def room_left(program: Program, threads: int) -> RegisterFile | None:
+    """Registers that waves of a program have left, with what they have left there; None where there are none."""
+    with _lock:
+        for n, (of, room) in enumerate(_left):
+            if of() is program and room.threads == threads:
+                return _left.pop(n)[1]
+    return None
+
+
+def leave_rooms(launch: Launch) -> None:
+    """A launch is over: the next one may have what its waves have left."""
+    with _lock:
+        for key, rooms in launch.kept.items():
+            if key[0] == "registers":
+                _left.extend((weakref.ref(launch.program), room) for room in rooms)
+                rooms.clear()
+        launch.kept.clear()  # the frames in there know it
+        while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
+            _left.pop(0)
+
+
+def idle_rooms(launch: Launch) -> list[np.ndarray]:
+    """The memory of rooms that no wave of a launch has, its own or left by others: who takes one begins with whatever is there."""
+    with _lock:
+        rooms = [room for _, room in _left]
+    return [room.raw for room in (*rooms, *(room for key, those in launch.kept.items() if key[0] == "registers" for room in those))]
+
+
+def forget_rooms(program: Program) -> None:
+    """The next launch of a program finds no room, and nothing in it."""
+    with _lock:
+        _left[:] = [kept for kept in _left if kept[0]() is not program]

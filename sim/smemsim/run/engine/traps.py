@@ -1,0 +1,261 @@
+"""Accesses that end a kernel: outside everything, or misaligned. Each is a finding with the line, the thread and what lies nearest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from smemsim.base.errors import HardwareTrap
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.launches import LAUNCH_LIMITS, LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
+from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import Region
+    from smemsim.run.engine.launch import Launch
+    from smemsim.run.engine.wave import Wave
+
+__all__ = [
+    "elsewhere",
+    "find_misuse",
+    "find_outside",
+    "foreign",
+    "misaligned",
+    "miscount",
+    "misuse",
+    "outside",
+    "reserved",
+    "shared_error",
+    "thread_name",
+    "warp_name",
+]
+
+
+FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
+ELEMENTS = (1, 2, 4, 8, 16)  # bytes of an element that an index counts
+NULL_PAGE = 4096  # addresses below it are a null pointer and an offset
+
+
+def thread_name(x: Wave, thread: int) -> str:
+    """A thread as a kernel author knows it."""
+    bx, by, _ = x.launch.block
+    tid = int(x.tid[thread])
+    cta = x.ctas[int(x.cta_of[thread])]
+    return f"thread ({tid % bx}, {tid // bx % by}, {tid // (bx * by)}) of CTA ({', '.join(map(str, cta.ctaid))})"
+
+
+def warp_name(x: Wave, warp: int) -> str:
+    """A warp, by its number in the wave, as a kernel author knows it."""
+    cta, own = divmod(int(warp), x.stride // WARP)
+    return f"warp {own} of CTA {x.ctas[cta].number}"
+
+
+def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]:
+    n = int(np.flatnonzero(bad)[0])
+    at = n if part is None else int(part[n])
+    return n, int(x.threads[at])
+
+
+def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> NoReturn:
+    """Threads whose bytes lie outside: X001, and the kernel ends."""
+    n, _ = _first(x, part, bad)
+    error = shared_error(x, int(at[n])) if space == "shared" else ILLEGAL_ADDRESS
+    raise HardwareTrap(find_outside(x, i, space, at, part, bad, size), cuda_error=error)
+
+
+def shared_error(x: Wave, address: int) -> int:
+    """The CUDA error of an access to a `.shared` address outside the window, by the rank in its bits 31:24 (measured on an H200).
+
+    Without a cluster any rank but 0 is an illegal instruction, as is one from 16 on. In a cluster a rank that it has not is a launch failure.
+    """
+    rank = (address & 0xFFFFFFFF) >> RANK_SHIFT
+    if rank and (not x.launch.is_clustered or rank >= LAUNCH_LIMITS.cluster):
+        return ILLEGAL_INSTRUCTION
+    return LAUNCH_FAILURE if rank >= x.launch.cluster_size else ILLEGAL_ADDRESS
+
+
+def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> str:
+    """X001 of threads whose bytes lie outside; what it says."""
+    n, thread = _first(x, part, bad)
+    address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
+    count = int(bad.sum())
+    more = f" (and {count - 1} more threads)" if count > 1 else ""
+    where, repair = _ABOUT[space](x, address, size)
+    message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
+    near = _near(x, address) if space == "global" else None
+    x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
+    return message
+
+
+def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, align: int) -> NoReturn:
+    """Threads whose address is no multiple of what the access needs: X002, and the kernel ends."""
+    n, thread = _first(x, part, at & (align - 1) != 0)
+    address = int(at[n]) & ((1 << 64) - 1)
+    message = f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is no multiple of {align} bytes, which the access needs"
+    repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
+    x.launch.find("X002", i, message, repair)
+    raise HardwareTrap(f"{message}", cuda_error=MISALIGNED_ADDRESS)
+
+
+def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
+    """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
+    find_misuse(x, i, message, repair)
+    raise HardwareTrap(f"{i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def miscount(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
+    """An mbarrier counts further than it can: X010, and the kernel ends with a launch failure (measured on an H200)."""
+    find_misuse(x, i, message, repair)
+    raise HardwareTrap(f"{i.name}: {message}", cuda_error=LAUNCH_FAILURE)
+
+
+def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:
+    """X010 where hardware goes on all the same."""
+    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
+
+
+def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
+    """Shared addresses in front of the window, where the system keeps its own: X001, but a card goes on."""
+    n, thread = _first(x, part, bad)
+    message = (
+        f"{i.name} of {thread_name(x, thread)} touches shared address {int(at[n]):#x}: below {x.window_begin:#x} lies what the system keeps in shared "
+        "memory; a card accesses it without an error"
+    )
+    x.launch.find("X001", i, message, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared")
+
+
+def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> NoReturn:
+    """64-bit addresses of another state space where a `.shared` one is taken: X001, and the kernel ends. A card goes on with the low 32 bits, at bytes that nobody meant."""
+    n, thread = _first(x, part, bad)
+    address = int(at[n])
+    if address >> 32 == LOCAL_WINDOW >> 32:
+        where = "the thread's local memory"
+    else:
+        region = x.launch.memory.find(address)
+        where = region_name(x.launch, region.begin, region.end)
+    message = (
+        f"{i.name} of {thread_name(x, thread)} takes a .shared address, and {address:#x} is the generic address of a byte of {where}: it lies in another "
+        f"state space; a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
+    )
+    x.launch.find("X001", i, message, "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1")
+    raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
+
+
+def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
+    """`.shared::cta` addresses in the window of another CTA of the cluster: the kernel ends."""
+    message = (
+        f"{i.name}: shared address {int(at[0]):#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
+    )
+    x.launch.find("X001", i, message, "an address of the own CTA has its rank in the upper bits: take it from a variable, or by mapa",
+                  because="golden/sm_90a/reserved_shared")  # fmt: skip
+    raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def _near(x: Wave, address: int) -> Region | None:
+    """The array that an address was perhaps meant for: the nearest, unless it is further away than FAR and than its own size."""
+    near = x.launch.memory.nearest(address)
+    if near is None or max(near.begin - address, address - near.end) > max(FAR, near.end - near.begin):
+        return None
+    return near
+
+
+def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
+    if address < NULL_PAGE:
+        return f"a null pointer and an offset of {address}", "pass an array for the pointer"
+    if (overflowed := _overflowed(x, address, size)) is not None:
+        return overflowed
+    near = _near(x, address)
+    if near is None:
+        away = x.launch.memory.nearest(address)
+        if away is None:
+            return "there is no array at all", ""
+        return (
+            f"no array is near, within {max(away.begin - address, address - away.end):,} bytes",
+            "look for a pointer of the host, one that was never set or whose memory was freed, or an offset that overflowed",
+        )
+    if near.chunks is not None:
+        return _about_heap(x, address, size)
+    begin, end = near.begin, near.end
+    name = region_name(x.launch, begin, end)
+    if address < begin:
+        place = f"{begin - address} bytes in front of {name}"
+    elif address >= end:
+        place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
+    else:
+        place = f"{address + size - end} of them past the end of {name}"
+    note = "; a GPU faults only where nothing else lies there, and otherwise touches other data"
+    return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
+
+
+def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
+    """Of an address that lies where an index of 32 bits, taken as signed, goes that has overflowed: 2^32 elements below the element of an array that was meant."""
+    for element in ELEMENTS:
+        meant = address + (element << 32)
+        array = x.launch.memory.holding(meant, meant + size)
+        if array is not None and array.chunks is None and address < array.begin and meant - array.begin >= element << 31:
+            index = (meant - array.begin) // element
+            name = region_name(x.launch, array.begin, array.end)
+            unit = "bytes" if element == 1 else f"elements of {element} bytes"
+            wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) in front of"
+            return (
+                f"2^32 {unit} in front of element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: an index of 32 bits has overflowed, and "
+                f"{index} became {index - (1 << 32)}",
+                f"compute the index in 64 bits: {wide} a factor of the product that overflows",
+            )
+    return None
+
+
+def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
+    """Of an address in the kernels' heap that is in no allocation."""
+    chunk = x.launch.memory.heap.near(address)
+    if chunk is None:
+        return "in front of all allocations of the kernels' heap", "check the index"
+    if chunk.freed and address < chunk.end:
+        return f"inside of {chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back", "free it behind its last use"
+    place = (
+        f"{address + size - chunk.end} of them past the end of" if address < chunk.end else f"{address - chunk.end} bytes past the end of"
+    )
+    return f"{place} {chunk}", "guard the access, or allocate more"
+
+
+def region_name(launch: Launch, begin: int, end: int) -> str:
+    """What the program calls an array in global memory: a variable, or the parameter that points there."""
+    for name, address in launch.addresses.items():
+        if begin <= address < end:
+            return f"variable {name}"
+    if begin == launch.parameter_address:
+        return "the kernel's parameters"
+    near, parameter = launch.memory.nearest(begin), launch.parameter_of(begin, end)  # an empty array holds no address
+    name = "" if near is None else near.name
+    if parameter is None:
+        return f"array {name}" if name else "an array"
+    n, p = parameter
+    said = launch.kernel.parameter_name(n)
+    return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of args[{n}] ({said})"
+
+
+def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    end = x.window_begin + x.window
+    if address < 0:
+        return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
+    if address >> 32:
+        return (
+            f"bits 63:32 are {address >> 32:#x}, and generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there: it lies in another state space",
+            "give an address of shared memory: of a .shared variable, or a generic one that cvta.shared made",
+        )
+    if rank >= x.launch.cluster_size:
+        return f"bits 31:24 name CTA {rank} of a cluster that has {x.launch.cluster_size}", "give mapa a rank of the cluster"
+    return (
+        f"{offset + size - end} bytes past the end of the CTA's window ({x.window_begin:#x} to {end:#x})",
+        "check the index, or launch with more shared_bytes",
+    )
+
+
+def _about_local(x: Wave, address: int, size: int) -> tuple[str, str]:
+    return f"the thread's local memory has {x.local.shape[1]} bytes", "check the index"
+
+
+_ABOUT: dict[str, Any] = {"global": _about_global, "shared": _about_shared, "local": _about_local}

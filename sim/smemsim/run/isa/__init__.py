@@ -1,0 +1,1 @@
+"""What each PTX instruction does: one file for each family of instructions."""

@@ -1,0 +1,254 @@
+"""What the asynchronous copies have in common: who issues them, what stops them, and whom their completion is told."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from smemsim.base.errors import HardwareTrap, OutsideError
+from smemsim.core.machine.cluster import ClusterAddress
+from smemsim.core.machine.cluster_memory import Cluster
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.shared_memory import LINE
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS
+from smemsim.run.engine.in_flight import Undo, lands
+from smemsim.run.engine.map_names import beyond_array
+from smemsim.run.engine.traps import shared_error, warp_name
+from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
+from smemsim.run.isa.barriers.mbarrier import Delivery, current, mbarrier_of
+from smemsim.run.isa.registry import unmodelled
+from smemsim.run.word_ranges import WORD, WordRanges
+
+if TYPE_CHECKING:
+    from smemsim.core.words.tensor_map import TensorMap
+    from smemsim.run.engine.records import Event, Load, Products
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.registers import Read
+
+__all__ = [
+    "Issuer",
+    "check_alone",
+    "check_ranks",
+    "cluster_of",
+    "credit",
+    "each",
+    "each_store",
+    "judge",
+    "judge_products",
+    "leaves",
+    "member",
+    "one_cta",
+    "own_address",
+    "record",
+    "record_alike",
+    "stop",
+    "stops",
+    "touched",
+    "touched_runs",
+]
+
+
+Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
+
+
+def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
+    """The running threads one after the other, each with its values of the operands."""
+    threads = x.threads
+    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
+    for thread, cta, *values in zip(threads.tolist(), x.cta_of[threads].tolist(), *columns, strict=True):
+        yield (x.ctas[cta], thread), values
+
+
+def each_store(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int], bool]]:
+    """The same, and whether a thread of its CTA issues the very same with it: a copy that leaves the bytes that lie there (rule order.same_value)."""
+    issued = set()
+    for (cta, thread), values in each(x, reads):
+        key = (cta.index, *values)
+        yield (cta, thread), values, key in issued
+        issued.add(key)
+
+
+def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
+    """X016 where several threads of one warp issue one operation. `issued` has (thread in the wave, a key of the operation): equal keys are one operation.
+
+    `what` names the operation in the message, `times` what happens several times.
+    """
+    counts = collections.Counter((thread // WARP, same) for thread, same in issued)
+    for (warp, _), count in counts.items():
+        if count > 1:
+            x.launch.find(
+                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
+                "let one thread issue it: elect.sync, or a test of %tid", because=f"each thread that executes it issues one, {source}",
+            )  # fmt: skip
+            return
+
+
+def cluster_of(x: Wave, cta: Cta) -> Cluster:
+    """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
+    made: Cluster | None = cta.state.get("cluster")
+    if made is None:
+        first = cta.index - cta.rank
+        windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
+        made = cta.state["cluster"] = Cluster.of(windows)
+    return made
+
+
+def member(x: Wave, cta: Cta, rank: int) -> Cta:
+    """Another CTA of the cluster."""
+    return x.ctas[cta.index - cta.rank + rank]
+
+
+def credit(
+    x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None, *, hidden: Undo | None = None,
+    places: np.ndarray | None = None,
+) -> None:  # fmt: skip
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where.
+
+    Under a schedule they may arrive later: `hidden` knows what lay at `places` of `x.shared` before.
+    """
+    far = by is not None and len(by.reached) > 1 and rank != cta.rank
+    because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
+    barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
+    if op is not None:
+        x.sanitizer.complete_on([op], [barrier])
+    if x.late is None:
+        barrier.alone().complete_tx(x, count, by=by)
+        return
+    i, bring = current(x), hidden.take_back(places) if hidden is not None and places is not None and len(places) else None
+
+    def arrive() -> None:
+        if bring is not None:
+            bring()
+        mbarrier_of(x, member(x, cta, rank), address, i, because=because).alone().complete_tx(x, count, i=i, by=by)
+
+    lands(x, arrive, words=None if bring is None or places is None else places >> 2)
+
+
+def leaves(x: Wave, make: Callable[[], Any], span: Callable[[], tuple[int, int]], thread: int) -> Any:
+    """A transfer out of shared memory by a thread: `make` executes it, `span` says which addresses it writes. Under a schedule it may happen later."""
+    if x.late is None:
+        return make()
+    low, high = span()
+    region = x.launch.memory.holding(low, high) if low < high <= low + MOST_KEPT else None
+    before = None if region is None else x.launch.memory.span(low, high - low).copy()
+    transfer = make()
+    if before is not None:
+        x.launch.memory.span(low, high - low)[:] = before
+        lands(x, make, kind="bulk", threads=np.array([thread]))
+    return transfer
+
+
+MOST_KEPT = 1 << 24  # bytes from the first to the last that a transfer writes, which are kept as they were until it lands
+
+
+def own_address(i: Instruction, cta: Cta, address: int) -> int:
+    """The address without rank of an operand in `.shared::cta`."""
+    place = ClusterAddress.decode(address)
+    if place.cta_rank != cta.rank:
+        what = (
+            f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+        )
+        raise unmodelled(i, what)
+    return place.smem_address
+
+
+def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = None) -> None:
+    """X001 for a `.shared` address in a CTA that the cluster has not: `mapa` makes one of any rank.
+
+    That it is an error is inferred from multicasts, which end in 719 where the mask names such a CTA (trace multicast_traps). Of the barrier
+    of a copy hardware ignores the rank where the cluster has that CTA (same trace); where it has not, nobody knows.
+    """
+    for address in addresses:
+        if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+            message = f"{i.name}: bits 31:24 of shared address {address:#x} name CTA {rank} of a cluster that has {x.launch.cluster_size}"
+            stop(x, i, "X001", message, "give mapa a rank of the cluster", shared_error(x, address))
+    if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+        raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
+
+
+def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
+    """X010, a remark, where a copy is to be counted by an mbarrier that lies in another CTA than its destination."""
+    to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
+    if to != counted:
+        x.launch.find(
+            "X010", i, f"{i.name} writes to CTA {to} of the cluster, and names an mbarrier in CTA {counted}: the PTX ISA wants both in one CTA; hardware ignores "
+            f"the rank, and the barrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", f"mapa for the mbarrier too, with the rank of CTA {to}",
+            because="PTX ISA 9.1 §9.7.9.25.4.1; trace multicast_traps", milder=Severity.NOTE,
+        )  # fmt: skip
+
+
+def touched(transfer: Any, begin: int) -> np.ndarray:
+    """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
+    chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
+    found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
+    return found
+
+
+def touched_runs(transfer: Any, begin: int) -> WordRanges:
+    """`touched` as runs of words."""
+    if transfer.geometry.is_whole_lines and (transfer.whole or not transfer.is_store):
+        at, size = transfer.smem_address - begin, LINE * len(transfer.lines)
+        return WordRanges(np.array([at // WORD], np.int64), size // WORD, lambda: touched(transfer, begin) // WORD)
+    return WordRanges.of(touched(transfer, begin) // WORD)
+
+
+def judge(x: Wave, event: Event) -> None:
+    """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
+    if x.launch.judge is not None:
+        x.launch.judge(x, event)
+
+
+def judge_products(x: Wave, products: Products) -> None:
+    """Have a matrix instruction judged that CTAs execute together, each by itself."""
+    if x.launch.judge is not None:
+        x.launch.judge.multiplied(x, products)
+
+
+def record(x: Wave, event: Event) -> None:
+    """Note a transfer that was executed, and have it judged."""
+    x.launch.events.append(event)
+    judge(x, event)
+
+
+def record_alike(x: Wave, loads: Sequence[Load]) -> None:
+    """Note loads of boxes inside a tensor that CTAs have executed alike."""
+    x.launch.events += loads
+    if x.launch.judge is not None:
+        x.launch.judge.loaded(x, loads)
+
+
+def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:
+    """A finding that ends the kernel."""
+    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair, arrays=arrays)
+    raise HardwareTrap(message, cuda_error=cuda_error)
+
+
+@contextlib.contextmanager
+def stops(
+    x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], by: tuple[TensorMap, int, Sequence[int]] | None = None
+) -> Iterator[None]:
+    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated become such a trap.
+
+    `by` has the map of a tensor transfer, the map's address and the coordinates.
+    """
+    try:
+        yield
+    except HardwareTrap as trap:
+        code, repair = code_of(trap)
+        x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
+        raise
+    except OutsideError as problem:
+        message, repair = str(problem), "check the address"
+        arrays: tuple[int, ...] = ()
+        if by is not None and not x.launch.memory.holds(by[0].global_address):
+            message += f"; the map's global_address {by[0].global_address:#x} lies in no array of this GPU"
+            repair = "build the map with global_address=array.address, of an array of this GPU"
+        elif by is not None:
+            why, repair = beyond_array(x.launch, by[1], by[0], by[2])
+            message, arrays = f"{message}; {why}", (by[0].global_address,)
+        stop(x, i, "X001", message, repair, ILLEGAL_ADDRESS, arrays)

@@ -1,0 +1,652 @@
+"""Barriers of CTAs and of clusters.
+
+Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps, 32 each, a warp once all of
+its threads that have not exited have arrived. A warp that has arrived by `.arrive` and comes to wait in the same phase counts once more
+(`smemsim.RULES["barrier.arrive_sync"]`): of several warps that fill a tile all arrive, and one of them waits for them and stores it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.base.errors import InputError
+from smemsim.core.ptx.module import Immediate, Instruction, Operand
+from smemsim.core.spec.barriers import CTA_BARRIERS
+from smemsim.run.engine.traps import find_misuse, misuse, thread_name
+from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
+from smemsim.run.isa.barriers.skipped_barriers import arrive, check_skipped, have_parted, note_exits
+from smemsim.run.isa.registers import Read, Write
+from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
+from smemsim.run.isa.threads.warps import bar_warp
+from smemsim.run.scopes import CLUSTER, CTA
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.lower.program import Linker
+
+__all__ = ["ClusterBarrier", "NamedBarrier", "build_cluster", "check_aligned", "check_parted", "note_parted", "tell_parted"]
+
+
+# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions (PTX ISA 9.1 §9.7.13.1,
+# 9.7.13.4)
+
+
+HARMED = ("X003", "X004", "X005", "X008", "R507")  # accesses that nothing orders
+MOST = 12  # warps that are listed
+
+
+@dataclasses.dataclass(eq=False)
+class _Parted:
+    """A phase of a barrier in which warps arrived by different instructions: `lines` by warp, 0 of those that did not, from warp `first` on.
+
+    `late` are warps that come to `at`, the line of some of the others, only behind it.
+    """
+
+    title: str
+    first: int
+    lines: np.ndarray
+    late: list[int] = dataclasses.field(default_factory=list)
+    at: int = 0
+
+
+def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.ndarray, aligned: np.ndarray) -> None:
+    """X011 where lanes of a warp have arrived by different instructions at an aligned barrier, which is one for all of them.
+
+    `arrived` are the lines by which threads have, from thread `first` of the wave on, 0 of those that have not; `aligned` whether these are aligned.
+    """
+    concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
+    lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
+    lowest = np.where(lines > 0, lines, np.iinfo(np.int32).max).min(axis=1)
+    parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
+    if not parted.size:
+        return
+    warp = int(parted[0])
+    parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in distinct(lines[warp][lines[warp] > 0])}
+    which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
+    i = _at(x, min(parts)) or i
+    x.launch.find(
+        "X011", i, f"threads of {_warps(x, [first // WARP + warp])} arrive at {title} with different instructions: {which}; that is undefined for {i.name}, "
+        "which the whole warp executes together", "put one barrier where the paths have met",
+        because="PTX ISA 9.1 §9.7.13.1",
+    )  # fmt: skip
+
+
+def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) -> None:
+    """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as for `check_aligned`."""
+    by_warp = arrived.reshape(-1, WARP).max(axis=1)
+    known: dict[Any, _Parted] = x.state.setdefault(note_parted, {})
+    if key not in known and len(distinct(by_warp[by_warp > 0])) > 1:
+        known[key] = _Parted(title, first // WARP, by_warp)
+
+
+def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:
+    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which others did in a parted phase?"""
+    for key, parted in x.state.get(note_parted, {}).items():
+        if parted.late or not concerns(key):
+            continue
+        warps = distinct(x.threads >> 5) - parted.first
+        own = warps[(warps >= 0) & (warps < len(parted.lines))].tolist()
+        late = [warp for warp in own if parted.lines[warp] not in (0, i.line)]
+        if (parted.lines == i.line).any():
+            parted.late, parted.at = late, i.line
+
+
+def tell_parted(x: Wave) -> None:
+    """X011 at a barrier of all threads that some warps come to and others skip, where accesses that nothing orders show that it matters.
+
+    The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without such an access it does no harm, and
+    nothing is said.
+    """
+    if not any(f.code in HARMED for f in x.launch.findings.values()):
+        return
+    for parted in x.state.get(note_parted, {}).values():
+        i = _at(x, int(parted.lines[parted.late[0]])) if parted.late else None
+        if i is None:
+            continue
+        mine, others = (
+            _warps(x, [parted.first + warp for warp in w]) for w in (parted.late, np.flatnonzero(parted.lines == parted.at).tolist())
+        )
+        x.launch.find(
+            "X011", i, f"{parted.title}: the phase that {mine} arrived in here is the one that {others} arrived in at line {parted.at}, where {mine} arrived "
+            "only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
+            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
+            because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
+        )  # fmt: skip
+
+
+def _at(x: Wave, line: int) -> Instruction | None:
+    return next((i for i in x.program.inlined.body if i.line == line), None)
+
+
+def _warps(x: Wave, warps: list[int]) -> str:
+    """Warps, by their number in the wave, as a kernel author knows them."""
+    parts = []
+    per_cta = x.stride // WARP
+    for cta in dict.fromkeys(warp // per_cta for warp in warps):
+        own = [str(warp % per_cta) for warp in warps if warp // per_cta == cta]
+        of = f" of CTA {x.ctas[cta].number}" if x.launch.ctas > 1 else ""
+        parts.append(f"warp{'s' * (len(own) > 1)} {', '.join(own[:MOST])}{' ...' * (len(own) > MOST)}{of}")
+    return " and ".join(parts[:MOST])
+
+
+def _lanes(lanes: list[int]) -> str:
+    whole = lanes == list(range(lanes[0], lanes[-1] + 1))
+    return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]} to {lanes[-1]}" if whole else f"lanes {', '.join(map(str, lanes))}"
+
+
+# ---- barrier.cluster: all threads of a cluster that have not exited (PTX ISA 9.1 §9.7.13.4)
+
+
+class ClusterBarrier:
+    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not arrived since they waited.
+
+    `told` ones have not waited, and met one that has at a barrier of their CTA: that phase is over, and they may arrive in the next. The warps of Triton's
+    kernels that wait for work do so (TLX's test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
+    """
+
+    def __init__(self, x: Wave, cluster: int) -> None:
+        self.cluster = cluster
+        size = x.launch.cluster_size * x.stride
+        self.first = cluster * size
+        self.own = slice(self.first, self.first + size)
+        self.arrived, self.idle, self.told = np.zeros(size, bool), np.ones(size, bool), np.zeros(size, bool)
+        self.line = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
+        self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
+        self.waits: list[Wait] = []
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The key of the barrier in the watch's tables."""
+        return "barrier.cluster", self.cluster
+
+    def materialize(self, x: Wave) -> None:
+        """If all have arrived, the next phase begins."""
+        if not self.arrived.any() or not (self.arrived | (x.key[self.own] >= EXITED)).all():
+            return
+        lines = np.where(self.arrived, self.line, 0)
+        check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, lines, self.aligned)
+        note_parted(x, self.key, "barrier.cluster", self.first, lines)
+        self.arrived[:] = False
+        x.changes += 1
+        if x.sanitizer is not None:
+            x.sanitizer.left(x, self.own, self.key)
+            x.sanitizer.complete([self.key])
+            x.sanitizer.met(self.first // WARP, len(self.arrived) // WARP)
+        waits, self.waits = self.waits, []
+        for wait in waits:
+            self.idle[wait.threads - self.first] = True
+            if x.sanitizer is not None:
+                x.sanitizer.acquire(x, wait.threads, self.key, meets=CLUSTER)
+                x.sanitizer.lifetimes.waited(self.first // WARP, wait.threads)
+            x.wake(wait)
+
+    def describe(self, x: Wave) -> str:
+        """How many threads have arrived and how many have not, for a report of a hang."""
+        return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(self.missing(x))} have not"
+
+    def missing(self, x: Wave) -> np.ndarray:
+        """Threads of the wave that have not arrived."""
+        return self.first + np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+
+
+def _barriers(x: Wave) -> list[ClusterBarrier]:
+    barriers: list[ClusterBarrier] | None = x.state.get("cluster barriers")
+    if barriers is None:
+        barriers = x.state["cluster barriers"] = [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)]
+    return barriers
+
+
+def _by_cluster(x: Wave) -> list[tuple[ClusterBarrier, np.ndarray]]:
+    """The clusters of the running threads, with their threads' numbers within."""
+    threads, barriers = x.threads, _barriers(x)
+    size = x.launch.cluster_size * x.stride
+    cuts = np.searchsorted(threads, np.arange(len(barriers) + 1) * size)
+    return [(b, threads[lo:hi] - b.first) for b, lo, hi in zip(barriers, cuts, cuts[1:], strict=False) if lo < hi]
+
+
+def build_cluster(i: Instruction, c: Linker) -> Step:
+    """`barrier.cluster.arrive` and `.wait`, .aligned or not."""
+    rest = [m for m in i.modifiers[1:] if m != "aligned"]
+    if rest[:1] == ["arrive"] and rest[1:] in ([], ["release"], ["relaxed"]):
+        return lambda x: _arrive(x, i, relaxed="relaxed" in rest)
+    if rest[:1] == ["wait"] and rest[1:] in ([], ["acquire"]):
+        return End(lambda x, following: _wait(x, i, following))
+    raise unmodelled(i)
+
+
+def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
+    check_parted(x, i, lambda key: key[0] == "barrier.cluster")
+    for barrier, own in _by_cluster(x):
+        over = barrier.idle[own] | barrier.told[own]
+        if not over.all():
+            busy = own[~over]
+            thread = int(busy[0]) + barrier.first
+            misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
+        barrier.arrived[own], barrier.idle[own], barrier.told[own] = True, False, False
+        barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
+        if x.sanitizer is not None and relaxed:
+            x.sanitizer.release_relaxed(x, i, own + barrier.first, barrier.key)
+        elif x.sanitizer is not None:
+            x.sanitizer.release(x, own + barrier.first, barrier.key)
+        x.changes += 1
+        barrier.materialize(x)
+
+
+def _wait(x: Wave, i: Instruction, following: int) -> None:
+    x.key[x.sel] = following
+    for barrier, own in _by_cluster(x):
+        if barrier.idle[own].any():
+            thread = int(own[int(np.flatnonzero(barrier.idle[own])[0])]) + barrier.first
+            misuse(x, i, f"{thread_name(x, thread)} waits without having arrived", "barrier.cluster.arrive first")
+        late = barrier.arrived[own]
+        done = own[~late]
+        barrier.idle[done] = True
+        if done.size and x.sanitizer is not None:
+            x.sanitizer.acquire(x, done + barrier.first, barrier.key, meets=CLUSTER)
+            x.sanitizer.lifetimes.waited(barrier.first // WARP, done + barrier.first)
+        if late.any():
+            wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+            wait.missing = lambda b=barrier: b.missing(x)
+            barrier.waits.append(wait)
+
+
+def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
+    """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the cluster's barrier is over."""
+    for barrier in x.state.get("cluster barriers", ()):
+        own = waiting[(waiting >= barrier.first) & (waiting < barrier.own.stop)] - barrier.first
+        others = came[(came >= barrier.first) & (came < barrier.own.stop)] - barrier.first
+        for cta in distinct(own // x.stride).tolist():
+            if barrier.idle[others[others // x.stride == cta]].any():
+                mine = own[own // x.stride == cta]
+                barrier.told[mine] |= ~barrier.idle[mine] & ~barrier.arrived[mine]
+
+
+def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
+    if "cluster barriers" in x.state:
+        for barrier in _barriers(x):
+            barrier.materialize(x)
+
+
+ON_EXIT.append(_exited_from_cluster)
+
+
+# ---- bar and barrier: threads of a CTA that wait for each other at one of its sixteen barriers (PTX ISA 9.1 §9.7.13.1)
+
+
+class NamedBarrier:
+    """One of a CTA's barriers in a phase that somebody has arrived in and that is not complete."""
+
+    def __init__(self, x: Wave, cta: Cta, number: int, count: int | None) -> None:
+        self.cta, self.number, self.count = cta, number, count
+        self.own = slice(cta.first, cta.first + x.stride)
+        self.arrived = np.zeros(x.stride, bool)
+        self.before = np.zeros(x.stride, np.int32)  # how often each thread has arrived before that in this phase
+        self.line = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
+        self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
+        self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
+        self.waits: list[tuple[Wait, _Form]] = []
+        self.untold: list[np.ndarray] = []  # threads that wait, and of which the watch has not been told yet
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The key of the barrier in the watch's tables."""
+        return "barrier", self.cta.index, self.number
+
+    @property
+    def title(self) -> str:
+        """The barrier as findings call it, by its number and its CTA."""
+        return f"barrier {self.number} of CTA {self.cta.number}"
+
+    def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> None:
+        """Threads arrive, and wait or do not."""
+        own = threads - self.cta.first
+        again = self.arrived[own]
+        if waits:
+            self.before[own[again]] += 1
+        elif again.any():
+            thread = int(threads[int(np.flatnonzero(again)[0])])
+            misuse(
+                x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at line "
+                f"{int(self.line[thread - self.cta.first])}", "let it wait for the phase (bar.sync) before it arrives again",
+            )  # fmt: skip
+        if self.count != count:
+            misuse(
+                x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
+                f"this phase (line {int(self.line[self.arrived][0])})", "give every bar of the barrier the same thread count",
+            )  # fmt: skip
+        self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
+
+    def room(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> int:
+        """How many of the threads, which arrive now, belong to this phase; more of whole warps than it counts come one after the other.
+
+        X010 where that leaves it to chance who meets whom: where the others wait, or somebody waits already. An H200 goes on then.
+        """
+        own = threads - self.cta.first
+        warps, in_warps = np.unique(own >> 5, return_counts=True)
+        if count is None or count != self.count or (in_warps != WARP).any() or (not waits and self.arrived[own].any()):
+            return len(threads)
+        came, left = self._counted(x), (count - self._counted(x)) // WARP
+        if len(warps) <= left:
+            return len(threads)
+        if waits or self.waits:
+            before = f" ({self._lines()})" if came else ""
+            find_misuse(
+                x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them meet is left to chance",
+                "correct the thread count",
+            )  # fmt: skip
+        return left * WARP
+
+    def missing(self, x: Wave) -> np.ndarray:
+        """Threads of the CTA that have not arrived, by their number in it."""
+        return np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+
+    def is_complete(self, x: Wave, i: Instruction) -> bool:
+        """Have all arrived, or as many as the count says?"""
+        done = self.arrived | (x.key[self.own] >= EXITED)
+        if self.count is None:
+            return bool(done.all())
+        came = self._counted(x)
+        if came > self.count:
+            misuse(
+                x,
+                i,
+                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines()})",
+                "correct the thread count",
+            )
+        return came == self.count
+
+    def describe(self, x: Wave) -> str:
+        """Which warps have arrived and which have not, for a report of a hang."""
+        came = distinct(np.flatnonzero(self.arrived) // WARP).tolist()
+        text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
+        if self.count is not None:
+            return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
+        return f"{text}, {len(self.missing(x))} have not"
+
+    def _lines(self) -> str:
+        """The lines of the instructions by which threads have arrived."""
+        lines = distinct(self.line[self.arrived]).tolist()
+        return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
+
+    def _counted(self, x: Wave) -> int:
+        """Threads of whole warps that have arrived, those of a warp as often as it has."""
+        times = np.where(self.arrived, self.before + 1, 0).reshape(-1, WARP)
+        gone = (~self.arrived & (x.key[self.own] >= EXITED)).reshape(-1, WARP)
+        whole = np.where(gone, times.max(axis=1, keepdims=True), times).min(axis=1)
+        return int(whole.sum()) * WARP
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What an instruction does besides arriving: `red` with its operation, where the result goes."""
+
+    waits: bool
+    red: str = ""
+    holds: Read | None = None
+    write: Write | None = None
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:12])) + (" ..." if len(numbers) > 12 else "") if numbers else "none"
+
+
+def _open(x: Wave) -> dict[tuple[int, int], NamedBarrier]:
+    """The barriers of the wave with arrivals in their current phase, by CTA and number."""
+    found: dict[tuple[int, int], NamedBarrier] = x.state.setdefault("barriers", {})
+    return found
+
+
+@implements("bar", "barrier")
+def build_barrier(i: Instruction, c: Linker) -> Step:
+    """All forms of `barrier` and of `bar`, which is `barrier.aligned`."""
+    rest = [m for m in i.modifiers if m not in ("cta", "aligned")]
+    if rest[:1] == ["warp"] and rest[1:] == ["sync"]:
+        return bar_warp(i, c)
+    if rest[:1] == ["cluster"]:
+        return build_cluster(i, c)
+    operands = list(i.operands)
+    if rest == ["sync"]:
+        form = _Form(True)
+    elif rest == ["arrive"]:
+        form = _Form(False)
+    elif rest in (["red", "popc", "u32"], ["red", "and", "pred"], ["red", "or", "pred"]):
+        form = _Form(True, rest[1], c.read(operands.pop(), "pred"), c.write(operands.pop(0), rest[2]))
+    else:
+        raise unmodelled(i)
+    if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
+        raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
+    _check_numbers(operands, is_arrive=rest == ["arrive"])
+    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
+
+
+def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
+    """InputError for a barrier or a count of threads that is written as a number, and is none that there is; ptxas 13.0.88 refuses these."""
+    number, count = (x.value % (1 << 32) if isinstance(x, Immediate) else None for x in (*operands, None)[:2])
+    if number is not None and number >= CTA_BARRIERS:
+        raise InputError(f"barrier {number}: a CTA has barriers 0 to {CTA_BARRIERS - 1}: ptxas refuses it")
+    if count is not None and (count % WARP or (is_arrive and not count)):
+        raise InputError(f"{count} threads: needs a multiple of {WARP}{' other than 0' * is_arrive}: ptxas refuses it")
+
+
+def _numbers(x: Wave, i: Instruction, ids: np.ndarray) -> np.ndarray:
+    """The barriers that registers name. Of a number from 16 on an H200 makes no error; that its low bits count is inferred."""
+    if (ids >= CTA_BARRIERS).any():
+        find_misuse(x, i, f"barrier {int(ids.max())}: a CTA has barriers 0 to {CTA_BARRIERS - 1}", "correct the operand")
+        return ids % CTA_BARRIERS
+    return ids
+
+
+def _expected(x: Wave, i: Instruction, count: int) -> int | None:
+    """The threads that a register counts. Of none an H200 makes no error; that all threads count is inferred."""
+    if count % WARP:
+        misuse(x, i, f"{count} threads: needs a multiple of {WARP}", "correct the operand")
+    if not count:
+        find_misuse(x, i, f"0 threads: needs a multiple of {WARP}", "correct the operand")
+    return count or None
+
+
+def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
+    is_aligned = i.op == "bar" or "aligned" in i.modifiers
+
+    def run(x: Wave, following: int) -> None:
+        if is_aligned:
+            arrive(x, i)
+        ids = _numbers(x, i, np.asarray(number(x)))
+        counts = None if count is None else np.asarray(count(x))
+        x.goes(following)
+        if ids.ndim == 0:
+            check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
+        if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
+            late = _latecomers(x, i, int(ids), None if counts is None else int(counts))
+            if late is None:
+                return
+        else:
+            late = np.arange(x.n)
+        threads = x.threads[late]
+        ids = np.broadcast_to(ids, (x.n,))[late]
+        counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
+        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
+        where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
+        of_all = []
+        for place in distinct(where).tolist():
+            mine = where == place
+            cta, id_ = x.ctas[place >> 16], place & 0xFFFF
+            expected = None if counts is None else _expected(x, i, int(counts[mine][0]))
+            if not form.waits:
+                _arrive_at(x, i, cta, id_, threads[mine], expected)
+                continue
+            for part in _as_they_come(x, i, threads, np.flatnonzero(mine), (cta, id_, expected)):
+                barrier = _barrier(x, cta, id_, expected)
+                if holds is not None:
+                    barrier.holds += int(holds[part].sum())
+                    barrier.voted += len(part)
+                _wait_at(x, i, barrier, threads[part], expected, form, following)
+                if expected is None:
+                    of_all.append(barrier)
+                else:
+                    _settle(x, [barrier], i)
+        _settle(x, of_all, i)
+
+    return run
+
+
+def _wait_at(
+    x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, expected: int | None, form: _Form, following: int
+) -> None:
+    """Threads arrive and wait, for so many."""
+    barrier.arrive(x, i, threads, expected, waits=True)
+    _release(x, i, barrier, threads, waits=True)
+    wait = x.park(threads, following, i, lambda: barrier.describe(x))
+    wait.missing = lambda: barrier.cta.first + barrier.missing(x)
+    barrier.waits.append((wait, form))
+
+
+def _as_they_come(x: Wave, i: Instruction, threads: np.ndarray, some: np.ndarray, of: tuple[Cta, int, int | None]) -> Iterator[np.ndarray]:
+    """The threads that come to a barrier at once and wait, by their numbers, phase by phase: a barrier of one warp is complete with each of them, whichever
+    comes first."""
+    cta, number, count = of
+    if count == WARP:
+        yield from np.split(some, np.flatnonzero(np.diff(threads[some] // WARP)) + 1)
+        return
+    while len(some):
+        now = _barrier(x, cta, number, count).room(x, i, threads[some], count, waits=True)
+        yield some[:now]
+        some = some[now:]
+
+
+def _barrier(x: Wave, cta: Cta, number: int, count: int | None) -> NamedBarrier:
+    """A barrier in its current phase."""
+    barrier = _open(x).get((cta.index, number))
+    if barrier is None:
+        barrier = _open(x)[cta.index, number] = NamedBarrier(x, cta, number, count)
+    return barrier
+
+
+def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarray, count: int | None) -> None:
+    """Threads arrive and go on. Warps arrive one after the other: the barrier begins anew when it is complete, and those that come then count for the
+    next phase."""
+    while len(threads):
+        barrier = _barrier(x, cta, number, count)
+        now = threads[: barrier.room(x, i, threads, count, waits=False)]
+        barrier.arrive(x, i, now, count, waits=False)
+        _release(x, i, barrier, now, waits=False)
+        _settle(x, [barrier], i)
+        threads = threads[len(now) :]
+
+
+def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, *, waits: bool) -> None:
+    """The watch is told that threads have arrived; of whole warps at a barrier of all threads when it is complete, since they do nothing before."""
+    if x.sanitizer is None:
+        return
+    if barrier.count is None and are_whole_warps(threads):
+        barrier.untold.append(threads)
+        return
+    if barrier.count not in (None, WARP):
+        x.sanitizer.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
+    x.sanitizer.release(x, threads, barrier.key)
+
+
+def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
+    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
+
+    The watch is told of those that are.
+    """
+    if number >= CTA_BARRIERS or count == 0:
+        return np.arange(x.n)
+    opened = [cta for cta, id_ in _open(x) if id_ == number]
+    if not opened and x.n == x.total and count in (None, x.stride):
+        if x.sanitizer is not None:
+            x.sanitizer.meet(x, np.arange(len(x.ctas)), x.threads, is_for_all=count is None)
+        _tell(x, x.threads, x.threads)
+        return None
+    here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
+    alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+    complete = (here > 0) & (here == (alive if count is None else count))
+    if count is not None:  # in whole warps
+        warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+        complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+    complete[opened] = False
+    if x.sanitizer is not None and complete.any():
+        if count is not None and WARP < count < x.stride:
+            for cta in np.flatnonzero(complete).tolist():
+                barrier = NamedBarrier(x, x.ctas[cta], number, count)
+                x.sanitizer.named.arrives(i, barrier.key, barrier.title, distinct(x.threads[x.cta_of[x.sel] == cta] // WARP), waits=True)
+                x.sanitizer.named.complete(barrier.key)
+        x.sanitizer.meet(x, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], is_for_all=count is None)
+    late = ~complete[x.cta_of[x.sel]]
+    _tell(x, x.threads[~late], x.threads[~late])
+    return np.flatnonzero(late) if late.any() else None
+
+
+def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
+    """Wake all threads that wait at barriers whose phase is complete."""
+    over = [barrier for barrier in barriers if barrier.is_complete(x, i)]
+    for barrier in over:
+        del _open(x)[barrier.cta.index, barrier.number]
+        lines = np.where(barrier.arrived, barrier.line, 0)
+        check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+        if barrier.count is None:
+            note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
+        if barrier.waits:
+            _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))
+    _meet(x, over)
+    kept = x.sel
+    for barrier in over:
+        for wait, form in barrier.waits:
+            if form.write is not None:
+                result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
+                x.select(wait.threads)
+                form.write(x, result)
+                x.select(kept)
+            x.wake(wait)
+
+
+def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
+    """The watch is told that phases are complete: of whole warps that it has not been told of, that they meet."""
+    if x.sanitizer is None:
+        return
+    whole = [barrier for barrier in barriers if barrier.untold and len(barrier.untold) == len(barrier.waits)]
+    if whole:
+        threads = np.concatenate([threads for barrier in whole for threads in barrier.untold])
+        x.sanitizer.meet(x, np.array([barrier.cta.index for barrier in whole]), threads, is_for_all=True)
+    for barrier in barriers:
+        if barrier in whole:
+            continue
+        for threads in barrier.untold:
+            x.sanitizer.release(x, threads, barrier.key)
+        if barrier.count is None:
+            x.sanitizer.left(x, barrier.own, barrier.key)
+        x.sanitizer.named.complete(barrier.key)
+        x.sanitizer.complete([barrier.key])
+        for wait, _ in barrier.waits:
+            x.sanitizer.acquire(x, wait.threads, barrier.key, meets=CTA)
+
+
+def _are_left(x: Wave, barrier: NamedBarrier) -> None:
+    """Threads of the CTA have exited: do others of their warps wait at an aligned barrier that these have branched around?"""
+    waiting = np.flatnonzero(barrier.arrived & barrier.aligned)
+    for line in distinct(barrier.line[waiting]).tolist():
+        ends = ((n, i) for n, block in enumerate(x.program.blocks) for i in block.instructions[-1:])
+        there = [(n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")]  # of a function each of its copies
+        if there:
+            check_skipped(x, there[0][1], [n for n, _ in there], barrier.cta.first + waiting[barrier.line[waiting] == line])
+
+
+def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
+    """Threads have exited: barriers for all threads of the CTA no longer wait for them."""
+    note_exits(x, threads, is_awaited=bool(_open(x)))
+    if not _open(x):
+        return
+    ctas = set(distinct(x.cta_of[threads]).tolist())
+    for barrier in [b for b in _open(x).values() if b.cta.index in ctas]:
+        if have_parted(x):
+            _are_left(x, barrier)
+        _settle(x, [barrier], x.program.blocks[x.at].instructions[-1])
+
+
+ON_EXIT.append(_exited_from_cta)

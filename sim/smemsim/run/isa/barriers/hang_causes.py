@@ -1,0 +1,433 @@
+"""What is suspicious about mbarriers: of waits that never end which is likeliest the cause, of bytes that were counted wrongly which copy, and what to change there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import WARP, Cta, Wait
+from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
+from smemsim.run.isa.barriers.misdirected import members, misdirected, siblings
+from smemsim.run.lower.cfg import following
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["before_loads", "check_bytes", "is_wait", "park", "suspicion"]
+
+
+KEPT = 6  # lines remembered for a report
+
+
+# ---- Of the waits at mbarriers that never end: which is likeliest the cause of the hang, and what to change there; and which copy is the
+# one that brought too much, or too little, to an mbarrier
+
+
+Cause = tuple[Instruction, str, str]  # where, why, and what to change
+
+
+def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
+    """For a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
+    state = barrier.state
+    if (elsewhere := misdirected(barrier, x)) is not None:
+        return 0, elsewhere[1]
+    if state.phase > state.seen:
+        return 0, _unseen(barrier)
+    if state.pending and (lines := state.done.get(ADDS_OWN)):
+        return (
+            1,
+            f"cp.async.mbarrier.arrive.noinc in line {min(lines)}: without .noinc it adds the arrival that it makes, and none of the {state.expected} of mbarrier.init comes",
+        )
+    if state.pending != state.expected and state.pending:
+        absent = _never_here(barrier, x)
+        if absent:  # who has arrived nowhere and waits for something else is held up by that
+            goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
+            return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
+        return 1, f"mbarrier.init says {state.expected} arrivals a phase: correct it, or let the others arrive too"
+    if state.tx < 0 and not state.expecting:
+        return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
+    if state.tx or state.pending != state.expected:
+        return 4 if state.is_late else 1, ""
+    if not any(state.done.values()):
+        if not before_loads(i, x):
+            return 3, ""
+        if state.passed:
+            return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
+        return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
+    stuck = {int(warp) for wait in x.waiting for warp in distinct(wait.threads // WARP)}
+    return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
+
+
+def _unseen(barrier: Mbarrier) -> str:
+    """What to change where phases are over that no wait has seen."""
+    state, last = barrier.state, barrier.state.phase - 1
+    if ignored := _ignored(barrier):
+        names = ", ".join(f"{offset:#x}" for offset in ignored)
+        return f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
+    if last == state.seen:
+        return f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
+    by = f"phases {state.seen} to {last} went by without a wait"
+    if state.runs_ahead:
+        return (
+            f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
+            "that one arrives); or is one of their arrivals meant for another mbarrier?"
+        )
+    return (
+        f"{by}: more arrive in a round than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive"
+    )
+
+
+def _ignored(barrier: Mbarrier) -> list[int]:
+    """The other mbarriers of the CTA that copies complete on, as on this one, and that nobody has ever waited for."""
+    others: dict[int, Mbarrier] = barrier.cta.state["mbarriers"] if barrier.state.sources else {}
+    return [offset for offset, b in others.items() if b.state.sources and b.state.phase and not (b.state.seen or b.state.passed or b.waits)]
+
+
+def before_loads(i: Instruction, x: Wave) -> bool:
+    """Do loads that complete on an mbarrier, or stores, follow this wait before the next wait and the next read? It is then a producer's wait for a free stage."""
+    blocks = x.program.blocks
+    begin = next(((n, k + 1) for n, block in enumerate(blocks) for k, other in enumerate(block.instructions) if other is i), None)
+    ways, been = [begin] if begin is not None else [], set[int]()
+    while ways:
+        n, first = ways.pop()
+        for other in blocks[n].instructions[first:] if n < len(blocks) else ():
+            if is_wait(other) or other.op in ("wgmma", "ldmatrix", "tcgen05") or (other.op == "ld" and "shared" in other.modifiers):
+                break
+            if (other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers) or (
+                other.op == "st" and "shared" in other.modifiers
+            ):
+                return True
+        else:
+            after = [to for to in following(x.program, n) or () if to not in been] if n < len(blocks) else []
+            been.update(after)
+            ways += [(to, 0) for to in after]
+    return False
+
+
+def is_wait(i: Instruction) -> bool:
+    """Is the instruction a wait at an mbarrier?"""
+    return i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait")
+
+
+# ---- arrivals of the other CTAs of a cluster
+
+
+def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
+    """The CTAs of the cluster that have never arrived at an mbarrier that another CTA has arrived at."""
+    came = {rank for _, rank in barrier.state.arrivals}
+    return [cta for cta in members(barrier, x) if cta.rank not in came] if came else []
+
+
+def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
+    """Do threads of a CTA wait at another mbarrier?"""
+    others = (wait for wait in x.waiting if wait.expired is not None and all(wait is not own for own, _ in barrier.waits))
+    return any((x.cta_of[wait.threads] == cta.index).any() for wait in others)
+
+
+def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
+    """Has a CTA arrived at the same mbarrier of another CTA?"""
+    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals)
+
+
+def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
+    """For an incomplete phase with some arrivals: which CTAs of the cluster never arrived, where they arrive instead, and what to change."""
+    text, repair = "", ""
+    for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
+        instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
+        if instead:
+            line, other = instead[0]
+            text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
+        else:
+            text += f"; none is of CTA {cta.number}"
+        repair = repair or (
+            f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
+            f"shared::cluster there; or correct the {barrier.state.expected} that mbarrier.init says"
+        )
+    return text, repair
+
+
+# ---- bytes that came twice, or elsewhere
+
+
+def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause | None:
+    """Which copy is one too many, or goes elsewhere, where the bytes that came say so: its instruction, why, and what to change.
+
+    `size` bytes are expected a time, in `rounds` rounds so far.
+    """
+    if barrier.state.doubled is not None:
+        return _twice(barrier, x, *barrier.state.doubled)
+    short = barrier.state.all_expected - barrier.state.all_brought
+    if barrier.state.repeated is not None and short < 0 and short % barrier.state.repeated[1].size == 0:
+        return _twice(barrier, x, *barrier.state.repeated)
+    if short <= 0:
+        return None
+    missing = barrier.state.tx if barrier.state.tx > 0 else short // max(rounds, 1)
+    return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+
+
+def twice(barrier: Mbarrier, x: Wave) -> Cause | None:
+    """Two copies that bring the same bytes for one expectation: where, why, and what to change."""
+    return None if barrier.state.doubled is None else _twice(barrier, x, *barrier.state.doubled)
+
+
+def lends(barrier: Mbarrier) -> bool:
+    """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about the other one."""
+    return barrier.state.doubled is None and barrier.state.all_brought > barrier.state.all_expected and _counterpart(barrier) is not None
+
+
+def unexpected(barrier: Mbarrier, x: Wave) -> Cause | None:
+    """A multicast of another CTA whose mask reaches a CTA that expects no bytes at its mbarrier, and waits there."""
+    far = [d for d in barrier.state.sources.values() if d.issuer != barrier.cta.rank and d.is_multicast]
+    if barrier.state.expecting or not far or len(far) < len(barrier.state.sources):
+        return None
+    d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
+    why = (
+        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.state.all_brought} came to "
+        f"its mbarrier at {barrier.offset:#x}, and a phase does not end while they are not expected"
+    )
+    return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
+
+
+def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cause:
+    ctas = members(barrier, x)
+    i, cta = second.instruction, ctas[second.to]
+    place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
+    if first.issuer != second.issuer:
+        both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
+        why = f"line {i.line} brings {place} twice for one expectation, from {both}"
+        return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
+    if first.instruction is i:
+        return (
+            i,
+            f"line {i.line} is executed twice for one expectation and brings {place} each time",
+            "let one thread issue it, once a phase",
+        )
+    return (
+        i,
+        f"line {i.line} brings {place}, which line {first.instruction.line} has brought for the same expectation",
+        "load it once a phase",
+    )
+
+
+def _sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
+    """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by these places."""
+    here = {d.begin for d in barrier.state.sources.values() if d.to == barrier.cta.rank}
+    found: dict[int, list[Delivery]] = {}
+    for other in siblings(barrier, x):
+        for key, d in other.state.sources.items():
+            if (
+                key not in barrier.state.sources
+                and d.to == other.cta.rank
+                and d.begin not in here
+                and all(d.key != one.key for one in found.get(d.begin, []))
+            ):
+                found.setdefault(d.begin, []).append(d)
+    return found
+
+
+def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """Copies that went to other CTAs of the cluster, and would have brought what is missing here: the CTA's own first, else all that would."""
+    elsewhere = _sent_elsewhere(barrier, x)
+    if not elsewhere or sum(found[0].size for found in elsewhere.values()) != missing:
+        return None
+    candidates = sorted(next(iter(elsewhere.values())), key=lambda d: (d.issuer != barrier.cta.rank, d.issuer))
+    d, rank, number, ctas = candidates[0], barrier.cta.rank, barrier.cta.number, members(barrier, x)
+    does = f"at line {d.instruction.line} ({d.size} bytes) does not reach CTA {number}"
+    if d.is_multicast and len(candidates) > 1 and d.issuer != rank:
+        who = " or ".join(f"CTA {ctas[one.issuer].number} (mask {one.mask:#x})" for one in candidates)
+        return (
+            d.instruction,
+            f"what {who} loads {does}: bit {rank} is in neither mask",
+            f"set bit {rank} in the mask of the one whose part CTA {number} needs",
+        )
+    if d.instruction.op == "cp":
+        because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
+        right = f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {number}"
+        return d.instruction, f"what CTA {ctas[d.issuer].number} loads {does}: {because}", right
+    why = (
+        f"what CTA {ctas[d.issuer].number} stores {does}: it goes to CTA {', '.join(str(ctas[one.to].number) for one in candidates)} alone"
+    )
+    return d.instruction, why, f"store it to CTA {number} too, or do not expect these bytes there"
+
+
+def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
+    """Copies of another CTA that complete on its own mbarrier at the same offset, which nobody told to expect as much."""
+    for other in siblings(barrier, x):
+        own = [d for d in other.state.sources.values() if d.issuer == other.cta.rank and not d.is_multicast]
+        if not own or other.state.all_brought - other.state.all_expected != short:
+            continue
+        here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
+        why = (
+            f"line {own[0].instruction.line} of CTA {there.number} brings its bytes to its own mbarrier at {barrier.offset:#x}, {short} more in all than "
+            f"that expects, and the one at {barrier.offset:#x} of CTA {here.number} lacks as many"
+        )
+        repair = f"give it the address of CTA {here.number}'s mbarrier" + (
+            "" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into"
+        )
+        return own[0].instruction, why, f"{repair}; or expect the bytes in CTA {there.number}"
+    return None
+
+
+def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """A multicast that some CTAs issue and others do not, whose part is missing."""
+    issued = {key for other in (barrier, *siblings(barrier, x)) for key in other.state.sources}
+    for (line, _), d in barrier.state.sources.items():
+        absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
+        if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
+            names = ", ".join(str(cta.number) for cta in absent)
+            why = (
+                f"line {line} brings {d.size} bytes from CTA {members(barrier, x)[d.issuer].number}, and has not been issued by CTA {names}"
+            )
+            part = "its part" if len(absent) == 1 else "their parts"
+            return d.instruction, why, f"let CTA {names} issue {part} too, or expect {missing} bytes fewer"
+    return None
+
+
+def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
+    """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
+    short = barrier.state.all_expected - barrier.state.all_brought
+    found: dict[int, Mbarrier] = barrier.cta.state["mbarriers"]
+    return next(
+        (b for b in found.values() if b.state.all_brought - b.state.all_expected == short and (b if short > 0 else barrier).state.sources),
+        None,
+    )
+
+
+def _other_barrier(barrier: Mbarrier) -> Cause | None:
+    """Copies that complete on another mbarrier of the CTA, which got as much too much."""
+    other = _counterpart(barrier)
+    if other is None:
+        return None
+    d, (expects, _) = next(iter(other.state.sources.values())), next(iter(barrier.state.expecting.values()))
+    too_many = other.state.all_brought - other.state.all_expected
+    why = (
+        f"line {d.instruction.line} brings its bytes to the mbarrier at {other.offset:#x}, {too_many} more in all than it expects, and line "
+        f"{expects.line} expects them at another"
+    )
+    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"
+
+
+# ---- bytes that were counted wrongly
+
+
+FACTORS = {2: "twice", 4: "four times", 8: "eight times"}
+
+
+def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
+    """Where a round expects `size` bytes and `each` come: which bytes were forgotten, or counted too often, as far as the numbers say so; "" else."""
+    parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank}.values())
+    if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
+        return f"they are those that CTA {barrier.cta.number} issues itself, and what other CTAs of the cluster multicast to it counts too"
+    if size > each and x.launch.cluster_size * each == size:
+        return (
+            f"they are those of all {x.launch.cluster_size} CTAs of the cluster, and each CTA's mbarrier counts only what comes to that CTA"
+        )
+    if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
+        return f"what line{'s' * (len(left) > 1)} {' and '.join(map(str, left))} bring{'s' * (len(left) == 1)} was not counted"
+    width = "look at the size of an element (1 byte of fp8, 2 of bf16, 4 of fp32)"
+    if size % each == 0 and size // each in FACTORS:
+        return f"they are {FACTORS[size // each]} as many as come: {width}, and at the box"
+    if each % size == 0 and each // size in FACTORS:
+        return f"{FACTORS[each // size]} as many come: {width}, and at how many boxes are loaded"
+    return ""
+
+
+def _uncounted(parts: list[Delivery], missing: int) -> list[int]:
+    """The lines of the fewest copies that bring just the missing bytes."""
+    for count in range(1, min(len(parts), KEPT)):
+        for left in itertools.combinations(parts, count):
+            if sum(d.size for d in left) == missing:
+                return sorted({d.instruction.line for d in left})
+    return []
+
+
+def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: Callable[[], bool] = lambda: False) -> None:
+    """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
+
+    It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
+    Not where the launch hangs and what is missing came in full in an earlier phase, or nothing has come yet and is still `is_to_come`: then something
+    has held the loads up.
+    A remark where bytes miss in a phase that nobody has ever asked for: pipelines arm a stage and bring nothing more (CuTe DSL's
+    mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
+    """
+    state = barrier.state
+    if state.is_even:
+        return
+    if (barrier.waits or state.seen) and (surprise := unexpected(barrier, x)) is not None:
+        at, why, right = surprise
+        x.launch.find("T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3")
+    if (
+        state.all_expected == state.all_brought
+        and (again := twice(barrier, x)) is not None
+        and any(f.code == "R507" for f in x.launch.findings.values())
+    ):
+        # As many bytes as expected, and others were never written: the second copy was to bring those.
+        at, why, right = again
+        x.launch.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
+        x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 9.1 §8 (memory consistency)")
+    if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
+        return
+    i, size = next(iter(state.expecting.values()))
+    rounds = state.all_expected // size if size and state.all_expected % size == 0 else 0
+    each = state.all_brought / rounds if rounds else 0.0
+    right = "expect what the transfers bring"
+    if each and each.is_integer():
+        right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
+    bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
+    message = (
+        f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} was told to expect {state.all_expected} bytes in all "
+        f"({size} a time), {state.all_brought} came ({bringing})"
+    )
+    cause = wrong_delivery(barrier, x, size, rounds)
+    if cause is None and hangs and not state.all_brought and is_to_come():
+        return
+    if cause is not None:
+        at, why, right = cause
+        message, i = f"{why}: {message} at line {i.line}", at
+    elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
+        message, right = f"{message}; of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
+    milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
+    if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
+        milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
+        right, because = "expect bytes in phases alone that somebody waits for", ""  # no rule is broken: it may end in any phase
+    x.launch.find("T210", i, message, right, because=because, milder=milder, touched=barrier.touched)
+
+
+# ---- waiting
+
+
+def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
+    """Make threads wait for the current phase; woken, they go on at the block that runs now."""
+    phase = barrier.state.phase
+    wait = x.park(threads, x.at, i, lambda: _describe(barrier, x, phase))
+    wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
+    wait.fed = lambda: barrier.state.lines
+    barrier.waits.append((wait, phase))
+    return wait
+
+
+def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
+    """What a phase waits for and who has ever taken part, for a report of a hang."""
+    state, left = barrier.state, []
+    if state.pending:
+        left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")
+    if state.tx > 0:
+        left.append(f"{state.tx} bytes that were expected have not come")
+    if state.tx < 0:
+        left.append(f"{-state.tx} bytes have come that nobody expected")
+    lacks = " and ".join(left) or "nothing is missing"
+    known = [
+        f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
+        for what, by in state.done.items()
+        if by
+    ]
+    elsewhere = misdirected(barrier, x)
+    told = "" if elsewhere is None else f"; {elsewhere[0]}"
+    history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
+    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"

@@ -1,0 +1,32 @@
+"""The compiled loops of barriers."""
+
+from __future__ import annotations
+
+from smemsim.base.compiling.loop import compiled
+
+__all__ = ["are_alike", "pass_phase"]
+
+
+@compiled(reads="values")
+def are_alike(values, count, apart):  # type: ignore[no-untyped-def]
+    """Are the values of threads of `count` CTAs those of the first CTA, `apart` more from one CTA to the next?"""
+    own, is_alike = len(values) // count, True
+    for n in range(own, len(values)):
+        is_alike &= values[n] == values[n - own] + apart
+    return is_alike
+
+
+@compiled(reads="tid parity")
+def pass_phase(tid, parity, now, phase, passed, done):  # type: ignore[no-untyped-def]
+    """Threads of a CTA ask for a phase's end by its parity, while the current phase has parity `now`: `done` becomes true for those for which it is over, and
+    `passed`, by thread of the CTA, their next phase, unless it is not over (where a wait passes before the first phase). How many are done?"""
+    count = 0
+    for n in range(len(tid)):
+        done[n] |= parity[n] != now
+        if done[n]:
+            count += 1
+            own = passed[tid[n]]
+            over = own + ((own ^ parity[n]) & 1)
+            if over < phase:
+                passed[tid[n]] = over + 1
+    return count

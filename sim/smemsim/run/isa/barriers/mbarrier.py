@@ -1,0 +1,576 @@
+"""mbarriers: their state and their phases.
+
+PTX leaves open what the 64 bits look like. Here: pending arrivals in 19:0, expected ones in 39:20, bytes still to come in 61:40 (two's complement),
+the parity of the phase in 63; a phase token is that word as it was before the arrival.
+
+CTAs without a cluster mostly do the same at the mbarriers of one place of their windows. These have one `State`, in which threads and CTAs are told by their
+place in the cluster, and what all of them do is done to it once, until one does something else (`Mbarrier.alone`).
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.base.errors import HardwareTrap
+from smemsim.core.finding import Touched
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.traps import LAUNCH_FAILURE
+from smemsim.run.engine.traps import find_misuse, miscount, misuse
+from smemsim.run.engine.wave import WARP, Cta, Wait
+from smemsim.run.isa.barriers import loops
+from smemsim.run.isa.barriers.misdirected import misdirected
+from smemsim.run.scopes import CLUSTER, GPU
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.sanitizer.operations import Operation
+
+__all__ = [
+    "ADDS_OWN",
+    "Delivery",
+    "Mbarrier",
+    "State",
+    "arrive",
+    "bring",
+    "current",
+    "each_of",
+    "mbarrier_of",
+    "mbarriers",
+    "overwritten_by",
+    "parity_of",
+    "pending_of",
+    "state_of_all",
+    "states_of",
+    "with_threads",
+]
+
+
+ADDS_OWN = "adds an arrival and makes it"  # in `State.done`
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
+
+    CTAs are those of the cluster, by their ranks: `issuer` is the one whose thread issued it, `reached` are all that it goes to. Of a pair (.cta_group::2)
+    the bytes may lie in another CTA than the mbarrier that counts them.
+    """
+
+    instruction: Instruction
+    issuer: int
+    to: int
+    begin: int
+    size: int
+    reached: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What identifies the copy: its line, and the CTA that issued it."""
+        return self.instruction.line, self.issuer
+
+    @property
+    def mask(self) -> int:
+        """`reached` as the operand of .multicast::cluster."""
+        return sum(1 << rank for rank in self.reached)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Does the copy have a CTA mask (.multicast::cluster)?"""
+        return any(m.startswith("multicast") for m in self.instruction.modifiers)
+
+
+class Mbarrier:
+    """The barrier at `offset` (a `.shared` address without the rank) of a CTA: 64 bits at `place` of shared memory that count arrivals and bytes, phase after
+    phase (PTX ISA 9.1 §9.7.13.15). What has happened to it is its `state`, which may be that of others too."""
+
+    state: State
+
+    def __init__(self, cta: Cta, offset: int, place: int, made: Instruction) -> None:
+        self.cta, self.offset, self.place, self.made = cta, offset, place, made
+        self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
+        self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
+
+    def __repr__(self) -> str:
+        state = self.state
+        return f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {state.phase}, {state.pending} arrivals and {state.tx} bytes pending>"
+
+    @property
+    def touched(self) -> tuple[Touched, ...]:
+        """The eight bytes of the mbarrier object in its CTA's window."""
+        return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_SIZE),)
+
+    def alone(self) -> State:
+        """Its state, which is that of no other one from now on."""
+        if len(self.state.members) > 1:
+            self.state.parts_with(self)
+        return self.state
+
+
+class State:
+    """What has happened to an mbarrier, or to those `members` of different CTAs to which the same has happened.
+
+    `phase` counts complete phases; `pending` arrivals and `tx` bytes are left of the current one, which is complete when both are 0. Threads and warps are those
+    of the cluster, from its first one on, and CTAs are ranks.
+    """
+
+    def __init__(self, members: Sequence[Mbarrier], count: int) -> None:
+        self._belongs_to(members)
+        self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
+        self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
+        self.bringing: dict[int, int] = {}  # by line: bytes, the first time
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
+        self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
+        self.seen = 0  # phases that had ended when a wait last passed
+        self.passed_by = np.zeros(0, np.int32)  # by thread of the CTA: its next phase, if it leaves none out
+        self.missed: np.ndarray | None = None  # threads that have missed the phase that they wait for
+        self.asked = -1  # the phase that a wait or test last found not to be over
+        self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
+        self.arrived_from: set[int] = set()  # warps
+        self.arrived: set[int] = set()  # threads (of those that arrive together the first and the last), in the current phase
+        self.rounds: list[set[int]] = []  # the same of the last phases that have ended
+        self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA that arrives
+        self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
+        self.deliveries: list[Delivery] = []  # of the current phase
+        self.last: list[Delivery] = []  # of the phase before
+        # Since bytes were last expected: by where they go, with the phase.
+        self.since_expected: dict[tuple[int, int], tuple[int, Delivery]] = {}
+        # Two that bring the same bytes for one expectation in one phase, the first time; the same where a phase has ended between.
+        self.doubled: tuple[Delivery, Delivery] | None = None
+        self.repeated: tuple[Delivery, Delivery] | None = None
+        self.done: dict[str, dict[int, str]] = {
+            "arrives": {},
+            "expects bytes": {},
+            "brings bytes": {},
+            ADDS_OWN: {},
+        }  # instructions by line
+
+    def _belongs_to(self, members: Sequence[Mbarrier]) -> None:
+        self.members = tuple(members)
+        self.words = np.array([barrier.place >> 3 for barrier in members])
+        for barrier in members:
+            barrier.state = self
+
+    def parts_with(self, member: Mbarrier) -> None:
+        """One of the members does something by itself."""
+        own = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, list, set)):
+                setattr(own, name, value.copy())
+        own.done = {what: by.copy() for what, by in self.done.items()}
+        own.passed_by = self.passed_by.copy()
+        self._belongs_to([other for other in self.members if other is not member])
+        own._belongs_to([member])
+
+    def store(self, x: Wave) -> None:
+        """Its word is in shared memory, for others to look at."""
+        x.shared.view(np.uint64)[self.words] = self.word
+        x.changes += len(self.members)
+
+    @property
+    def parity(self) -> int:
+        """The parity of the current phase; 0 for the first phase."""
+        return self.phase & 1
+
+    @property
+    def is_counting(self) -> bool:
+        """May it count bytes: has it done so, or has nobody arrived yet?"""
+        return bool(self.expecting or self.sources) or not self.arrivals
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Did the same threads arrive in the last two phases?"""
+        return len(self.rounds) > 1 and self.rounds[0] == self.rounds[1] != set()
+
+    @property
+    def is_late(self) -> bool:
+        """Do bytes miss that came in an earlier phase, for the same expectation?"""
+        return self.tx > 0 and self.of_phase <= self.came
+
+    @property
+    def is_even(self) -> bool:
+        """Have come just the bytes that were expected, each once, as far as this one knows?"""
+        return self.all_expected == self.all_brought and self.doubled is None and bool(self.expecting or not self.sources)
+
+    @property
+    def word(self) -> int:
+        """The 64 bits of the mbarrier object in shared memory."""
+        return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
+
+    # ---- what happens to it
+
+    def comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction, *, is_commit: bool, releases: bool) -> None:
+        """Note who arrives."""
+        self._note("arrives", i)
+        if len(threads):  # of warps that arrive together two are enough to tell
+            begin = x.stride * (self._cta.index - self._cta.rank)
+            for end in (int(threads[0]) - begin, int(threads[-1]) - begin):
+                self.arrived_from.add(end // WARP)
+                self.arrived.add(end)
+            self._count_arrivals(x, threads, i, count)
+        if x.sanitizer is not None and x.sanitizer.lifetimes.is_needed:
+            for barrier in self.members:
+                x.sanitizer.lifetimes.arrives(
+                    i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_commit, releases=releases
+                )
+
+    def fitting(self, x: Wave, threads: np.ndarray, step: int, i: Instruction) -> int:
+        """How many of some threads arrive in the current phase, each `step` times."""
+        if step > self.pending:
+            self._too_many(x, step, i)
+        return min(len(threads), self.pending // step)
+
+    def _too_many(self, x: Wave, step: int, i: Instruction) -> None:
+        """X010: more arrivals than the phase has left."""
+        why, repair = (
+            f"only {self.pending} are left",
+            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
+        )
+        if not self.pending and self.tx > 0:
+            why = f"all have come: it waits for {self.tx} bytes"
+            repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come"
+        elsewhere = misdirected(self.members[0], x, unawaited=True)
+        if elsewhere is not None:
+            why, repair = (
+                f"{why}; {elsewhere[0]}",
+                f"{elsewhere[1]}; or, if it is to arrive there, mbarrier.init with as many arrivals as come in a phase",
+            )
+        miscount(x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase {why}", repair)
+
+    def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
+        """Remember which CTAs arrive by which line."""
+        first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
+        of_ctas = {first: len(threads)} if first == last else collections.Counter(x.cta_of[threads].tolist())
+        for index, its in of_ctas.items():
+            by = i.line, index - self._cta.index + self._cta.rank
+            self.arrivals[by] = self.arrivals.get(by, 0) + count * its
+
+    def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
+        """The current phase also waits for `size` bytes."""
+        self.since_expected = {}
+        i = i or current(x)
+        self._note("expects bytes", i)
+        self.all_expected += size
+        self.expecting.setdefault(i.line, (i, size))
+        self.of_phase.add((i.line, size))
+        self.tx += size
+        self._check_tx(x, i)
+        self._settles(x)
+
+    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
+        """`size` bytes have come; `by` says by which copy, and where they lie."""
+        self.gets(x, size, i or current(x), by)
+        self._settles(x)
+
+    def _settles(self, x: Wave) -> None:
+        _settle(x, [self])
+        self.store(x)
+
+    def gets(self, x: Wave, size: int, i: Instruction, by: Delivery | None) -> None:
+        """The same, before anybody looks whether the phase is over."""
+        if by is not None:
+            self._brought(by)
+        self._note("brings bytes", i)
+        self.bringing.setdefault(i.line, size)
+        self.all_brought += size
+        self.tx -= size
+        self._check_tx(x, i)
+
+    def _brought(self, by: Delivery) -> None:
+        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
+        phase, again = self.since_expected.setdefault((by.to, by.begin), (self.phase, by))
+        adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
+        if again is not by and phase == self.phase and not adds:
+            self.doubled = self.doubled or (again, by)
+        elif again is not by and not adds:
+            self.repeated = self.repeated or (again, by)
+        self.sources.setdefault(by.key, by)
+        self.deliveries.append(by)
+
+    def adds(self, x: Wave, count: int) -> None:
+        """The current phase waits for `count` arrivals more, which nobody but the hardware makes; for fewer, where they have come (negative)."""
+        self.pending += count
+        self._settles(x)
+
+    def adds_own(self, i: Instruction) -> None:
+        """Note an instruction that adds an arrival to the phase, and makes it: the count is what it was."""
+        self._note(ADDS_OWN, i)
+
+    def sent(self, by: Delivery) -> None:
+        """Remember who stores here by st.async or red.async."""
+        self.sources.setdefault(by.key, by)
+
+    @property
+    def lines(self) -> set[int]:
+        """The lines of the instructions that have arrived, or brought bytes."""
+        return {line for by in self.done.values() for line in by}
+
+    def drop(self, x: Wave, count: int, i: Instruction) -> None:
+        """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
+        if count > self.expected:
+            miscount(
+                x,
+                i,
+                f"{count} of {self.expected} arrivals dropped at the mbarrier at {self.members[0].offset:#x}",
+                "drop only what was expected",
+            )
+        self.expected -= count
+
+    def _check_tx(self, x: Wave, i: Instruction) -> None:
+        if self.tx == MBARRIER_BYTES + 1:  # measured on an H200: one more than is documented
+            find_misuse(
+                x,
+                i,
+                f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count to {MBARRIER_BYTES}",
+                "split the transfer over several phases or barriers",
+            )
+        elif abs(self.tx) > MBARRIER_BYTES:
+            miscount(
+                x, i, f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
+                f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
+            )  # fmt: skip
+
+    def end_phase(self) -> None:
+        """The phase is over, and the next one begins."""
+        self.phase += 1
+        self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
+        self.came |= self.of_phase
+        self.of_phase = set()
+        self.last, self.deliveries = self.deliveries, []
+        self.pending = self.expected
+
+    def _note(self, what: str, i: Instruction) -> None:
+        self.done[what].setdefault(i.line, i.name)
+
+    @property
+    def _cta(self) -> Cta:
+        return self.members[0].cta
+
+    @property
+    def _named(self) -> str:
+        return f"{self.members[0].offset:#x} of CTA {self._cta.number}"
+
+    # ---- waiting
+
+    def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray, done: np.ndarray) -> int:
+        """A wait of threads of the CTA for the end of phases of these parities: for which is it over (`done`)? Before the first phase those of parity 1 are so at
+        once. Returns how many there are."""
+        if self.missed is not None:
+            done[:] = self.takes_missed(tid)
+        if len(self.passed_by) <= (most := int(tid.max())):
+            self.passed_by = np.pad(self.passed_by, (0, (most // WARP + 1) * WARP - len(self.passed_by)))
+        count: int = loops.pass_phase(tid, parity, self.parity, self.phase, self.passed_by, done)
+        if count:
+            self.seen = self.phase
+            if not self.phase:
+                self.passed.setdefault(i.line, i)
+        return count
+
+    def misses(self, tid: np.ndarray) -> np.ndarray:
+        """Nobody can go on, and threads wait for the current phase: which of them do so because other lanes of their warp, who had passed that of the same parity
+        before, were ahead? They have missed it, as no lane does that hardware runs beside them (Mosaic GPU: one lane multiplies, all of them wait)."""
+        if int(tid[-1]) >= len(self.passed_by):
+            return np.zeros(len(tid), bool)
+        of_warp = self.passed_by.reshape(-1, WARP).max(axis=1)[tid // WARP]
+        own = self.passed_by[tid]
+        first = own + ((own ^ self.phase) & 1)  # the phase that a thread waits for, if none is left out
+        late: np.ndarray = (first < of_warp) & (first < self.phase)
+        if late.any():
+            self.missed = tid[late] if self.missed is None else np.union1d(self.missed, tid[late])
+        return late
+
+    def takes_missed(self, tid: np.ndarray) -> np.ndarray:
+        """Which threads have missed a phase; they are told once."""
+        missed = tid[:0] if self.missed is None else self.missed
+        left = np.setdiff1d(missed, tid)
+        self.missed = left if len(left) else None
+        return np.isin(tid, missed)
+
+
+def each_of(states: Sequence[State]) -> list[Mbarrier]:
+    """The mbarriers of states that have as many each, a CTA's together."""
+    return [state.members[n] for n in range(len(states[0].members)) for state in states] if states else []
+
+
+def _settle(x: Wave, states: Sequence[State]) -> None:
+    """Phases for which nothing is left to come are over."""
+    over = [state for state in states if not (state.pending or state.tx)]
+    if not over:
+        return
+    for state in over:
+        state.end_phase()
+    barriers = each_of(over)
+    if x.sanitizer is not None:
+        x.sanitizer.complete(barriers)
+    for barrier in barriers:
+        if barrier.waits:
+            _wake(x, barrier)
+
+
+def _wake(x: Wave, barrier: Mbarrier) -> None:
+    """Those who wait for a phase that is over go on."""
+    phase, waits = barrier.state.phase, barrier.waits
+    barrier.waits = [wait for wait in waits if wait[1] >= phase]
+    for wait, its in waits:
+        if its < phase:
+            x.wake(wait)
+
+
+def _split(x: Wave, i: Instruction, state: State) -> None:
+    """Lanes of one warp arrive at once, and at a phase and the next one: measured on an H200, the instruction ends the kernel."""
+    for barrier in state.members:
+        _tell_split(x, i, barrier)
+    if i.op == "mbarrier":
+        raise HardwareTrap(f"{i.name}: lanes of a warp arrive more often than a phase has arrivals left", cuda_error=LAUNCH_FAILURE)
+
+
+def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
+    """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go on without those."""
+    state = barrier.state
+    x.launch.find(
+        "X010", i, f"{i.name}: the lanes of one warp arrive in two phases of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: some are "
+        f"the last of phase {state.phase - 1}, the others count in the next one, and who waits does not wait for them",
+        f"mbarrier.init says {state.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.1 §9.7.13.15",
+        milder=Severity.WRONG,
+    )  # fmt: skip
+
+
+def with_threads(each: Sequence[tuple[State, np.ndarray]]) -> list[tuple[np.ndarray, Mbarrier]]:
+    """Threads of the first member of states, and those that do the same at the others, with their mbarriers; a CTA's together."""
+    found, members = [], len(each[0][0].members) if each else 0
+    for n in range(members):
+        for state, threads in each:
+            barrier = state.members[n]
+            found.append((threads + (barrier.cta.first - state.members[0].cta.first) if n else threads, barrier))
+    return found
+
+
+def arrive(
+    x: Wave, arrivals: Sequence[tuple[State, np.ndarray]], count: int = 1, *, i: Instruction | None = None, release: bool = True,
+    relaxed: bool = False, scope: int = GPU,
+) -> list[np.ndarray]:  # fmt: skip
+    """Threads arrive `count` times each at mbarriers, of which none is named twice, and those of other CTAs at those that share a state with them; a phase that is
+    complete by that ends, and the next begins. Returns their tokens.
+
+    The threads are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
+    """
+    i = i or current(x)
+    for state, threads in arrivals:
+        state.comes(x, threads, count, i, is_commit=not release, releases=release and not relaxed and scope >= CLUSTER)
+    if x.sanitizer is not None and release and i.op == "mbarrier":
+        begun = with_threads([(state, threads) for state, threads in arrivals if state.phase])
+        x.sanitizer.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in begun])
+        if x.launch.cluster_size > 1:
+            x.sanitizer.siblings.note(i, with_threads(arrivals), count)
+    tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
+    left = [(state, threads, own) for (state, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
+    while left:
+        now = [state.fitting(x, threads, count, i) for state, threads, _ in left]
+        for (state, _, own), steps in zip(left, now, strict=True):
+            if steps == 1:
+                own[0] = state.word
+            else:
+                own[:steps] = np.uint64(state.word) - np.arange(0, steps * count, count, dtype=np.uint64)
+            state.pending -= steps * count
+        if x.sanitizer is not None and release:
+            come = with_threads([(state, threads[:steps]) for (state, threads, _), steps in zip(left, now, strict=True)])
+            x.sanitizer.release_at(x, come, relaxed=relaxed, scope=scope)
+        phases = [state.phase for state, _, _ in left]
+        _settle(x, [state for state, _, _ in left])
+        for (state, threads, _), steps, phase in zip(left, now, phases, strict=True):
+            if state.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
+                _split(x, i, state)
+        left = [
+            (state, threads[steps:], own[steps:]) for (state, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)
+        ]
+    for state, _ in arrivals:
+        state.store(x)
+    return tokens
+
+
+def bring(x: Wave, states: Sequence[State], size: int, by: Sequence[Delivery]) -> None:
+    """`complete_tx` of mbarriers of different CTAs."""
+    i = current(x)
+    for state, delivery in zip(states, by, strict=True):
+        state.gets(x, size, i, delivery)
+    _settle(x, states)
+    for state in states:
+        state.store(x)
+
+
+def current(x: Wave) -> Instruction:
+    """The instruction that the wave executes now."""
+    instructions = x.program.blocks[x.at].instructions
+    return instructions[min(x.step, len(instructions) - 1)]
+
+
+def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
+    """The mbarriers of a CTA that are initialised, by their offset."""
+    found: dict[int, Mbarrier] = cta.state.setdefault("mbarriers", {})
+    return found
+
+
+def overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
+    """What wrote other bits over an mbarrier, as far as that is known."""
+    if x.sanitizer is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.state.word:
+        return None
+    words = (barrier.place >> 2, (barrier.place >> 2) + 1)
+    found = (x.sanitizer.last_writer(word) for word in words)
+    return next((i for i in found if i is not None and i.op != "mbarrier"), None)
+
+
+def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *, because: str = "") -> Mbarrier:
+    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` says what an instruction has to do with that CTA.
+
+    Ends the kernel with X010 where none was initialised, or where something else was written over it.
+    """
+    barrier = mbarriers(cta).get(offset)
+    i = i or current(x)
+    if barrier is None:
+        inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
+        hint = f"; one lies at {inside:#x}" if inside is not None else ""
+        miscount(
+            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{because}{hint}",
+            "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
+        )  # fmt: skip
+    if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.state.word:
+        by = overwritten_by(x, barrier)
+        what = f"{by.name} of line {by.line}" if by is not None else "something that is no mbarrier operation"
+        misuse(
+            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by {what}",
+            "keep its 8 bytes apart from all buffers, or mbarrier.inval it and initialise it anew",
+        )  # fmt: skip
+    return barrier
+
+
+def state_of_all(x: Wave, offset: int) -> State | None:
+    """The state of the mbarriers at one offset of all CTAs, where they have one; None where not, or where something else was written over one."""
+    first = mbarriers(x.ctas[0]).get(offset)
+    if first is None or len(first.state.members) < len(x.ctas):
+        return None
+    return first.state if bool((x.shared.view(np.uint64)[first.state.words] == first.state.word).all()) else None
+
+
+def states_of(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction) -> list[State]:
+    """Those of the mbarriers at one offset of CTAs, none of which comes twice."""
+    of_all = state_of_all(x, offset) if len(ctas) == len(x.ctas) else None
+    return [of_all] if of_all is not None else [mbarrier_of(x, cta, offset, i).alone() for cta in ctas]
+
+
+def parity_of(token: Any) -> Any:
+    """The parity of the phase that a token was made in."""
+    return token >> np.uint64(63)
+
+
+def pending_of(token: Any) -> Any:
+    """`mbarrier.pending_count`."""
+    return token & np.uint64(MBARRIER_ARRIVALS)

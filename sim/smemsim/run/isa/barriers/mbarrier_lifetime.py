@@ -1,0 +1,120 @@
+"""Where an mbarrier begins and ends: mbarrier.init, mbarrier.inval, and bytes of one that are used for something else (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.traps import find_misuse, misuse
+from smemsim.run.engine.wave import THREADS, Cta
+from smemsim.run.isa.barriers.hang_causes import check_bytes
+from smemsim.run.isa.barriers.mbarrier import Mbarrier, State, mbarrier_of, mbarriers, overwritten_by, state_of_all
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["check_reused", "initialise", "invalidate"]
+
+
+LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+
+
+def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruction, threads: np.ndarray) -> State:
+    """`mbarrier.init` at one place of CTAs' windows, by threads of each: those of the first one, and the same of the others."""
+    if not 1 <= count <= MBARRIER_ARRIVALS:
+        find_misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+    for cta in ctas:
+        old = mbarriers(cta).get(offset)
+        if old is not None:
+            _replaces(x, old, i, threads + (cta.first - ctas[0].first))
+    made = State([Mbarrier(cta, offset, cta.index * x.pitch + offset - x.window_begin, i) for cta in ctas], count & MBARRIER_ARRIVALS)
+    made.phase = count - 1 >> 20 & 1  # measured on an H200: what the count's 20 bits do not hold goes on into the phase
+    for barrier in made.members:
+        mbarriers(barrier.cta)[offset] = barrier
+    made.store(x)
+    if x.has_owners:
+        x.owners.touch(made.words >> 1, THREADS)
+    return made
+
+
+def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> None:
+    """Threads initialise an mbarrier where there is one."""
+    offset, number = old.offset, old.cta.number
+    if old.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
+            "mbarrier.inval once nobody uses it any more",
+        )
+    _check_pending(x, old, i, threads, "initialises")
+    check_bytes(old, x)
+    if any(old.state.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
+        x.launch.find(
+            "X010", i, f"initialises the mbarrier at {offset:#x} of CTA {number} again, which line {old.made.line} initialised and nobody has "
+            "invalidated", "mbarrier.inval first, once nobody uses it any more", because=LIVES, milder=Severity.LUCK,
+        )  # fmt: skip
+    old.alone()
+
+
+def invalidate(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction, threads: np.ndarray) -> None:
+    """`mbarrier.inval` by such threads: the bytes are free again. Silicon does nothing: an H100 left the word as it was, with and without an mbarrier there."""
+    of_all = state_of_all(x, offset) if len(ctas) == len(x.ctas) else None
+    for cta in ctas:
+        if offset in mbarriers(cta):
+            barrier = mbarrier_of(x, cta, offset, i) if of_all is None else mbarriers(cta)[offset]
+            if of_all is None:
+                barrier.alone()
+            _ends(x, barrier, i, threads + (cta.first - ctas[0].first))
+        else:
+            x.launch.find(
+                "X010", i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}: none was initialised, or it was invalidated before",
+                "one mbarrier.inval for each mbarrier.init", because=LIVES, milder=Severity.LUCK,
+            )  # fmt: skip
+
+
+def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> None:
+    """Threads invalidate an mbarrier."""
+    offset, cta = barrier.offset, barrier.cta
+    check_bytes(barrier, x)
+    if barrier.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
+            "a barrier (bar.sync) in front of it",
+        )
+    _check_pending(x, barrier, i, threads, "invalidates")
+    if x.sanitizer is not None:
+        x.sanitizer.ends(i, barrier, threads)
+    del mbarriers(cta)[offset]
+
+
+def _check_pending(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray, does: str) -> None:
+    """X005 where threads end an mbarrier on which a copy may still complete."""
+    pending = x.sanitizer.not_waited_for(barrier, threads) if x.sanitizer is not None else None
+    if pending is not None:
+        x.launch.find(
+            "X005", i, f"{does} the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, on which {pending.instruction.name} of line "
+            f"{pending.instruction.line} may still complete: these threads have not waited for it",
+            "wait for its phase (mbarrier.try_wait) and for all who do, then mbarrier.inval", because=LIVES,
+        )  # fmt: skip
+
+
+def check_reused(x: Wave, barrier: Mbarrier) -> None:
+    """X010 where something else was written over an mbarrier that nobody has invalidated; when all is over. Stores of threads work by accident; an asynchronous copy is
+    wrong (rule order.mbarrier_lives)."""
+    i = overwritten_by(x, barrier)
+    if i is not None:
+        is_copy = i.op == "cp"
+        measured = "; triton-lang/triton issue 10106: what a load brought there was wrong on an H200 and a B200" if is_copy else ""
+        x.launch.find(
+            "X010", i, f"{i.name} overwrites the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, which line {barrier.made.line} initialised and "
+            "nobody has invalidated", "mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
+            because=LIVES + measured, milder=Severity.WRONG if is_copy else Severity.LUCK,
+        )  # fmt: skip

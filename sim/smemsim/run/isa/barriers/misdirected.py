@@ -1,0 +1,86 @@
+"""Arrivals that land at the mbarrier of another CTA of the cluster, by a commit mask or a rank that is not relative to the CTA's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+
+__all__ = ["members", "misdirected", "siblings"]
+
+
+class _Barrier(Protocol):
+    """What is asked of an `Mbarrier`."""
+
+    cta: Cta
+    offset: int
+    waits: list[Any]
+    state: Any
+
+
+B = TypeVar("B", bound=_Barrier)
+
+
+def members(barrier: _Barrier, x: Wave) -> list[Cta]:
+    """The CTAs of the mbarrier's cluster, in the order of their ranks."""
+    first = barrier.cta.index - barrier.cta.rank
+    return x.ctas[first : first + x.launch.cluster_size]
+
+
+def siblings(barrier: B, x: Wave) -> Iterator[B]:
+    """The mbarriers at the offset of `barrier` in the other CTAs of its cluster."""
+    for cta in members(barrier, x):
+        other = cta.state.get("mbarriers", {}).get(barrier.offset)
+        if other is not None and other is not barrier:
+            yield other
+
+
+def misdirected(barrier: _Barrier, x: Wave, *, unawaited: bool = False) -> tuple[str, str] | None:
+    """Arrivals that land at the mbarrier of another CTA than the one that waits for them in vain: by which mask or rank, who gets none, and what to change.
+
+    The CTA that issues them does as another one does, at the same CTAs: their places have to be relative to its own rank. `unawaited`: those of which no wait has begun count too.
+    """
+    if x.launch.cluster_size == 1:
+        return None
+    group = sorted([barrier, *siblings(barrier, x)], key=lambda b: b.cta.rank)
+    starved = {b.cta.rank for b in group if (b.waits or unawaited) and not b.state.arrivals and not b.state.phase}
+    reached: dict[tuple[int, int], set[int]] = {}
+    for b in group if starved else ():
+        for by in b.state.arrivals:
+            reached.setdefault(by, set()).add(b.cta.rank)
+    for (line, rank), targets in sorted(reached.items()):
+        alike = [other for (at, other), same in reached.items() if at == line and other < rank and same == targets]
+        if unawaited and not alike:
+            continue
+        wanted = {to + rank - min(alike) for to in targets} if alike else {rank}
+        if wanted <= starved and barrier.cta.rank in starved | targets:
+            return _told_misdirected(barrier, x, (line, rank), targets, wanted)
+    return None
+
+
+def _told_misdirected(barrier: _Barrier, x: Wave, by: tuple[int, int], targets: set[int], wanted: set[int]) -> tuple[str, str]:
+    ctas = members(barrier, x)
+    (line, rank), number = by, ctas[by[1]].number
+    i = next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
+    mask, right = (sum(1 << to for to in ranks) for ranks in (targets, wanted))
+    get, none = (_ctas(ctas[to].number for to in sorted(ranks)) for ranks in (targets, wanted))
+    gets = f"the mbarrier at {barrier.offset:#x} of {none} get{'s' * (len(wanted) == 1)} no arrival"
+    if "multicast::cluster" in i.modifiers:
+        shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
+        return (
+            f"{gets}: the mask {mask:#x} of {i.name} at line {line} sends that of CTA {number} to {get}",
+            f"a mask relative to the CTA's own pair or group: {right:#x}{shift} in CTA {number}",
+        )
+    to = ", ".join(map(str, sorted(wanted)))
+    return (
+        f"{gets}: {i.name} at line {line} arrives from CTA {number} at that of {get}",
+        f"mapa to rank {to} in CTA {number}, not to rank {', '.join(map(str, sorted(targets)))}: the rank is relative to the CTA's own pair or group",
+    )
+
+
+def _ctas(numbers: Iterable[int]) -> str:
+    """CTAs in words."""
+    named = list(map(str, numbers))
+    return f"CTA{'s' * (len(named) > 1)} {', '.join(named)}"

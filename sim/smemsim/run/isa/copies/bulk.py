@@ -1,0 +1,401 @@
+"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.1 §9.7.9.25)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.errors import HardwareTrap
+from smemsim.core.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
+from smemsim.core.machine.cluster import ClusterAddress
+from smemsim.core.ptx.module import Immediate, Instruction
+from smemsim.core.spec.bulk import BULK_LIMITS
+from smemsim.core.spec.reductions import REDUCTION_TYPES, ReductionOp
+from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+from smemsim.run.engine.in_flight import Undo
+from smemsim.run.engine.records import Bulk
+from smemsim.run.engine.traps import outside, region_name
+from smemsim.run.engine.wave import OFFSET_MASK
+from smemsim.run.isa.asynchronous import (
+    check_ranks,
+    cluster_of,
+    credit,
+    each,
+    each_store,
+    leaves,
+    member,
+    one_cta,
+    own_address,
+    record,
+    stop,
+    stops,
+)
+from smemsim.run.isa.barriers.mbarrier import Delivery
+from smemsim.run.isa.memory.spaces import global_operand, shared_operand
+from smemsim.run.isa.modifiers import Modifiers, Operands
+from smemsim.run.isa.registry import Step, implements, unmodelled
+from smemsim.run.sanitizer.taint import Follows
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.lower.program import Linker
+    from smemsim.run.sanitizer.taint import Tell
+
+
+_ARRIVES = "mbarrier::complete_tx::bytes"
+
+
+@implements("cp.async.bulk")
+def build_bulk(i: Instruction, c: Linker) -> Step:
+    """A copy into shared memory, or out of it: `cp.async.bulk.DST.SRC.COMPLETION… [dst], [src], size {, [mbar]} {, mask} {, policy}`."""
+    return build_out(i, c) if "bulk_group" in i.modifiers else build_in(i, c)
+
+
+def build_in(i: Instruction, c: Linker) -> Step:
+    """From global memory, or from the own shared memory to that of another CTA."""
+    words, operands = Modifiers(i, "async", "bulk", _ARRIVES), Operands(i)
+    to_space = words.one_of(("shared::cluster",)) or words.need("shared::cta")
+    between = words.has("shared::cta")
+    if not between:
+        words.need("global")
+    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
+    words.end()
+    to, source = shared_operand(i, c, operands.next("a destination")), operands.next("a source")
+    at = shared_operand(i, c, source) if between else global_operand(c, source)
+    size, mbar = c.read(operands.next("a size"), "u32"), shared_operand(i, c, operands.next("an mbarrier"))
+    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        if is_multicast:
+            x.launch.evidence.add(
+                "whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.1 §9.7.9.25.4.1), not measured"
+            )
+        for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
+            cluster = cluster_of(x, cta)
+            check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
+            if not between:
+                _check_reach(x, i, thread, src, count)
+            if not is_multicast:
+                one_cta(x, i, dst, barrier)
+            if to_space == "shared::cta":
+                own_address(i, cta, dst)
+            _note_size(x, i, count, None if between else src)
+            if x.late is not None:
+                x.late.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
+            before = None if x.sanitizer is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
+            hidden = None if x.late is None else Undo(x, cta)
+            with stops(x, i, _reason):
+                if between:
+                    transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
+                else:
+                    given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
+                    transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
+            _arrived(x, i, cta, thread, transfers, before, hidden)
+        x.changes += 1
+
+    return run
+
+
+def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> dict[int, np.ndarray]:
+    """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
+    place = ClusterAddress.decode(address)
+    ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
+    bytes_of_rank = {}
+    for rank in ranks:
+        to = member(x, cta, rank)
+        begin = place.smem_address - to.shared.begin + to.index * x.pitch
+        bytes_of_rank[rank] = x.shared[begin : begin + size].copy()
+    return bytes_of_rank
+
+
+def build_out(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.global.shared::cta.bulk_group… [dst], [src], size {, policy} {, byteMask}`."""
+    words, operands = Modifiers(i, "async", "bulk", "global", "shared::cta", "bulk_group"), Operands(i)
+    hinted, masked = words.has("L2::cache_hint"), words.has("cp_mask")
+    words.end()
+    to, at = global_operand(c, operands.next("a destination")), shared_operand(i, c, operands.next("a source"))
+    size = c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    mask = [c.read(operands.next("a byte mask"), "u16")] if masked else []
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *masks), is_again in each_store(x, [to, at, size, *mask]):
+            check_ranks(x, i, src)
+            _check_reach(x, i, thread, dst, count)
+            own = own_address(i, cta, src)
+            _note_size(x, i, count, dst)
+            with stops(x, i, _reason):
+                told: list[BulkTransfer] = []
+                tell = functools.partial(_leaves_once, told, x, i, cta, thread, is_again)
+                make: Any = (
+                    functools.partial(_masked, x, cta, dst, own, count, masks[0])
+                    if masks
+                    else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory, before=tell)
+                )
+                transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
+            if masks:
+                _left(x, i, cta, thread, transfer, is_again=is_again)
+        x.changes += 1
+
+    return run
+
+
+def _masked(x: Wave, cta: Cta, dst: int, src: int, count: int, mask: int) -> BulkTransfer:
+    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.1 §9.7.9.25.4.1)."""
+    given: dict[str, Any] = {"dst_space": "global", "src_space": "shared::cta", "shared_end": cta.shared.end}
+    transfer = bulk_copy(dst, src, count, **given)
+    if transfer.size:
+        to = x.launch.memory.span(transfer.dst, transfer.size).reshape(-1, BULK_LIMITS.unit)
+        chosen = (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
+        to[:, chosen] = cta.shared.peek(transfer.src, transfer.size).reshape(to.shape)[:, chosen]
+    return transfer
+
+
+@implements("cp.reduce.async.bulk")
+def build_reduce(i: Instruction, c: Linker) -> Step:
+    """`cp.reduce.async.bulk.DST.shared::cta.COMPLETION.op.type [dst], [src], size {, [mbar]} {, policy}`."""
+    words, operands = Modifiers(i, "reduce", "async", "bulk", "shared::cta"), Operands(i)
+    is_global = words.need("global", "shared::cluster") == "global"
+    words.need("bulk_group" if is_global else _ARRIVES)
+    hinted = words.has("L2::cache_hint")
+    operation = words.need(*(str(op) for op in ReductionOp))
+    words.has("noftz")  # the only f16 and bf16 additions there are
+    dtype = words.need(*REDUCTION_TYPES)
+    words.end()
+    destination = operands.next("a destination")
+    to = global_operand(c, destination) if is_global else shared_operand(i, c, destination)
+    at, size = shared_operand(i, c, operands.next("a source")), c.read(operands.next("a size"), "u32")
+    mbar = [] if is_global else [shared_operand(i, c, operands.next("an mbarrier"))]
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
+            check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
+            if barrier:
+                one_cta(x, i, dst, barrier[0])
+            else:
+                _check_reach(x, i, thread, dst, count)
+            with stops(x, i, _reason):
+                if is_global:
+                    given: dict[str, Any] = {"to": x.launch.memory}
+                    reduce = functools.partial(cta.shared.bulk_reduce, operation, dtype, own_address(i, cta, src), dst, count, **given)
+                    transfer = leaves(x, reduce, functools.partial(_to, dst, count), thread)
+                else:
+                    transfer = cluster_of(x, cta).bulk_reduce(operation, dtype, dst, src, count, mbar=barrier[0], cta_rank=cta.rank)
+            if is_global:
+                _left(x, i, cta, thread, transfer)
+            else:
+                _arrived(x, i, cta, thread, (transfer,))
+        x.changes += 1
+
+    return run
+
+
+@implements("cp.async.bulk.prefetch")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.prefetch.L2.global [src], size {, policy}`: nothing that can be seen, but it traps off 16 B."""
+    words, operands = Modifiers(i, "async", "bulk", "prefetch", "L2", "global"), Operands(i)
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, size = global_operand(c, operands.next("a source")), c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (_, thread), (src, count) in each(x, [at, size]):
+            _check_reach(x, i, thread, src, count)
+            with stops(x, i, _reason):
+                bulk_prefetch(src, count)
+
+    return run
+
+
+@implements("cp.async.bulk.commit_group")
+def build_commit(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.commit_group`: the stores so far are a group."""
+    Modifiers(i, "async", "bulk", "commit_group").end()
+
+    def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.commit(x, "bulk")
+        if x.sanitizer is not None:
+            x.sanitizer.commit(x, i, "bulk")
+
+    return run
+
+
+@implements("cp.async.bulk.wait_group")
+def build_wait(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.wait_group{.read} N`: until at most N groups are pending; everything is done when it is issued, so nobody waits."""
+    words, operands = Modifiers(i, "async", "bulk", "wait_group"), Operands(i)
+    only_read = words.has("read")
+    words.end()
+    left = operands.next("a number of groups")
+    operands.end()
+    if not isinstance(left, Immediate):
+        raise unmodelled(i, "the number of groups is no immediate")
+    count = left.value
+
+    def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.wait(x, "bulk", count)
+        if x.sanitizer is not None:
+            x.sanitizer.wait(x, i, "bulk", count, only_read=only_read)
+
+    return run
+
+
+def _arrived(
+    x: Wave,
+    i: Instruction,
+    cta: Cta,
+    thread: int,
+    transfers: tuple[BulkTransfer, ...],
+    before: dict[int, np.ndarray] | None = None,
+    hidden: Undo | None = None,
+) -> None:
+    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA. What is `hidden` comes later."""
+    op = x.sanitizer.begin(x, i, thread, "bulk") if x.sanitizer is not None else None
+    reached = tuple(t.dst_cta or 0 for t in transfers)
+    for t in transfers:
+        if op is not None:
+            if t.mbar is not None:
+                op.barriers[member(x, cta, t.dst_cta or 0).index] = member(x, cta, t.mbar.cta_rank), t.mbar.smem_address
+            carried = None
+            if t.src_cta is not None:
+                carried = _Carried(x.sanitizer.taint, i)
+                op.products.append(carried)
+                x.sanitizer.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
+            to = member(x, cta, t.dst_cta or 0)
+            at = t.dst - cta.shared.begin + to.index * x.pitch
+            lay = None if before is None else before.get(t.dst_cta or 0)
+            same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
+            x.sanitizer.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
+            if t.src_space == "global" and t is transfers[0]:
+                x.sanitizer.op_reads_global(op, _units(t.src, t.size), BULK_LIMITS.unit)
+            if t.src_space == "global":
+                places = _words(t.dst - cta.shared.begin, t.size).reshape(-1, BULK_LIMITS.unit // 4)
+                x.sanitizer.op_brings(op, to, _units(t.src, t.size), BULK_LIMITS.unit, places)
+            if carried is not None:
+                carried.put(_words(at, t.size) >> 2)
+        if t.mbar is not None:
+            by = Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached)
+            to = member(x, cta, t.dst_cta or 0)
+            places = _words(t.dst - cta.shared.begin + to.index * x.pitch, t.size)
+            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by, hidden=hidden, places=places)
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
+
+
+class _Carried(Follows):
+    """A copy to another CTA, for the watch: doubts of its words go with them to the destination, wrong order is told at once."""
+
+    marks: np.ndarray | None = None
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        tell(None)
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        if self.taint.shared is not None or nobody.any():
+            self.marks = self.taint.of_words(self.i, at)
+
+    def put(self, words: np.ndarray) -> None:
+        """The words are written there."""
+        if self.marks is not None:
+            self.taint.put_words(words, self.marks)
+
+
+def _leaves_once(told: list[BulkTransfer], x: Wave, i: Instruction, cta: Cta, thread: int, is_again: bool, transfer: BulkTransfer) -> None:
+    """Tell of a store, the first time that it is asked for: before it writes."""
+    if not told:
+        told.append(transfer)
+        _left(x, i, cta, thread, transfer, is_again=is_again, stays=functools.partial(_stays, x, cta, transfer))
+
+
+def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndarray:
+    """Which bytes of global memory hold what a store writes there, or are not its own (rule order.same_value)."""
+    n = at - transfer.dst
+    is_own = (n >= 0) & (n < transfer.size)
+    n = np.where(is_own, n, 0)
+    return np.asarray(~is_own | (x.launch.memory.span(transfer.dst, transfer.size)[n] == cta.shared.peek(transfer.src, transfer.size)[n]))
+
+
+def _left(
+    x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False,
+    stays: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> None:  # fmt: skip
+    """Tell the watch of what goes to global memory, if that `is_again` not what another lane has written there."""
+    if x.sanitizer is not None:
+        op = x.sanitizer.begin(x, i, thread, "bulk")
+        x.sanitizer.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
+        if not is_again:
+            x.sanitizer.op_writes_global(op, cta, _units(transfer.dst, transfer.size), BULK_LIMITS.unit, stays)
+        x.sanitizer.joins([op], "bulk")
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+
+
+def _to(dst: int, size: int) -> tuple[int, int]:
+    """The global addresses that a copy of so many bytes writes."""
+    return dst, dst + size // BULK_LIMITS.unit * BULK_LIMITS.unit
+
+
+def _words(begin: int, size: int) -> np.ndarray:
+    return np.arange(begin, begin + size, 4)
+
+
+def _units(begin: int, size: int) -> np.ndarray:
+    return np.arange(begin, begin + size, BULK_LIMITS.unit)
+
+
+def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -> None:
+    """A103 for a size off 16 bytes; the repair fits into the array at the global `address`, if one side of the copy lies there."""
+    unit = BULK_LIMITS.unit
+    if size % unit:
+        message = f"{size} bytes: what is over a multiple of {unit} B is neither moved nor counted"
+        more, less = -(-size // unit) * unit, size // unit * unit
+        array = None if address is None else x.launch.memory.holding(address, address + size)
+        repair = f"{more} bytes"
+        if array is not None and address is not None and address + more > array.end:
+            repair = _in_two(less, size - less, array.end - address, is_store="bulk_group" in i.modifiers)
+        x.launch.find("A103", i, message, repair)
+
+
+def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
+    """What to write where whole units would leave an array that has so much `room`."""
+    access = "st.global" if is_store else "ld.global and st.shared"
+    other = f", and the other {rest} by {access} of threads" if rest else ""
+    return f"{units} bytes{other}: the array has {room} bytes from there on, so that {units + BULK_LIMITS.unit} would leave it"
+
+
+def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
+    """X001 for global addresses that no GPU maps."""
+    if address + size > LIMITS.address_end:
+        place = np.searchsorted(x.threads, [thread])
+        outside(x, i, "global", np.array([address], np.uint64), place, np.array([True]), size)
+    unit = BULK_LIMITS.unit
+    moved, array = size // unit * unit, x.launch.memory.holding(address, address + 1)
+    if array is not None and address + moved > array.end and "prefetch" not in i.modifiers:
+        name, room = region_name(x.launch, array.begin, array.end), array.end - address
+        less = room // unit * unit
+        stop(
+            x, i, "X001", f"global {address:#x} to {address + moved - 1:#x}, {moved} bytes, reach {moved - room} bytes past the end of {name}",
+            _in_two(less, room - less, room, is_store="bulk_group" in i.modifiers) + ("; or make the array larger" if room < size else ""),
+            ILLEGAL_ADDRESS, (array.begin,),
+        )  # fmt: skip
+
+
+def _reason(trap: HardwareTrap) -> tuple[str, str]:
+    if trap.cuda_error == MISALIGNED_ADDRESS:
+        return "A101", f"addresses that are multiples of {BULK_LIMITS.unit} B, of the mbarrier {BULK_LIMITS.mbarrier_alignment} B"
+    return "A107", "check the addresses and the size"

@@ -1,0 +1,167 @@
+"""Tensor maps in memory: the 128 bytes that a transfer reads, and the instructions that change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.errors import OutsideError
+from smemsim.core.ptx.module import Immediate, Instruction
+from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_map import FIRST_UNREAD_WORD, LIMITS, TENSOR_MAP
+from smemsim.core.spec.tensor_map_replace import REPLACE_FIELDS
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+from smemsim.core.words.tensor_map import TensorMap
+from smemsim.core.words.tensor_map.replace import tensormap_replace
+from smemsim.run.isa.asynchronous import stop
+from smemsim.run.isa.memory.ordering import SCOPES
+from smemsim.run.isa.memory.spaces import locate, note_read, note_write, values_of
+from smemsim.run.isa.modifiers import Modifiers, Operands
+from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
+from smemsim.run.scopes import level
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.lower.program import Linker
+
+__all__ = ["map_at"]
+
+
+SIZE = TENSOR_MAP.parts.size
+MEANT = 4 * FIRST_UNREAD_WORD  # bytes of a map that mean anything: the CuTe DSL makes no others, and copies what lies behind them
+
+
+@remembered(256)
+def _decoded(raw: bytes) -> TensorMap:
+    return TensorMap.from_bytes(raw)
+
+
+def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
+    """The tensor map at a generic address, which a thread's transfer reads: of a parameter, a constant or a global array.
+
+    Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
+    """
+    bank, size = x.launch.parameter_address, len(x.launch.parameters)
+    address &= (1 << 64) - 1
+    if 0 <= address < size:  # a place in the parameter bank, without cvta.param
+        address += bank
+    if address % LIMITS.object_alignment:
+        message = f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B"
+        stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
+    try:
+        raw = x.launch.memory.span(address, SIZE).tobytes()
+    except OutsideError as problem:
+        message = f"the address of the CUtensorMap is {address:#x}: {problem}"
+        stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
+    tm = _decoded(raw)
+    _tell_cut(x, raw, tm)
+    if x.sanitizer is not None and not bank <= address < bank + size:
+        x.sanitizer.map_used(i, thread, address, SIZE)
+    return tm
+
+
+CUT = "strides that tensormap.replace has cut"  # in what a launch keeps: by the map's address and the ordinal
+
+
+def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
+    """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, where the next dimension has more than one element."""
+    for (address, ordinal), (i, given) in x.launch.kept.get(CUT, {}).items():
+        unit = LIMITS.address_alignment
+        is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
+        if is_used and tm.global_strides[ordinal] == given // unit * unit:
+            x.launch.find(
+                "T204", i, f"global_stride {ordinal} = {given} B is no multiple of {unit} B: the map keeps {tm.global_strides[ordinal]} B",
+                f"rows that begin at multiples of {unit} B, {-(-given // unit) * unit} B apart: pad the array", because=RULES["tensor_map.replace"].source,
+                milder=Severity.WRONG,
+            )  # fmt: skip
+
+
+def _bytes(memory: np.ndarray, at: int) -> np.ndarray:
+    """The 128 bytes of a map, the memory itself."""
+    raw: np.ndarray = memory.view(np.uint8)[at : at + SIZE]
+    return raw
+
+
+@implements("tensormap.replace")
+def build_replace(i: Instruction, c: Linker) -> Step:
+    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28): an access of all 1,024 bits."""
+    words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
+    field = words.need(*REPLACE_FIELDS)
+    space = words.one_of(("global", "shared::cta", "shared")) or None
+    words.need("b64" if REPLACE_FIELDS[field].bits == 64 else "b32")
+    words.end()
+    find = locate(i, c, operands.next("an address"), space, SIZE, 1)
+    ordinal = None
+    if REPLACE_FIELDS[field].ordinals:
+        number = operands.next("an ordinal")
+        if not isinstance(number, Immediate):
+            raise unmodelled(i, "the ordinal is no number")
+        ordinal = number.value
+    value = c.read(operands.next("a value"), f"u{REPLACE_FIELDS[field].bits}")
+    operands.end()
+    if REPLACE_FIELDS[field].codes:
+        tensormap_replace(bytes(SIZE), field, int(value(None)), ordinal=ordinal, arch=c.arch)
+
+    def run(x: Wave) -> None:
+        given = np.broadcast_to(np.asarray(value(x)), x.threads.shape)
+        for piece in find(x):
+            note_read(x, i, piece, MEANT)
+            written = values_of(x, piece, SIZE)
+            for at, new in zip(piece.at.tolist(), (given if piece.part is None else given[piece.part]).tolist(), strict=True):
+                raw = _bytes(piece.memory, at)
+                raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
+                if field == "global_stride" and new % LIMITS.address_alignment:
+                    x.launch.kept.setdefault(CUT, {})[raw[:8].tobytes(), ordinal] = i, new
+            note_write(x, i, piece, SIZE, written=written)
+
+    return run
+
+
+@implements("tensormap.cp_fenceproxy")
+def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
+    """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory, and releases it."""
+    words, operands = (
+        Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
+        Operands(i),
+    )
+    scope = level(words.need(*SCOPES))
+    words.end()
+    to, source = (
+        locate(i, c, operands.next(what), space, SIZE, 1) for what, space in (("a destination", "global"), ("a source", "shared::cta"))
+    )
+    size = operands.next("a size")
+    operands.end()
+    if not isinstance(size, Immediate) or size.value != SIZE:
+        raise unmodelled(i, f"a size that is not {SIZE}")
+
+    def run(x: Wave) -> None:
+        (read,) = source(x)
+        note_read(x, i, read, MEANT)
+        for piece in to(x):
+            written = values_of(x, piece, SIZE)
+            places = read.at if piece.part is None else read.at[piece.part]
+            for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):  # the lanes of a warp name one map
+                _bytes(piece.memory, dst)[:] = _bytes(read.memory, src)
+            note_write(x, i, piece, SIZE, written=written)
+        if x.sanitizer is not None:
+            x.sanitizer.fence_maps(x, i, None, scope)
+
+    return Gate(lambda x: x.gather(), run)
+
+
+@implements("prefetch.param")
+def build_prefetch_map(i: Instruction, c: Linker) -> Step:
+    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200): trace launches, trap_prefetch_param."""
+    Modifiers(i, "param", "tensormap").end()
+    address = c.address(i.operands[0])
+
+    def run(x: Wave) -> None:
+        at = np.broadcast_to(np.asarray(address(x)), (x.n,))
+        if ((at < 0) | (at >= len(x.launch.parameters))).any():
+            message = f"the address {int(at[0]) & ((1 << 64) - 1):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
+            stop(x, i, "X002", message, "prefetch.tensormap, without .param, takes generic addresses", MISALIGNED_ADDRESS)
+
+    return run

@@ -1,0 +1,590 @@
+"""State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
+
+A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1; .const and kernel
+parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`); that their low 32 bits are 0 is not: ptxas
+makes generic addresses by putting a window's upper half above 32 bits, and drops the upper half to come back. So instructions take a
+generic address of shared memory where a `.shared` one is meant: `shared_address` is the rule, for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.machine import loops
+from smemsim.core.ptx.module import Address, Instruction, Operand, Register
+from smemsim.core.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
+from smemsim.core.spec.tensor_map import TENSOR_MAP
+from smemsim.run.engine.traps import elsewhere, find_outside, foreign, misaligned, outside, reserved
+from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, THREADS
+from smemsim.run.isa.registers import bits_of
+from smemsim.run.isa.registry import unmodelled
+from smemsim.run.scopes import GPU
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import Region
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.isa.registers import Read
+    from smemsim.run.lower.program import Linker
+
+__all__ = [
+    "AT_ONCE",
+    "SPACES",
+    "Locate",
+    "Piece",
+    "Values",
+    "for_part",
+    "global_operand",
+    "in_windows",
+    "locate",
+    "note_read",
+    "note_update",
+    "note_write",
+    "own",
+    "shared_address",
+    "shared_operand",
+    "shared_places",
+    "space_modifier",
+    "values_of",
+]
+
+
+_SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
+_LOW_HALF = 0xFFFFFFFF
+SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
+
+
+class Piece(NamedTuple):
+    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
+
+    space: str  # "global", "shared", "local", or "reserved" of shared memory, which the watch does not follow: whoever goes there is told
+    memory: np.ndarray  # whole words, contiguous
+    at: np.ndarray  # byte offset in it of each thread, int64
+    part: np.ndarray | None = None  # None: all that run
+
+
+Locate = Callable[["Wave"], list[Piece]]
+
+
+def shared_address(address: Any) -> Any:
+    """The `.shared` address, int64, of a 64-bit operand that has to lie in shared memory: of a generic one the low 32 bits.
+
+    Anything else stays what it is, so that whoever uses it finds nothing there. Compiled: `smemsim.RULES["shared.generic"]`.
+
+    >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x1E00_0100_0400, 0x7F00_0000_0400]))]
+    ['0x400', '0x1000400', '0x7f0000000400']
+    """
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == _SHARED_HIGH, at & _LOW_HALF, at)
+
+
+def shared_operand(i: Instruction, c: Linker, operand: Operand, *, generic: bool = False) -> Read:
+    """An operand that is an address in shared memory, of the instruction's `.shared` space or `generic`: as a `.shared` one."""
+    address = c.address(operand)
+    if c.space_of(operand) is not None or _is_narrow(operand):
+        return address
+    if generic:
+        return lambda x: shared_address(address(x))
+    return lambda x: _low_half(x, i, np.asarray(address(x)))
+
+
+def global_operand(c: Linker, operand: Operand) -> Read:
+    """An operand that is an address in global memory: as uint64."""
+    address = c.address(operand)
+    return lambda x: np.asarray(address(x)).astype(np.uint64)
+
+
+def _is_narrow(operand: Operand) -> bool:
+    """Is the address in a register of 32 bits?"""
+    base = operand.base if isinstance(operand, Address) else operand
+    return isinstance(base, Register) and bits_of(base.type) <= 32
+
+
+def _low_half(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None = None) -> np.ndarray:
+    """`.shared` addresses of 64-bit registers: the low 32 bits (PTX ISA 9.1 §6.4.1: an address is cut to the width of its state space).
+
+    X001 if a 64-bit address lies in another state space.
+    """
+    low: np.ndarray = at & _LOW_HALF
+    if not (at >> 32).any():
+        return low
+    wide = np.broadcast_to(at, x.n if part is None else part.shape)
+    is_local = wide >> 32 == _LOCAL_HIGH
+    begins, ends, _ = x.launch.memory.table()
+    address = wide.view(np.uint64) if wide.flags.c_contiguous else wide.astype(np.uint64)
+    if len(begins):
+        is_global = address < ends[np.maximum(np.searchsorted(begins, address, "right") - 1, 0)]
+        is_global &= address >= begins[0]
+        if (is_local | is_global).any():
+            elsewhere(x, i, wide, part, is_local | is_global)
+    elif is_local.any():
+        elsewhere(x, i, wide, part, is_local)
+    return low
+
+
+def space_modifier(modifiers: list[str]) -> str | None:
+    """Take the state space off a list of modifiers; None: generic."""
+    for m in modifiers:
+        if m in SPACES:
+            modifiers.remove(m)
+            return m
+    return None
+
+
+def locate(
+    i: Instruction,
+    c: Linker,
+    operand: Operand,
+    space: str | None,
+    size: int,
+    align: int | None = None,
+    *,
+    beyond: Callable[[Wave], Any] | None = None,
+    only_shared: bool = False,
+) -> Locate:
+    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
+
+    `only_shared` is for instructions that work on shared memory alone: where they name no space, an address below 2^32 is a `.shared` one too.
+    It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
+    """
+    address = c.address(operand)
+    own = c.space_of(operand)
+    if space in ("param", "param::entry", "param::func"):
+        in_bank = address
+        space = "local" if own == "local" else "global"
+        if space == "global":
+            address = lambda x: (in_bank(x) & _LOW_HALF) + x.launch.parameter_address  # noqa: E731
+    elif space == "const":
+        return _Constant(i, _in_constant(c, address), size, (align or size) - 1)
+    if only_shared and space is None and own is None:
+        generic = address
+        address = lambda x: _in_window(generic(x))  # noqa: E731
+    find = _FINDERS.get(space or "generic")
+    if find is None:
+        raise unmodelled(i, f"no state space .{space}")
+    if beyond is not None:
+        first, further = address, beyond
+        address = lambda x: first(x) + further(x)  # noqa: E731
+    return find(i, address, size, (align or size) - 1)
+
+
+def _in_constant(c: Linker, address: Read) -> Read:
+    """The place in global memory of a `.const` address, of which the low 32 bits count: `.const` variables have one upper half there."""
+    names = [v.name for v in c.places.globals if v.space == "const"]
+
+    def find(x: Wave) -> Any:
+        high = {x.launch.addresses[name] >> 32 for name in names}
+        return address(x) & _LOW_HALF | high.pop() << 32 if len(high) == 1 else address(x)
+
+    return find
+
+
+def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False) -> Piece:
+    """The bytes of all running threads in the CTAs' windows of shared memory, `or_below` those of all in what the system keeps there; Unmodelled where some are
+    elsewhere."""
+    pieces = where(x)
+    if or_below and len(pieces) == 1 and pieces[0].space == "reserved":
+        return pieces[0]
+    for piece in pieces:
+        if piece.space == "reserved":
+            raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, where the system keeps its own")
+        if piece.space != "shared":
+            raise unmodelled(i, f"at an address in {piece.space} memory (undefined: it accesses shared memory)")
+    (piece,) = pieces
+    return piece
+
+
+def _in_window(address: Any) -> Any:
+    """The generic address of an operand that has to lie in shared memory."""
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == 0, at | SHARED_WINDOW, at)
+
+
+def _values(x: Wave, address: Any) -> np.ndarray:
+    """Addresses of the running threads, int64 and contiguous."""
+    return address if isinstance(address, np.ndarray) and address.ndim else np.full(x.n, address, np.int64)
+
+
+class _Global:
+    """Finds arrays in global memory; the one that it found last in the wave first."""
+
+    def __init__(self, i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> None:
+        self.i, self.address, self.size, self.low = i, address, size, low
+
+    def __call__(self, x: Wave) -> list[Piece]:
+        return self.find(x, _values(x, self.address(x)), None)
+
+    def find(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        if self.low and np.bitwise_or.reduce(at) & self.low:
+            misaligned(x, self.i, "global", at, part, self.low + 1)
+        last: tuple[Region, np.int64, np.uint64] | None = x.state.get(self)
+        if last is not None:
+            region, begin, room = last
+            offset = at - begin
+            if not (offset.view(np.uint64) > room).any() and (
+                region.chunks is None or not region.chunks.outside(at.view(np.uint64), self.size).any()
+            ):
+                if region.begin != region.words_begin:
+                    offset += region.begin - region.words_begin
+                return [Piece("global", region.words, offset, part)]
+        return self._search(x, at, part)
+
+    def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        address = at.view(np.uint64)
+        whole = x.launch.memory.holding(int(address.min()), int(address.max()) + self.size)
+        if whole is not None:
+            x.state[self] = whole, np.uint64(whole.begin).view(np.int64), np.uint64(len(whole.data) - self.size)
+            return [Piece("global", whole.words, (address - np.uint64(whole.words_begin)).view(np.int64), part)]
+        begins, ends, regions = x.launch.memory.table()
+        which = np.searchsorted(begins, address, "right") - 1
+        bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
+        for n in distinct(which[~bad]).tolist():
+            if (chunks := regions[n].chunks) is not None:
+                bad[which == n] |= chunks.outside(address[which == n], self.size)
+        pieces = []
+        if bad.any():
+            self._may_go_on(x, at, part, bad, ends[which])
+            pieces = [
+                _piece(x.launch.memory.behind(regions[n], x.launch.options.overrun), address, np.flatnonzero(bad & (which == n)), part)
+                for n in distinct(which[bad]).tolist()
+            ]
+        for n in distinct(which[~bad]).tolist():
+            pieces.append(_piece(regions[n], address, np.flatnonzero(~bad & (which == n)), part))
+            x.state[self] = regions[n], begins[n].view(np.int64), np.uint64(len(regions[n].data) - self.size)
+        return pieces
+
+    def _may_go_on(self, x: Wave, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, ends: np.ndarray) -> None:
+        """Threads whose bytes lie outside: the kernel ends, unless all of them lie no further behind an array than the launch allows."""
+        room = x.launch.options.overrun - self.size
+        if room < 0 or (at.view(np.uint64)[bad] - ends[bad] > np.uint64(room)).any():
+            outside(x, self.i, "global", at, part, bad, self.size)
+        if x.launch.found("X001", self.i.line) is None:
+            find_outside(x, self.i, "global", at, part, bad, self.size)
+
+
+class _Constant(_Global):
+    """Finds constants. Outside of all of them a card reads on in the bank, without an error (M17): X001, and here a load gives 0."""
+
+    def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        address = at.view(np.uint64)
+        begins, ends, _ = x.launch.memory.table()
+        which = np.searchsorted(begins, address, "right") - 1
+        bad = (which < 0) | (address + np.uint64(self.size) > ends[which])
+        if not bad.any():
+            return super()._search(x, at, part)
+        find_outside(x, self.i, "global", at, part, bad, self.size)
+        here, rest = np.flatnonzero(bad), np.flatnonzero(~bad)
+        nothing = Piece(
+            "reserved", np.zeros(max(self.size // 4, 1), np.uint32), np.zeros(len(here), np.int64), here if part is None else part[here]
+        )
+        return [nothing, *(super()._search(x, at[rest], rest if part is None else part[rest]) if len(rest) else ())]
+
+
+def _piece(region: Region, address: np.ndarray, here: np.ndarray, part: np.ndarray | None) -> Piece:
+    """The bytes of an array that threads access, `here` among `address`, which are those of `part` of the running ones."""
+    offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
+    return Piece("global", region.words, offset, here if part is None else part[here])
+
+
+def _shared(cluster: bool) -> Callable[..., Locate]:
+    def make(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+        return lambda x: _in_shared(x, i, _values(x, address(x)), None, size, low, cluster)
+
+    return make
+
+
+def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
+    if x.launch.cluster_size == 1 and x.window >= size:
+        threads, places = x.threads if part is None else x.threads[part], np.empty(len(at), np.int64)
+        if loops.own_places(at, threads, _windows(x), x.window_begin, x.window - size, low, places):
+            return [Piece("shared", x.shared, places, part)]
+    if np.bitwise_or.reduce(at) >> 32:
+        at = _low_half(x, i, at, part)
+    if low and np.bitwise_or.reduce(at) & low:
+        misaligned(x, i, "shared", at, part, low + 1)
+    offset, rank, bad = _window(x, at, size)
+    if bad.any():
+        return _with_reserved(x, i, at, part, size, low, cluster)
+    return [Piece("shared", x.shared, _flat(x, i, offset, rank, part, cluster), part)]
+
+
+def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
+    """Threads of which some leave the window: below it lies the system's part, which is memory too. Measured: `smemsim.RULES["shared.reserved"]`."""
+    offset, rank, bad = _window(x, at, size)
+    threads = x.sel if part is None else x.threads[part]
+    is_below = bad & (offset >= -x.window_begin) & (offset <= -size)
+    if rank is not None:
+        is_below &= (rank >= 0) & (rank < x.launch.cluster_size)
+    if not is_below.any():
+        outside(x, i, "shared", at, part, bad, size)
+    reserved(x, i, at, part, is_below)
+    here = np.flatnonzero(is_below)
+    if rank is not None and not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT)[here].any():
+        foreign(x, i, at[here])
+    base = x.cta_of[threads][here] if rank is None else (x.cluster_first[threads] + rank)[here]
+    which = here if part is None else part[here]
+    pieces = [Piece("reserved", x.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
+    rest = np.flatnonzero(~is_below)
+    return pieces + _in_shared(x, i, at[rest], rest if part is None else part[rest], size, low, cluster) if len(rest) else pieces
+
+
+def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, cluster: bool) -> np.ndarray:
+    """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of them).
+
+    Ends the kernel for those outside the window, without `cluster` for those in another CTA's.
+    """
+    offset, rank, bad = _window(x, at, size)
+    if bad.any():
+        if ((offset < 0) & (offset >= -x.window_begin)).any():
+            raise unmodelled(i, f"a shared address below {x.window_begin:#x}, where the system keeps its own")
+        outside(x, i, "shared", at, part, bad, size)
+    return _flat(x, i, offset, rank, part, cluster)
+
+
+def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Of `.shared` addresses the places in a window, whose window in a cluster, and which lie outside."""
+    rank = None
+    offset = at - x.window_begin
+    if x.launch.cluster_size > 1:
+        rank = at >> RANK_SHIFT
+        offset = (at & OFFSET_MASK) - x.window_begin
+    bad = offset.view(np.uint64) > np.uint64(x.window - size) if x.window >= size else np.ones(len(at), bool)
+    if rank is not None:
+        bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
+    if x.scratch and bad.any():
+        low = at & OFFSET_MASK if rank is not None else at
+        scratch = low.view(np.uint64) <= np.uint64(RESERVED_OFFSETS["end"] - size)
+        offset = np.where(scratch, low + x.scratch, offset)
+        bad &= ~scratch
+    return offset, rank, bad
+
+
+def _windows(x: Wave) -> np.ndarray:
+    """Where in `x.shared` the window of each thread begins."""
+    windows: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
+    return windows
+
+
+def _flat(x: Wave, i: Instruction, offset: np.ndarray, rank: np.ndarray | None, part: np.ndarray | None, cluster: bool) -> np.ndarray:
+    """Places in `x.shared` of places in windows, which are changed to them."""
+    threads = x.sel if part is None else x.threads[part]
+    if rank is None:
+        offset += _windows(x)[threads]
+        return offset
+    if not cluster and (is_foreign := rank != x.rank_bits[threads] >> RANK_SHIFT).any():
+        foreign(x, i, (rank << RANK_SHIFT | offset + x.window_begin)[is_foreign])
+    offset += (x.cluster_first[threads] + rank) * x.pitch
+    return offset
+
+
+def _local(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    return lambda x: [_in_local(x, i, _values(x, address(x)), None, size, low)]
+
+
+def _in_local(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int) -> Piece:
+    at = at & _LOW_HALF
+    if low and np.bitwise_or.reduce(at) & low:
+        misaligned(x, i, "local", at, part, low + 1)
+    room = x.local.shape[1] - size
+    bad = at.view(np.uint64) > np.uint64(max(room, 0)) if room >= 0 else np.ones(len(at), bool)
+    if bad.any():
+        outside(x, i, "local", at, part, bad, size)
+    threads = x.threads if part is None else x.threads[part]
+    return Piece("local", x.local.reshape(-1), threads * x.local.shape[1] + at, part)
+
+
+def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    world = _Global(i, address, size, low)
+
+    def find(x: Wave) -> list[Piece]:
+        at = _values(x, address(x))
+        high = at >> 32
+        shared, local = high == _SHARED_HIGH, high == _LOCAL_HIGH
+        some_shared, some_local = shared.any(), local.any()
+        if not (some_shared or some_local):
+            return world.find(x, at, None)
+        if some_shared and shared.all():
+            return _in_shared(x, i, at & _LOW_HALF, None, size, low, True)
+        if some_local and local.all():
+            return [_in_local(x, i, at, None, size, low)]
+        pieces = []
+        if some_shared:
+            part = np.flatnonzero(shared)
+            pieces += _in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True)
+        if some_local:
+            part = np.flatnonzero(local)
+            pieces.append(_in_local(x, i, at[part], part, size, low))
+        part = np.flatnonzero(~(shared | local))
+        return pieces + world.find(x, at[part], part) if len(part) else pieces
+
+    return find
+
+
+_FINDERS: dict[str, Callable[..., Locate]] = {
+    "generic": _generic,
+    "global": _Global,
+    "shared": _shared(False),
+    "shared::cta": _shared(False),
+    "shared::cluster": _shared(True),
+    "local": _local,
+}
+
+
+WHOLE_MAP = TENSOR_MAP.parts.size  # bytes that tensormap.replace accesses
+# What moves the bytes of a thread at once: numpy copies rows of an array far more slowly than single values.
+AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
+class Values:
+    """What a store writes, for the watch: made before it, asked behind it. An entry for each word of each thread, for its bytes where they are fewer.
+
+    `own` gives what each thread has written; without it nobody knows which of several threads at one place has.
+    """
+
+    def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
+        self._piece, self.size, self._own = piece, size, own
+        self._before = self._raw()
+
+    def _raw(self) -> np.ndarray:
+        if self.size > 16:
+            words = self._piece.memory.view(AT_ONCE[16])
+            wide: np.ndarray = words[(self._piece.at >> 4)[:, None] + np.arange(self.size // 16)].reshape(-1)
+            return wide
+        found: np.ndarray = self._piece.memory.view(AT_ONCE[self.size]).take(self._piece.at >> self.size.bit_length() - 1)
+        return found
+
+    def before(self) -> np.ndarray:
+        """The bytes that lay there before the store, (threads, size)."""
+        return np.ascontiguousarray(self._before).view(np.uint8).reshape(-1, self.size)
+
+    def _words(self, raw: np.ndarray) -> np.ndarray:
+        return raw.view(AT_ONCE[min(self.size, 4)])
+
+    @functools.cached_property
+    def lay_there(self) -> np.ndarray:
+        """Where the write leaves the bytes of shared memory unchanged, word by word."""
+        found: np.ndarray = self._words(self._before) == self._words(self._raw())
+        return found
+
+    def written(self) -> np.ndarray:
+        """What the threads have written, whoever's stays."""
+        return self._words(self._raw() if self._own is None else np.ascontiguousarray(self._own()))
+
+    @functools.cached_property
+    def stay(self) -> np.ndarray:
+        """Do the bytes lie there that this thread has written, and not others of another thread?"""
+        now = self._words(self._raw())
+        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self.written() == now
+        return found
+
+    def bytes_of(self, n: np.ndarray, begin: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of `count` bytes from byte `begin` on of what the n-th threads write: has the write changed them, and do theirs stay?"""
+
+        def some(raw: np.ndarray) -> np.ndarray:
+            found: np.ndarray = raw.view(np.uint8).reshape(-1, self.size)[n[:, None], begin[:, None] + np.arange(count)]
+            return found
+
+        now = some(self._raw())
+        own_ = now if self._own is None else some(np.ascontiguousarray(self._own()))
+        return (some(self._before) != now).any(axis=1), (own_ == now).all(axis=1)
+
+
+def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
+    """Called before a store: what the watch wants to know of it."""
+    if x.sanitizer is None or (piece.space != "shared" and (piece.space != "global" or x.sanitizer.globals is None)):
+        return None
+    return Values(piece, size, own) if size in AT_ONCE or (size == 32 and piece.space == "global") or size == WHOLE_MAP else None
+
+
+def note_write(
+    x: Wave,
+    i: Instruction,
+    piece: Piece,
+    size: int,
+    *,
+    strong: bool = False,
+    changed: bool = True,
+    written: Values | None = None,
+    scope: int = GPU,
+) -> None:
+    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
+
+    Atomics that left everything as it was (`changed` False) only looked.
+    """
+    own(x, piece, size, changed=changed)
+    if x.sanitizer is None:
+        return
+    x.sanitizer.taint.writes(piece, size)
+    if x.sanitizer.unreleased.stores and changed:
+        x.sanitizer.unreleased.wrote(i, piece, size)
+    if id(i) in x.sanitizer.lost.stores:
+        for_part(x, piece, lambda: x.sanitizer.lost.look(i, piece, size, written))
+    if piece.space == "global" and x.sanitizer.globals is not None:
+        if changed:
+            for_part(x, piece, lambda: x.sanitizer.globals.write(i, piece, size, written))
+        else:
+            for_part(x, piece, lambda: x.sanitizer.globals.read(i, piece, size))
+    if piece.space != "shared":
+        return
+    if strong:
+        for_part(x, piece, lambda: x.sanitizer.strong_write(x, i, piece.at, size, changed=changed, scope=scope))
+    else:
+        for_part(x, piece, lambda: x.sanitizer.write(x, i, piece.at, size, written))
+
+
+def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
+    """Threads are about to make something of what lies there, by an atomic operation; an exchange takes it, and puts something else there."""
+    if x.sanitizer is None:
+        return
+    if "exch" in i.modifiers:
+        for_part(x, piece, lambda: x.sanitizer.takes(x, i, piece, size))
+    elif piece.space == "global" and x.sanitizer.globals is not None:
+        for_part(x, piece, lambda: x.sanitizer.globals.updates(i, piece, size))
+
+
+def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
+    """Threads have written: without a word to the watch."""
+    if piece.space == "local":
+        return
+    x.changes += changed
+    x.stores += changed
+    x.polls += not changed
+    if piece.space == "shared" and x.has_owners:
+        chunks = piece.at >> 4
+        x.owners.touch(chunks, THREADS)
+        for n in range(1, size >> 4):
+            x.owners.touch(chunks + n, THREADS)
+
+
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU) -> None:
+    """Threads have read: the watch knows."""
+    if x.sanitizer is None:
+        return
+    x.sanitizer.unreleased.read(i, piece, size)
+    if piece.space == "global":
+        if x.sanitizer.globals is not None:
+            for_part(x, piece, lambda: x.sanitizer.globals.read(i, piece, size))
+    elif piece.space == "shared":
+        if strong:
+            for_part(x, piece, lambda: x.sanitizer.strong_read(x, i, piece.at, size, scope))
+        else:
+            for_part(x, piece, lambda: x.sanitizer.read(x, i, piece.at, size))
+    elif piece.space == "local":
+        x.sanitizer.taint.reads_local(i, piece, size)
+
+
+def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:
+    """Do something while only the threads of a piece are selected."""
+    if piece.part is None:
+        act()
+        return
+    kept = x.sel
+    x.select(x.threads[piece.part])
+    try:
+        act()
+    finally:
+        x.select(kept)

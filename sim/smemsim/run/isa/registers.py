@@ -1,0 +1,153 @@
+"""How PTX types lie in registers: the numpy type an instruction computes with, and how operands become functions of the running threads.
+
+A register is an array with an entry for every thread of a wave, unsigned and of the register's width (predicates are bool, .b128 two 64-bit words).
+An operand of type f32 or s32 is the same memory looked at as float32 or int32; 16-bit and smaller floats stay raw bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from smemsim.base.errors import InputError
+from smemsim.core.ptx.module import Immediate, Operand, Register, Sink, Special, Symbol
+
+__all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
+
+
+Wave: TypeAlias = Any  # a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
+Read: TypeAlias = Callable[[Wave], Any]  # the values of the threads that run: an array of their number, or one number for all of them
+Write: TypeAlias = Callable[[Wave, Any], None]
+
+DTYPES: dict[str, type[np.generic]] = {
+    "pred": np.bool_,
+    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+    "f32": np.float32,
+    "f64": np.float64,
+    **dict.fromkeys(("f16", "bf16", "e4m3x2", "e5m2x2", "ue8m0x2", "e2m3x2", "e3m2x2", "s2f6x2"), np.uint16),
+    **dict.fromkeys(("f16x2", "bf16x2", "tf32", "u16x2", "s16x2", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), np.uint32),
+    "e2m1x2": np.uint8,
+    "e2m1x4": np.uint16,
+    "f32x2": np.uint64,
+}
+_UNSIGNED: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@functools.cache
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The numpy type that an instruction computes with for a PTX type."""
+    if name not in DTYPES:
+        raise InputError(f".{name}: not a type that registers have")
+    return np.dtype(DTYPES[name])
+
+
+@functools.cache
+def bits_of(name: str) -> int:
+    """Bits of a PTX type; 1 for predicates."""
+    return 1 if name == "pred" else 128 if name == "b128" else dtype_of(name).itemsize * 8
+
+
+@functools.cache
+def storage(name: str) -> np.dtype[Any]:
+    """The numpy type of a register that is declared with a PTX type (of each half of .b128)."""
+    if name == "b128":
+        return np.dtype(np.uint64)
+    kind = dtype_of(name)
+    return kind if kind == np.bool_ else np.dtype(_UNSIGNED[max(kind.itemsize, 1)])
+
+
+class Names(Protocol):
+    """What knows the values of names: a program's linker."""
+
+    def special(self, name: str) -> Read:
+        """The values of a special register."""
+
+    def address_of(self, symbol: Symbol) -> Read:
+        """The address of a variable."""
+
+
+def reader(operand: Operand, name: str, names: Names) -> Read:
+    """A function that gives the operand's values, as the numpy type of the PTX type `name`, for the threads that run.
+
+    What it returns may be the register itself: write no result before the last operand is used.
+    """
+    kind = storage(name) if name == "b128" else dtype_of(name)
+    if isinstance(operand, Register):
+        return _register(operand, kind)
+    if isinstance(operand, Immediate):
+        value = constant(operand, name)
+        return lambda x: value
+    if isinstance(operand, Special):
+        special = names.special(operand.name)
+        return lambda x: special(x).astype(kind, copy=False)
+    if isinstance(operand, Symbol):
+        address = names.address_of(operand)
+        return lambda x: np.asarray(address(x)).astype(kind, copy=False)
+    raise InputError(f"operand {operand}: needs a register, a number or a name, as .{name}")
+
+
+def _register(operand: Register, kind: np.dtype[Any]) -> Read:
+    slot, own = operand.slot, storage(operand.type)
+    if operand.negated:
+        return lambda x: ~x.r[slot][x.sel]
+    if own == kind:
+        return lambda x: x.r[slot][x.sel]
+    if own.itemsize == kind.itemsize and np.bool_ not in (own, kind):
+        return lambda x: x.r[slot][x.sel].view(kind)
+    if own.itemsize > kind.itemsize and kind != np.bool_:
+        narrow = np.dtype(_UNSIGNED[kind.itemsize])
+        return lambda x: x.r[slot][x.sel].astype(narrow).view(kind)
+    raise InputError(f"{operand.name} has type .{operand.type}: too narrow for an operand of {8 * kind.itemsize} bits")
+
+
+def constant(operand: Immediate, name: str) -> Any:
+    """An immediate as a number of the PTX type."""
+    kind = dtype_of(name)
+    if kind == np.bool_:
+        return np.bool_(operand.value != 0)
+    value, size = operand.value, kind.itemsize
+    if operand.kind == "f64" and name == "f32":
+        return np.float32(struct.unpack("<d", value.to_bytes(8, "little"))[0])
+    if operand.kind == "f32" and name == "f64":
+        return np.float64(struct.unpack("<f", value.to_bytes(4, "little"))[0])
+    raw = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+    return np.frombuffer(raw, kind)[0]
+
+
+def writer(operand: Operand, name: str, *, extend: bool = True) -> Write:
+    """A function that puts values of the PTX type `name` into the operand, for the threads that run.
+
+    A register wider than the type is filled with zeros, or with the sign of signed types; `extend` False forbids that.
+    """
+    if isinstance(operand, Sink):
+        return lambda x, values: None
+    if not isinstance(operand, Register):
+        raise InputError(f"operand {operand}: a result needs a register")
+    slot, own = operand.slot, storage(operand.type)
+    kind = storage(name) if name == "b128" else dtype_of(name)
+    if own == kind:
+
+        def put(x: Wave, values: Any) -> None:
+            x.r[slot][x.sel] = values
+
+    elif own.itemsize == kind.itemsize and np.bool_ not in (own, kind):
+
+        def put(x: Wave, values: Any) -> None:
+            x.r[slot][x.sel] = np.asarray(values, kind).view(own)
+
+    elif extend and own.itemsize > kind.itemsize and kind.kind in "iuf":
+        bits = kind if kind.kind != "f" else np.dtype(_UNSIGNED[kind.itemsize])
+        wide = np.dtype(f"{bits.kind}{own.itemsize}")
+
+        def put(x: Wave, values: Any) -> None:
+            x.r[slot][x.sel] = np.asarray(values, kind).view(bits).astype(wide).view(own)
+
+    else:
+        raise InputError(f"{operand.name} has type .{operand.type}: a result of type .{name} does not go there")
+    return put

@@ -1,0 +1,155 @@
+"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program. No list names the
+files with builders: every module of this package is imported before the first instruction is looked up.
+
+A builder looks at the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one of the two forms
+that can make threads wait. A form that it does not know raises Unmodelled, before anything runs.
+
+    @implements("not")
+    def build_not(i: Instruction, c: Linker) -> Step:
+        ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from smemsim.base.errors import Unmodelled
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.ptx_words import LIKE, MODIFIERS, OPERATIONS, TEXTURES
+from smemsim.run.isa.registers import Wave
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+__all__ = [
+    "BUILDERS",
+    "FOLLOWERS",
+    "ON_EXIT",
+    "Builder",
+    "End",
+    "Gate",
+    "Plain",
+    "Step",
+    "builder_of",
+    "builders",
+    "implements",
+    "misspelt",
+    "refuse",
+    "unmodelled",
+]
+
+
+Plain: TypeAlias = Callable[[Wave], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """An operation before which threads may have to wait: for others of their warp, or for a barrier.
+
+    `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
+    execute again; False when nobody goes on. `run` is the operation. `keeps` are the registers (a bit set) that it takes care of itself where their values
+    lie elsewhere (`Wave.settle`).
+    """
+
+    opens: Callable[[Wave], bool]
+    run: Plain
+    keeps: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
+
+    `again`: it may leave threads waiting at this instruction, which they will execute again. `target`: the one block to which all of them go.
+    """
+
+    run: Callable[[Wave, int], None]
+    again: bool = False
+    target: Callable[[], int] | None = None
+
+
+Step: TypeAlias = Plain | Gate | End
+Builder: TypeAlias = Callable[[Instruction, Any], Step]  # given the program's Linker, which asks for builders
+BUILDERS: dict[str, Builder] = {}
+
+# What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
+ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+
+
+# What makes, of the step of an instruction that gives registers values, one that also notes where their bytes come from.
+FOLLOWERS: list[Callable[[Instruction, Step, Any], Step]] = []
+
+
+def implements(*operations: str) -> Callable[[Builder], Builder]:
+    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for these alone."""
+
+    def register(builder: Builder) -> Builder:
+        for operation in operations:
+            if operation in BUILDERS:
+                raise AssertionError(f"{operation} has two builders")
+            BUILDERS[operation] = builder
+        return builder
+
+    return register
+
+
+def refuse(why: str, *operations: str) -> None:
+    """Register instructions that are known and not modelled, with the reason for the user. It stands where their builder would."""
+
+    def build(i: Instruction, c: Any) -> Step:
+        raise unmodelled(i, why)
+
+    implements(*operations)(build)
+
+
+@functools.cache
+def builders() -> dict[str, Builder]:
+    """All builders by the beginnings of names, those of modules that nobody has imported yet too."""
+    import smemsim.run.isa
+
+    for module in pkgutil.walk_packages(smemsim.run.isa.__path__, "smemsim.run.isa."):
+        importlib.import_module(module.name)
+    return BUILDERS
+
+
+def builder_of(i: Instruction) -> Builder | None:
+    """The builder of an instruction: that of the longest beginning of its name that has one."""
+    return _builder_named((i.op, *i.modifiers))
+
+
+@functools.lru_cache(4096)  # names of instructions; kernels have a few hundred
+def _builder_named(words: tuple[str, ...]) -> Builder | None:
+    for count in range(len(words), 0, -1):
+        builder = builders().get(".".join(words[:count]))
+        if builder is not None:
+            return builder
+    return None
+
+
+_SHAPE = re.compile(r"\d|x\d+$|[mnk]\d+[mnk\d]")  # of an operand or of a group of registers
+
+
+def misspelt(i: Instruction) -> str:
+    """What is wrong with a word of an instruction that is none of PTX, and nearly one; "" where all words are, or like nothing."""
+    for n, word in enumerate((i.op, *i.modifiers)):
+        known = MODIFIERS if n else OPERATIONS
+        if word in known or (n and _SHAPE.match(word)):
+            continue
+        if i.op not in TEXTURES and (found := difflib.get_close_matches(word, sorted(known), 1, LIKE)):
+            near = found[0]
+            dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
+            return f"line {i.line}: {i.name}: {what} {dot}{word}; did you mean {dot}{near}?"
+    return ""
+
+
+def unmodelled(i: Instruction, why: str = "") -> Unmodelled:
+    """The exception for a form of an instruction that no builder knows."""
+    return Unmodelled(f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled")

@@ -1,0 +1,311 @@
+"""tcgen05.alloc and dealloc, and what all tcgen05 instructions share.
+
+Every CTA has an SM's 512 columns to itself here; on hardware the CTAs of one SM share them, and wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.machine.tcgen05 import BrokenRule
+from smemsim.core.machine.tmem.memory import AllocationError, TensorMemory
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_memory import ALLOCATION, COLUMNS, LANES
+from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
+from smemsim.run.engine.wave import EXITED, WARP
+from smemsim.run.isa.asynchronous import stop
+from smemsim.run.isa.memory.spaces import for_part, locate, own
+from smemsim.run.isa.modifiers import Modifiers, Operands
+from smemsim.run.isa.registry import ON_EXIT, Gate, Step, implements
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.lower.program import Linker
+
+__all__ = ["cells_at", "cta_group", "given_back", "group_of", "refusals", "tensor_of", "warps_of"]
+
+
+# ---- What the tcgen05 instructions have in common: their CTA group, whose memories they work on, and what becomes of what the model
+# refuses
+
+
+def cta_group(words: Modifiers) -> int:
+    """1 or 2, of `.cta_group::1` and `.cta_group::2`."""
+    return int(words.need("cta_group::1", "cta_group::2")[-1])
+
+
+def tensor_of(cta: Cta) -> TensorMemory:
+    """The tensor memory of a CTA."""
+    if cta.tensor is None:
+        raise InputError("there is no tensor memory")
+    return cta.tensor
+
+
+def cells_at(cta: np.ndarray | int, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """The places of cells among those of all CTAs of a wave, which are named by their index."""
+    found: np.ndarray = (cta * LANES + lane) * COLUMNS + column
+    return found
+
+
+def group_of(x: Wave, i: Instruction, cta: Cta, group: int) -> tuple[Cta, ...]:
+    """The CTAs an instruction works on: the own one, or the even one of the pair and its peer. X015 where there is no peer."""
+    if group == 1:
+        return (cta,)
+    if x.launch.cluster_size % 2:
+        message = f"{i.name}: CTA {cta.number} has no peer; pairs are CTAs of a cluster whose ranks differ in bit 0, and the cluster has {x.launch.cluster_size}"
+        stop(x, i, "X015", message, "launch with clusters of an even number of CTAs", ILLEGAL_INSTRUCTION)
+    first = cta.index - cta.rank % 2
+    return x.ctas[first], x.ctas[first + 1]
+
+
+@contextlib.contextmanager
+def refusals(x: Wave, i: Instruction) -> Iterator[None]:
+    """Give what the machine refuses a finding at the instruction, and end the kernel there; Unmodelled gets the line."""
+    try:
+        yield
+    except HardwareTrap as trap:
+        if not any(f.line == i.line for f in x.launch.findings.values()):
+            code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
+            repair = "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch" if code == "A107" else ""
+            x.launch.find(code, i, f"{i.name} traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
+        raise
+    except BrokenRule as rule:
+        found = rule.finding
+        x.launch.find(found.code, i, f"{i.name}: {found.message}", found.repair, because=found.because)
+        raise HardwareTrap(str(rule), cuda_error=ILLEGAL_INSTRUCTION) from None
+    except AllocationError as problem:
+        stop(x, i, "X009", f"{i.name}: {problem}", "", ILLEGAL_INSTRUCTION)
+    except InputError as problem:
+        stop(x, i, "X015", f"{i.name}: {problem}", "", ILLEGAL_INSTRUCTION)
+    except Unmodelled as problem:
+        if str(problem).startswith("line "):
+            raise
+        raise Unmodelled(f"line {i.line}: {i.name}: {problem}") from None
+
+
+# ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.1 §9.7.16.7.1): columns of tensor memory, which a warp may have to
+# wait for
+
+
+GRANTED, ASKING, WAITING, HELD = "columns granted", "pair that allocates", "waits for columns", "allocations"  # keys of a CTA's state
+RETURNED = "columns given back"
+
+
+def given_back(cta: Cta, column: int) -> tuple[Instruction, int] | None:
+    """Who deallocated a column last: the instruction and the warp of the wave; None where nobody did."""
+    by: dict[int, tuple[Instruction, int]] = cta.state.get(RETURNED, {})
+    return by.get(column)
+
+
+def warps_of(x: Wave) -> Iterator[tuple[Cta, int, np.ndarray]]:
+    """The warps that run: (CTA, number in the wave, places of their threads among those that run)."""
+    warps = x.threads // WARP
+    for warp in distinct(warps).tolist():
+        yield x.ctas[int(x.cta_of[warp * WARP])], warp, np.flatnonzero(warps == warp)
+
+
+@implements("tcgen05.alloc")
+def build_alloc(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], columns`."""
+    words, operands = Modifiers(i, "alloc", "sync", "aligned", "b32"), Operands(i)
+    group = cta_group(words)
+    space = "shared::cta" if words.has("shared::cta") else None
+    words.end()
+    place = locate(i, c, operands.next("an address in shared memory"), space, 4, only_shared=True)
+    count = c.read(operands.next("a number of columns"), "u32")
+    operands.end()
+
+    def opens(x: Wave) -> bool:
+        if not x.gather():
+            return False
+        counts = np.broadcast_to(count(x), x.n)
+        go = [part for cta, warp, part in list(warps_of(x)) if _grant(x, i, cta, warp, int(counts[part[0]]), group)]
+        if not go:
+            return False
+        x.select(x.threads[np.sort(np.concatenate(go))])
+        return True
+
+    def run(x: Wave) -> None:
+        granted = np.zeros(x.n, np.uint32)
+        for cta, warp, part in warps_of(x):
+            granted[part] = cta.state[GRANTED].pop(warp)
+            if group == 2 and x.sanitizer is not None:
+                x.sanitizer.pairs.allocated(i, warp, cta.index, int(granted[part][0]) & 0xFFFF)
+        for piece in place(x):
+            if piece.space != "shared":
+                stop(
+                    x,
+                    i,
+                    "X001",
+                    f"{i.name}: the address it writes to lies in {piece.space} memory",
+                    "give one in shared memory",
+                    ILLEGAL_INSTRUCTION,
+                )
+            x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
+            own(x, piece, 4)
+            if x.sanitizer is not None:
+                for_part(x, piece, lambda: x.sanitizer.allocated(x, i, piece.at))  # noqa: B023 (called at once)
+
+    return Gate(opens, run)
+
+
+def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int) -> bool:
+    """Give a warp its columns, or let it wait."""
+    if warp in cta.state.setdefault(GRANTED, {}):
+        return True
+    members = group_of(x, i, cta, group)
+    threads = np.flatnonzero(x.key[warp * WARP : (warp + 1) * WARP] == x.at) + warp * WARP
+    asking = members[0].state.setdefault(ASKING, {})
+    if group == 2:
+        asking[cta.rank % 2] = (warp, count)
+        if len(asking) < 2:
+            wait = x.park(
+                threads, x.at, i, lambda: "tcgen05.alloc.cta_group::2 needs a warp of each CTA of the pair, and only one has come"
+            )
+            cta.state[WAITING] = [*cta.state.get(WAITING, ()), wait]
+            return False
+        counts = {asked for _, asked in asking.values()}
+        if len(counts) > 1:
+            stop(
+                x,
+                i,
+                "X009",
+                f"{i.name}: the CTAs of the pair ask for {' and '.join(map(str, sorted(counts)))} columns",
+                "the same number in both",
+                ILLEGAL_INSTRUCTION,
+            )
+    with refusals(x, i):
+        memories = [tensor_of(member) for member in members]
+        for memory in memories:
+            memory.check_allocation(count, cta_group=group)
+        if any(memory.free(count) is None for memory in memories):
+            held = ", ".join(f"{n} at column {column}" for column, n in sorted(memories[0].allocations.items()))
+            wait = x.park(threads, x.at, i, lambda: f"{count} columns of tensor memory in a row; allocated are {held}")
+            cta.state[WAITING] = [*cta.state.get(WAITING, ()), wait]
+            return False
+        if before := memories[0].grows(count):
+            x.launch.find(
+                "X009", i, f"{i.name}: {count} columns, and the allocation before had {before}: the PTX ISA wants none to be larger than the one before; "
+                "nothing checks it, and it gets its columns", "take the large one first", because=ALLOCATION.source, milder=Severity.NOTE,
+            )  # fmt: skip
+        for member, memory in zip(members, memories, strict=True):
+            address = memory.alloc(count, cta_group=group).encode()
+            member.state.setdefault(HELD, {})[address] = i
+            whose = asking[member.rank % 2][0] if group == 2 else warp
+            member.state.setdefault(GRANTED, {})[whose] = address
+            if member is not cta:
+                wake(x, member)
+    asking.clear()
+    return True
+
+
+def wake(x: Wave, cta: Cta) -> None:
+    """Wake the warps that wait for columns of a CTA, to try again."""
+    for wait in cta.state.pop(WAITING, ()):
+        x.wake(wait)
+
+
+@implements("tcgen05.dealloc")
+def build_dealloc(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.dealloc.cta_group.sync.aligned.b32 taddr, columns`."""
+    words, operands = Modifiers(i, "dealloc", "sync", "aligned", "b32"), Operands(i)
+    group = cta_group(words)
+    words.end()
+    at, count = c.read(operands.next("an address"), "u32"), c.read(operands.next("a number of columns"), "u32")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        addresses, counts = (np.broadcast_to(read(x), x.n) for read in (at, count))
+        given: list[tuple[int, int, int, int]] = []  # what is told the watch
+        try:
+            free(x, addresses, counts, given)
+        finally:
+            tell(x, given)
+        x.changes += 1
+
+    def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
+        if x.sanitizer is not None and given:
+            for warp, cta, first, end in given if group == 2 else ():
+                x.sanitizer.pairs.freed(i, warp, cta, first, end)
+            if group == 1:
+                x.sanitizer.tensor.freed(i, given.copy())
+        given.clear()
+
+    def free(x: Wave, addresses: np.ndarray, counts: np.ndarray, given: list[tuple[int, int, int, int]]) -> None:
+        for cta, warp, part in list(warps_of(x)):
+            address = int(addresses[part[0]])
+            columns = range(address & 0xFFFF, (address & 0xFFFF) + int(counts[part[0]]))
+            if _is_back(x, i, cta, columns):
+                continue
+            with refusals(x, i):
+                cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
+            cta.state.setdefault(RETURNED, {}).update(dict.fromkeys(columns, (i, warp)))
+            if cut:
+                tell(x, given)
+                x.launch.find(
+                    "X009", i, f"{i.name} gives back {int(counts[part[0]])} columns at {address:#x}, and leaves {cut} of their allocation, which nobody can "
+                    "give back any more: later CTAs on this SM can wait for them for ever", "give back as many as tcgen05.alloc took",
+                    because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
+                )  # fmt: skip
+            given.append((int(x.threads[part[0]]) // WARP, cta.index, columns.start, columns.stop))
+            held = cta.state.get(HELD, {})
+            for begin in [begin for begin in held if begin & 0xFFFF not in tensor_of(cta).allocations]:
+                del held[begin]
+            for member in group_of(x, i, cta, group):
+                wake(x, member)
+
+    return Gate(lambda x: x.gather(), run)
+
+
+def _is_back(x: Wave, i: Instruction, cta: Cta, columns: range) -> bool:
+    """Was all that is given back given back before? CUTLASS 7107b05 examples/112_blackwell_ssd does so with each of four warps; nothing happens then."""
+    by = given_back(cta, columns.start)
+    if by is None or any(given_back(cta, column) is None for column in columns) or tensor_of(cta).has(columns):
+        return False
+    x.launch.find(
+        "X009", i, f"{i.name} gives back {len(columns)} columns at {columns.start:#x} that line {by[0].line} has given back before: if another CTA on this SM has "
+        "got them since, it loses them", "tcgen05.dealloc by one warp, once", because=ALLOCATION.source, milder=Severity.LUCK,
+    )  # fmt: skip
+    return True
+
+
+@implements("tcgen05.relinquish_alloc_permit")
+def build_relinquish(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.relinquish_alloc_permit.cta_group.sync.aligned`."""
+    words = Modifiers(i, "relinquish_alloc_permit", "sync", "aligned")
+    group = cta_group(words)
+    words.end()
+
+    def run(x: Wave) -> None:
+        for cta, _, _ in warps_of(x):
+            with refusals(x, i):
+                tensor_of(cta).relinquish_alloc_permit(cta_group=group)
+
+    return Gate(lambda x: x.gather(), run)
+
+
+def check_exit(x: Wave, threads: np.ndarray) -> None:
+    """A finding where the last thread of a CTA exits and columns are still allocated."""
+    if not len(x.tensor):
+        return
+    for number in distinct(x.cta_of[threads]).tolist():
+        cta = x.ctas[number]
+        held: dict[int, Any] = cta.state.get(HELD, {})
+        if held and (x.key[cta.first : cta.first + x.stride] >= EXITED).all():
+            for address, i in held.items():
+                columns = tensor_of(cta).allocations.get(address & 0xFFFF, 0)
+                x.launch.find(
+                    "X009", i, f"{columns} columns of tensor memory at {address:#x} that {i.name} took are not given back before CTA "
+                    f"{cta.number} exits: later CTAs on this SM can wait for them for ever",
+                    "tcgen05.dealloc by one warp (of each CTA of a pair) before the kernel ends", because="PTX ISA 9.1 §9.7.16.7.1",
+                )  # fmt: skip
+
+
+ON_EXIT.append(check_exit)

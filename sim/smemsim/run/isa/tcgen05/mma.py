@@ -1,0 +1,474 @@
+"""`tcgen05.mma` (PTX ISA 9.1 §9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair, executed when it is issued."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from smemsim.base.errors import HardwareTrap, InputError
+from smemsim.core.arithmetic.multiply import row_of
+from smemsim.core.finding import Finding
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.tcgen05 import (
+    Issue,
+    Prepared,
+    Tcgen05Mma,
+    Together,
+    descriptor_of,
+    execute,
+    prepared,
+    scale_address,
+    scale_factors,
+)
+from smemsim.core.machine.tmem.address import TmemAddress
+from smemsim.core.machine.tmem.copy import tcgen05_shift
+from smemsim.core.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Vector
+from smemsim.core.spec.assumptions import in_force, remembered
+from smemsim.core.spec.evidence import RULES
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tcgen05 import ASHIFT_M
+from smemsim.core.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
+from smemsim.core.words.instr import InstrDescriptor
+from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.records import Mma, Products
+from smemsim.run.isa.asynchronous import check_alone, judge, judge_products, record
+from smemsim.run.isa.modifiers import Modifiers, Operands
+from smemsim.run.isa.registry import Step, implements, unmodelled
+from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
+from smemsim.run.sanitizer.taint import WORD, Product
+from smemsim.run.sanitizer.tensor_memory import PRODUCT
+from smemsim.run.word_ranges import read_runs
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.registers import Read
+    from smemsim.run.lower.program import Linker
+    from smemsim.run.sanitizer.operations import Operation
+    from smemsim.run.sanitizer.taint import Taint
+    from smemsim.run.sanitizer.tensor_memory import TensorShadow
+
+
+_SCALE_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
+_USES = ("fill", "use", "lastuse", "discard")
+BYTE = 8  # bits
+MOST_WORDS = 1024  # of an instruction that are remembered
+
+
+@implements("tcgen05.mma")
+def build_mma(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.mma{.ws}{.sp}.cta_group.kind{.block_scale{.vector}}{.collector…} [d], a, b {, [metadata]}, idesc, …`."""
+    return _Mma(i, c).run
+
+
+class _Mma:
+    """One tcgen05.mma of a program."""
+
+    def __init__(self, i: Instruction, c: Linker) -> None:
+        words, operands = Modifiers(i, "mma"), Operands(i)
+        self.i = i
+        self.ws, self.is_sparse, self.group = words.has("ws"), words.has("sp"), cta_group(words)
+        self.kind = words.need(*(word for word in i.modifiers if word.startswith("kind::"))).removeprefix("kind::")
+        self.is_scaled = words.has("block_scale")
+        self.scale_vec = words.one_of(_SCALE_VECTORS).removeprefix("scale_vec::") or None
+        self.shifts = words.has("ashift")
+        buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
+        words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)  # what is kept for later is what memory holds
+        words.end()
+        self.d = c.address(operands.next("D's address"))
+        a = operands.next("A")
+        self.in_tensor = isinstance(a, Address)
+        if self.shifts and (self.ws or not self.in_tensor):
+            raise InputError(".ashift shifts the rows of A in tensor memory: needs A there, and no .ws")
+        self.a = c.address(a) if self.in_tensor else c.read(a, "b64")
+        self.b = c.read(operands.next("B's descriptor"), "b64")
+        more: dict[str, Read] = {}
+        if self.is_sparse:
+            more["metadata"] = c.address(operands.next("the address of the metadata"))
+        self.idesc = c.read(operands.next("an instruction descriptor"), "u32")
+        if self.is_scaled:
+            more["scale_a"], more["scale_b"] = (c.address(operands.next(f"the address of {side}'s scale factors")) for side in "AB")
+        lanes = operands.left.pop(0) if operands.left and isinstance(operands.left[0], Vector) else None
+        self.lanes = [c.read(word, "u32") for word in lanes.items] if isinstance(lanes, Vector) else []
+        more["enable_input_d"] = c.read(operands.next("enable-input-d"), "pred")
+        if operands.left and self.ws:
+            more["zero_column_mask"] = c.read(operands.next("a zero-column mask"), "b64")
+        elif operands.left:
+            shift = operands.next("scale-input-d")
+            if not isinstance(shift, Immediate):
+                raise unmodelled(i, "scale-input-d is no immediate")
+            more["scale_input_d"] = lambda x: np.int64(shift.value)
+        operands.end()
+        self.more = more
+        self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
+
+    def run(self, x: Wave) -> None:
+        """Multiply, for every thread that is here: those of different CTAs together. What the same threads issue with the same words is kept: a loop comes back."""
+        threads = x.threads
+        reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
+        given = {name: np.asarray(read(x)) for name, read in reads.items()}
+        key = (threads.tobytes(), *(words.tobytes() for words in given.values()), in_force())
+        kept: dict[Any, _Batch] = x.state.setdefault((self, "together"), {})
+        if (batch := kept.get(key)) is not None:
+            self._run_together(x, batch)
+        else:
+            alone = self._run_in_turn(x, threads, given)
+            if alone is not None and not self.lanes:
+                if len(kept) >= MOST_WORDS:
+                    kept.clear()
+                kept[key] = alone
+        x.changes += 1
+
+    def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
+        """Run the instructions of threads with these words; the batch, if there is one alone."""
+        columns = {name: np.broadcast_to(words, threads.shape).tolist() for name, words in given.items()}
+        lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
+        if len(threads) > 1:
+            added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
+            same = ((thread, d) for thread, d, adds in added if adds)
+            check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
+        waiting = list(range(len(threads)))
+        while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
+            now: list[int] = []
+            taken: set[int] = set()
+            for n in waiting:
+                mine = {member.index for member in group_of(x, self.i, x.ctas[int(x.cta_of[threads[n]])], self.group)}
+                if not mine & taken:
+                    now.append(n)
+                    taken |= mine
+            waiting = [n for n in waiting if n not in now]
+            each = [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
+            with refusals(x, self.i):
+                operations = [self._issued(x, thread, values, mask) for thread, values, mask in each]
+                batch = self._batch(x, operations)
+            self._run_together(x, batch)
+        return batch if len(now) == len(threads) else None
+
+    @staticmethod
+    def _batch(x: Wave, operations: list[_Issued]) -> _Batch:
+        first = [operation.thread for operation in operations]
+        issuers = list(zip([x.ctas[n].number for n in x.cta_of[first].tolist()], x.tid[first].tolist(), strict=True))
+        return _Batch(operations, Together([operation.issue for operation in operations]), issuers, [o.issue.mma for o in operations])
+
+    def _run_together(self, x: Wave, batch: _Batch) -> None:
+        """Run the instructions of threads whose groups of CTAs are not the same."""
+        operations = batch.operations
+        with refusals(x, self.i):
+            try:
+                if x.late is None:
+                    taint = batch.together.run()
+                    for operation in operations:
+                        self._shift(operation.issue)
+                else:
+                    taint = [False] * len(operations)
+                    for operation in operations:
+                        lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
+            except HardwareTrap:  # what it was meant to read may say why
+                for event in self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations)):
+                    judge(x, event)
+                raise
+        reads = self._begun(x, operations) if x.sanitizer is not None else []
+        noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
+        for n, (operation, is_unwritten) in enumerate(zip(operations, taint, strict=True)):
+            if (what := (operation.issue.mma, is_unwritten)) not in noted:
+                noted.add(what)
+                self._note(x, operation, is_unwritten=is_unwritten)
+            if n < len(reads):
+                self._tell(x, operation, *reads[n])
+        make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
+        products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
+        if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
+            x.launch.events.products(products)
+            judge_products(x, products)
+            return
+        for event in products.all:
+            record(x, event)
+
+    def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], taint: list[bool], begin: int, end: int) -> list[Mma]:
+        """What is recorded of some instructions."""
+        each = itertools.islice(zip(issuers, mmas, taint, strict=True), begin, end)
+        return [Mma(cta, thread, self.i, *_recorded(mma, self.kind, is_unwritten=missing)) for (cta, thread), mma, missing in each]
+
+    def _late(self, x: Wave, issue: Issue) -> None:
+        with refusals(x, self.i):  # its columns may have been given back by now
+            execute([issue])
+            self._shift(issue)
+
+    def _shift(self, issue: Issue) -> None:
+        """`.ashift`: what is multiplied are the rows as they lay; then they are moved as tcgen05.shift moves them (rule tcgen05.ashift)."""
+        if self.shifts:
+            if issue.mma.i.m not in ASHIFT_M:
+                raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M {' or '.join(map(str, ASHIFT_M))} (PTX ISA 9.1 §9.7.16.10)")
+            tcgen05_shift(
+                (issue.tensor[0], issue.tensor[1]) if self.group == 2 else issue.tensor[0],
+                cast("int | TmemAddress", issue.mma.of.a),
+                cta_group=self.group,
+            )
+
+    def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
+        """What a thread issues with these words: one value each time, since a loop comes back to the same ones."""
+        words = (*values.values(), *lanes, in_force())
+        issued: dict[Any, _Issued] = x.state.setdefault(self, {})
+        found = issued.get((thread, words))
+        if found is not None:
+            return found
+        if len(issued) >= MOST_WORDS * len(x.ctas):
+            issued.clear()
+        members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
+        tensor, shared = tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members])
+        made = self._made.get(words)
+        if made is None:
+            if len(self._made) >= MOST_WORDS:
+                self._made.clear()
+            made = self._made[words] = self._prepared(values, lanes, tensor[0].arch)
+        found = issued[thread, words] = _Issued(thread, members, Issue(made, tensor, shared))
+        return found
+
+    def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
+        """What these words mean."""
+        words = {name: value for name, value in values.items() if name != "idesc"}
+        if self.in_tensor:
+            words["a"] = TmemAddress.decode(words["a"], "a")
+        given: dict[str, Any] = {"cta_group": self.group, "ws": self.ws, "scale_vec": self.scale_vec, "disable_output_lane": lanes}
+        return prepared(Tcgen05Mma(descriptor_of(values["idesc"], self.kind), arch, **given, **words))
+
+    def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
+        """Note what is remarked, and what the results rest on."""
+        launch, i = x.launch, operation.issue.mma.i
+        if is_unwritten and x.sanitizer is None:
+            launch.find(
+                "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
+                "check the descriptor, and that the load that fills the stage was issued",
+            )  # fmt: skip
+        for problem in _wrong_bits(i):
+            message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
+            launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
+        if i.row.block_scaled:
+            self._note_scale_ids(x, operation.issue.mma.of)
+        launch.evidence |= evidence_of(operation.issue)
+
+    def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
+        """Remark an address of scale factors that names another scale id than the instruction descriptor."""
+        for side, taddr, number in (("A", of.scale_a, of.i.a_sf_id), ("B", of.scale_b, of.i.b_sf_id)):
+            in_address = 0 if taddr is None else scale_address(side, taddr)[0]
+            if in_address not in (0, number):
+                rule = RULES["tcgen05.scale_address"]
+                x.launch.find(
+                    "S702", self.i, f"{self.i.name}: the address of {side}'s scale factors, {taddr:#x}, has scale id {in_address} in bits 31:30, and the "
+                    f"instruction descriptor has {side.lower()}_sf_id = {number}, which is taken here",
+                    f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.grades[x.launch.arch]})",
+                    milder=Severity.NOTE,
+                )  # fmt: skip
+
+    def _begun(self, x: Wave, operations: Sequence[_Issued]) -> list[tuple[Operation, bool]]:
+        """The operations that the watch knows instructions by; was it told that they read what lies in shared memory, and is that in order?"""
+        sanitizer, mma, mmas = x.sanitizer, operations[0].issue.mma, [operation.issue.mma for operation in operations]
+        begun = sanitizer.tensor.begin_together(x, self.i, [operation.thread for operation in operations], "tcgen05.mma", [*map(id, mmas)])
+        for op, operation in zip(begun, operations, strict=False):
+            op.products.append(_Product(sanitizer.taint, sanitizer.tensor, self.i, operation.issue.mma, operation.members, x.pitch))
+        are_told = all(other is mma for other in mmas)
+        for members in zip(*(operation.members for operation in operations), strict=True) if are_told else ():
+            are_told = are_told and sanitizer.ops_read(begun, members[: len(begun)], read_runs(mma.shared_operands, members[0].shared))
+        if len(begun) < len(operations) and not (are_told and self._is_clear(sanitizer, begun, operations)):
+            begun = sanitizer.of_each(begun)
+        elif len(begun) < len(operations):
+            return []
+        return [(op, are_told) for op in begun]
+
+    def _is_clear(self, sanitizer: Any, begun: Sequence[Operation], operations: Sequence[_Issued]) -> bool:
+        """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
+        mma, tensor = operations[0].issue.mma, sanitizer.tensor
+        if self.shifts or isinstance(mma.a, ATmemLayout) or any(cast("_Product", op.products[-1]).found for op in begun):
+            return False
+        each = list(zip(begun, operations, strict=False))
+        if mma.only_adds and all(tensor.adds_again(op, operation.members, mma.d) for op, operation in each):
+            return True
+        if len(each) > 1 or not tensor.passes(begun[0], operations[0].members, mma.reads, mma.writes):
+            return False
+        if mma.only_adds:
+            tensor.added(begun[0], operations[0].members, mma.d)
+        return True
+
+    def _tell(self, x: Wave, operation: _Issued, op: Operation, is_told: bool) -> None:
+        """Tell the watch what it read and wrote."""
+        mma, members, product = operation.issue.mma, operation.members, cast("_Product", op.products[-1])
+        if not is_told:
+            for member in members:
+                for operand in mma.shared_operands:
+                    x.sanitizer.op_reads(op, member, read_runs((operand,), member.shared))
+        if mma.only_adds and not self.shifts and not product.found and x.sanitizer.tensor.adds_again(op, members, mma.d):
+            return
+        if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
+            x.sanitizer.tensor.reads_as(op, members, boxes_of(mma.a), mma.of.i.a_type)
+        is_doubtful = x.sanitizer.tensor.reads(op, members, mma.reads)
+        if is_doubtful or product.found or x.sanitizer.tensor.marks is not None:
+            product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
+        x.sanitizer.tensor.writes(op, members, mma.writes)
+        if self.shifts and isinstance(mma.a, ATmemLayout):
+            x.sanitizer.tensor.writes(op, members, boxes_of(mma.a), is_product=False)
+        elif mma.only_adds:
+            x.sanitizer.tensor.added(op, members, mma.d)
+
+
+@remembered(1024)
+def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...]:
+    """What is recorded of an instruction, in the order of `Mma`, from its kind on."""
+    of = mma.of
+    i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
+    return (
+        kind, i.m, i.n, i.k, None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major, bool(of.enable_input_d),
+        (i.negate_a, i.negate_b), bool(i.sparsity), is_unwritten, i.word, of.cta_group, d, False, mma.scales, mma.metadata,
+    )  # fmt: skip
+
+
+@remembered(64)
+def _wrong_bits(i: InstrDescriptor) -> tuple[Finding, ...]:
+    """What is to be remarked of reserved bits that are set."""
+    return tuple(problem for problem in i.problems() if problem.code == "D305") if any(i.table.constants(i.word)) else ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Issued:
+    """An instruction that a thread issues (its number in the wave), and the CTAs of its group."""
+
+    thread: int
+    members: tuple[Cta, ...]
+    issue: Issue
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Batch:
+    """Instructions of threads whose groups of CTAs are not the same, and who issues them: the CTA's number in the grid, the thread's in the CTA."""
+
+    operations: list[_Issued]
+    together: Together
+    issuers: list[tuple[int, int]]
+    mmas: list[Prepared]
+
+    @functools.cached_property
+    def ctas(self) -> list[int]:
+        """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where that is not so."""
+        ctas, threads = ([one[n] for one in self.issuers] for n in range(2))
+        is_alike = len(set(ctas)) == len(ctas) and len({*threads}) == 1 and len({*map(id, self.mmas)}) == 1
+        return ctas if is_alike else []
+
+
+class _Product(Product):
+    """What the watch asks about one instruction."""
+
+    def __init__(
+        self, taint: Taint, tensor: TensorShadow, instruction: Instruction, mma: Prepared, members: tuple[Cta, ...], pitch: int
+    ) -> None:
+        super().__init__(taint, instruction)
+        self.tensor, self.mma, self.members = tensor, mma, members
+        self.m, self.n, self.pitch = mma.i.m, mma.i.n, pitch
+
+    def twin(self, cta: Cta) -> _Product:
+        return _Product(self.taint, self.tensor, self.i, self.mma, (cta,), self.pitch)
+
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        b, *a = (
+            np.concatenate([m.index * self.pitch // WORD + operand.words(m.shared) for m in self.members])
+            for operand in self.mma.shared_operands
+        )
+        return a[0] if a else np.zeros((self.m, 0), np.int64), b
+
+    def bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        b, *a = (np.concatenate([operand.bytes_of_words(m.shared) for m in self.members]) for operand in self.mma.shared_operands)
+        return a[0] if a else np.zeros((self.m, 0), np.uint8), b
+
+    def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        mma, types = self.mma, [element_format(name) for name in (self.mma.i.a_type, self.mma.i.b_type)]
+        if mma.metadata is not None or len(mma.shared_operands) < 2 or not any(fmt.has_numbers_alone for fmt in types):
+            return None, None
+        operands, parts = mma.shared_operands[::-1], zip(self.words(), self.bytes(), strict=True)
+        zeros = [
+            np.concatenate([operand.zeros(member.shared) for member in self.members]) & self.is_known(*part)
+            for operand, part in zip(operands, parts, strict=True)
+        ]
+        a, b = (
+            other.all(axis=0) | of_scales if fmt.has_numbers_alone else None
+            for fmt, other, of_scales in zip(types, zeros[::-1], self._small_scales(), strict=True)
+        )
+        return a, b
+
+    def _small_scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of which elements of A and of B are the scale factors so small that they count for nothing?"""
+        scales = self.mma.scales
+        if scales is not None:
+            marks = [
+                self._joined(np.zeros(rows, np.int32), cells_of_scales(layout), 1)
+                for rows, layout in zip((self.m, self.n), scales, strict=True)
+            ]
+            if not any(of_rows.any() for of_rows in marks):
+                return scale_factors(self.mma.i, scales, tuple(tensor_of(member) for member in self.members)).negligible()
+        return np.array(False), np.array(False)
+
+    def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
+        """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""
+        mma, rows, columns = self.mma, np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)
+        if isinstance(mma.a, ATmemLayout):
+            rows = self._joined(rows, cells_of_a(mma.a))
+        if mma.scales is not None:
+            of_a, of_b = mma.scales
+            rows, columns = self._joined(rows, cells_of_scales(of_a), 1), self._joined(columns, cells_of_scales(of_b), 1)
+        if mma.metadata is not None:
+            rows = self._joined(rows, cells_of_metadata(mma.metadata), BYTE)
+        return rows, columns
+
+    def _joined(self, marks: np.ndarray, copies: Copies, unit: int = 0) -> np.ndarray:
+        """Marks of rows, with those of the cells that each row has in tensor memory: of the whole cells, or of the byte that is `unit` of the place in its cell."""
+        origins, ctas = self.taint.origins, np.array([member.index for member in self.members])
+        for cta, lane, column, place in copies:
+            cells = cells_at(ctas[cta], lane, column)
+            if unit:
+                byte = np.broadcast_to(place // unit, cells.shape)[..., None]
+                own = np.take_along_axis(self.tensor.of_bytes(self.i, cells), byte, axis=-1)[..., 0]
+            else:
+                own = self.tensor.of_cells(self.i, cells)
+            marks = origins.join(marks, origins.all(own, axis=1))
+        return marks
+
+    def _cells(self) -> np.ndarray:
+        """The cells of D (m, n), by their place among all."""
+        parts = zip(self.members, cells_of_d(self.mma.d), strict=True)
+        return np.concatenate([cells_at(member.index, lane, column) for member, (lane, column) in parts])
+
+    def marks(self) -> np.ndarray:
+        found: np.ndarray = self.tensor.of_cells(self.i, self._cells())
+        return found
+
+    def is_unread(self, operation: Operation) -> bool:
+        return bool((self.tensor.unread.reshape(-1)[self._cells()] == PRODUCT).all())
+
+    def put(self, marks: np.ndarray) -> None:
+        cells = self._cells()
+        is_written = np.zeros(len(self.tensor.who) * LANES, bool)
+        for cta, lanes, _, _ in self.mma.writes:
+            is_written.reshape(-1, LANES)[self.members[cta].index, lanes] = True
+        written = is_written[cells // COLUMNS]
+        self.tensor.put_cells(cells[written], marks[written])
+
+
+def evidence_of(issue: Issue) -> frozenset[str]:
+    """What the results of an instruction rest on, in words."""
+    first = issue.shared[0]
+    return _evidence_of(issue.mma, len(issue.shared), (first.arch, first.begin, first.end))
+
+
+@remembered(1024)
+def _evidence_of(mma: Prepared, count: int, window: tuple[str, int, int]) -> frozenset[str]:
+    arch, begin, end = window
+    i, shared = mma.i, [SharedMemory(arch, size=end - begin)] * count
+    row = row_of(i.kind, i.a_type, i.b_type, i.d_type)
+    lines = {
+        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {mma.grade(shared)}, arithmetic "
+        f"{row.grade} ({row.source})"
+    }
+    return frozenset(lines) | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in mma.disputes}

@@ -1,0 +1,784 @@
+"""When a block's steps run as machine code, and when as closures.
+
+Closures are the reference: they execute a block until it has cost as much as compiling it does, and again wherever a segment finds an address outside,
+or the watch wants a closer look. Both leave the same bytes and the same findings. (Without the watch nobody looks whether lanes store into each other's
+words by several instructions with no meeting between them: then it is the order of the groups of threads that says what stays.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.run.engine.register_pool import forget_rooms
+from smemsim.run.engine.wave import ALL, WARP
+from smemsim.run.isa.memory.spaces import Piece, own
+from smemsim.run.isa.special_registers import fill_special, is_alike
+from smemsim.run.jit import objects
+from smemsim.run.jit.chains import Chain, chain_of, tail_of
+from smemsim.run.jit.memory import HEAD, ROW, Access
+from smemsim.run.jit.segments import Code, Run, code_of, code_of_loop, direct_code_of, is_access, loop_of, pieces
+from smemsim.run.jit.shadow import Shadow
+from smemsim.run.jit.stores import Stores
+from smemsim.run.jit.tiles import LOOK, RUN, Tiles
+from smemsim.run.jit.vectors import LANES
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.isa.registry import Plain
+    from smemsim.run.lower.program import Block
+
+__all__ = ["TIERS", "Loop", "Segment", "Tier", "begin_again", "tier_of"]
+
+
+TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" keeps to them, "compiled" compiles at once
+CALL = 2500  # what a closure's call costs, counted in threads of its arrays (5 microseconds, 2 nanoseconds)
+ACCESS, WATCHED = 12, 48  # what a load or store costs, counted in instructions that compute: without the watch, and with it
+COMPILING = 750_000  # what compiling an instruction costs, counted so
+LOADING = 75_000  # the same where the object is on disk
+MOST_TRIPS = 1 << 12  # of a loop in one call
+CALLS = 1 << 11  # of a loop before the limit of a launch: it is looked in between whether it is endless, and others come by
+TRIES = 8  # of a segment whose addresses stay in registers, beside one for each access: it stops where an array is not known yet
+PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
+NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
+_NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
+
+_RUN = ctypes.CFUNCTYPE(
+    ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
+)  # fmt: skip
+_LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+
+
+Found: TypeAlias = tuple[np.ndarray, list[Any]]  # the arrays that accesses of global memory were in: their rows of the table, the regions
+
+
+class Frames:
+    """Those of waves that have the same registers, one after the other: what machine code is given lies where it lay for the wave before."""
+
+    def __init__(self, x: Wave) -> None:
+        self.made: dict[Any, Frame] = {}
+        self.windows = np.empty((len(x.ctas), 2), np.int64)
+        self._own: dict[tuple[str, Any, np.dtype[Any]], np.ndarray] = {}  # what each wave has of its own
+        self._enter(x)
+
+    @classmethod
+    def of(cls, x: Wave) -> Frames:
+        """Those of a wave."""
+        found: Frames | None = x.state.get(cls)
+        if found is None:
+            pointers = x.register_pointers
+            key = x.total, cls, int(pointers[0]) if len(pointers) else 0
+            found = x.launch.kept.get(key)
+            if found is None:
+                found = x.launch.kept[key] = cls(x)
+            else:
+                found._enter(x)
+            x.state[cls] = found
+        return found
+
+    def _enter(self, x: Wave) -> None:
+        """The next wave has them."""
+        self.windows[:, 0] = x.window_begin + x.rank_bits[:: x.stride]
+        self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
+        for (_, which, _), array in self._own.items():
+            fill_special(x, which, array)
+
+    def array(self, x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
+        """A special register or the address of a variable, for every thread; a parameter once."""
+        what, which, kind = key
+        array: np.ndarray | None
+        if what != "special" or is_alike(which):
+            array = x.alike(("given", key), functools.partial(_alike, x, *key))
+            return array
+        array = self._own.get(key)
+        if array is None:
+            array = self._own[key] = np.empty(x.total, kind)
+            fill_special(x, which, array)
+        return array
+
+
+class Frame:
+    """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
+
+    def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
+        self._registers = _pointers(x, code, frames)
+        self.count = code.rows
+        self.memory = np.zeros(HEAD + ROW * len(code.accesses), np.int64)
+        self._rows = self.memory[HEAD:].reshape(-1, ROW)
+        self.runs = self._rows[:, 3]  # of each access that may be left out by all threads, whether one did it
+        self.regions: list[Any] = [None] * len(code.accesses)
+        self.tiles: Tiles | None = None
+        if self.count:
+            self._place(x, frames, found)
+        self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
+        self.total = x.total
+        self._kept = x.launch.kept
+
+    @classmethod
+    def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
+        """That of a wave, made new or taken from a wave that is over and that has left its registers."""
+        frames = Frames.of(x)
+        frame = frames.made.get(owner)
+        if frame is None:
+            frame = frames.made[owner] = cls(x, code, frames, found)
+        return frame
+
+    @functools.cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of all threads the places and the shapes of accesses."""
+        key = self.total, ("places", self.count)
+        if key not in self._kept:
+            self._kept[key] = _room(self.count, self.total)
+        tables: tuple[np.ndarray, np.ndarray] = self._kept[key]
+        return tables
+
+    @functools.cached_property
+    def outside(self) -> np.ndarray:
+        """Of each access of a segment whose addresses stay in registers those of a group, where one is outside; else that of NOWHERE."""
+        return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
+
+    @functools.cached_property
+    def _outside_at(self) -> int:
+        return self.outside.ctypes.data
+
+    def given_direct(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
+        """What functions of such a segment are called with."""
+        return self.pointers[0], mask, first, last, self._outside_at, None, self.total, self.pointers[1]
+
+    @property
+    def places(self) -> np.ndarray:
+        """Of each row of accesses, where in the host's memory each thread does them."""
+        return self._tables[0]
+
+    def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
+        """What the functions of a segment are called with, for all its threads."""
+        places, shapes = self._tables if self.count else (None, None)
+        tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
+        return self.pointers[0], mask, first, last, *tables, self.total, self.pointers[1]
+
+    def rows(self, access: Access) -> tuple[int, int]:
+        """Where in the host's memory the places and the shapes of an access's row begin."""
+        number, (places, shapes) = access.row.number, self._tables
+        return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
+
+    def row(self, number: int) -> np.ndarray:
+        """Of an access of global memory: its begin, how many bytes from there it may begin, where in the host's memory that is, and whether a thread did it."""
+        found: np.ndarray = self._rows[number]
+        return found
+
+    def note_stores(self, x: Wave, stores: Sequence[Access]) -> None:
+        """That something was stored, by each of these that a thread did, is all that they change beside bytes."""
+        runs = self.runs.tolist()
+        for access in stores:
+            if access.instruction.guard is None or runs[access.number]:
+                own(x, _NOWHERE, access.size)
+
+    def _place(self, x: Wave, frames: Frames, found: Found | None) -> None:
+        cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.window
+        if found is not None:  # else nothing may begin in the arrays, of which nobody knows yet
+            self.memory[HEAD:], self.regions = found[0], list(found[1])
+
+
+def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
+    """Room for places and shapes, which nobody needs when a segment has run."""
+    return np.empty((count, total), np.int64), np.empty((count, total // LANES), np.uint8)
+
+
+def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
+    """Where in the host's memory the arrays are that machine code names by their slots."""
+    pointers: np.ndarray = x.register_pointers
+    if code.given:
+        arrays = np.array([frames.array(x, key).ctypes.data for key in code.given], np.uint64)
+        pointers = np.concatenate((pointers[: len(x.r)], arrays))
+    found: np.ndarray = pointers[code.slot_array]
+    return found
+
+
+def _alike(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
+    """What is the same in all waves, of every thread; a parameter once."""
+    if what == "parameter":
+        return np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)
+    if what == "special":
+        array = np.empty(x.total, kind)
+        fill_special(x, which, array)
+        return array
+    kept = x.sel
+    x.select(ALL)
+    try:
+        return np.ascontiguousarray(np.broadcast_to(x.own_shared(which), (x.total,)))
+    finally:
+        x.select(kept)
+
+
+class Segment:
+    """A run of a block's steps, as closures and as machine code."""
+
+    def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
+        self.program, self.piece, self.steps = program, piece, steps
+        self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
+        self._texts: dict[tuple[bool, bool], Code] = {}
+        self.failed = 0
+
+    def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
+        """The machine code, for all threads or for some; where it `is_direct`, addresses stay in registers."""
+        key = masked, is_direct
+        if key not in self.codes:
+            code = self._text(*key)
+            has_two = code.stores if is_direct else code.accesses
+            names = (*((("prepare", _RUN),) if has_two else ()), ("run", _RUN))
+            self.codes[key] = code, objects.functions(code.text, *names)
+        return self.codes[key]
+
+    def is_kept(self, *, is_watched: bool) -> bool:
+        """Is its machine code on disk?"""
+        return objects.is_kept(self._text(False, self._may_be_direct(is_watched=is_watched)).text)
+
+    def _text(self, masked: bool, is_direct: bool) -> Code:
+        key = masked, is_direct
+        if key not in self._texts:
+            self._texts[key] = (direct_code_of if is_direct else code_of)(self.program, self.piece, masked=masked)
+        return self._texts[key]
+
+    @functools.cached_property
+    def _uses_shared(self) -> bool:
+        return any(access.space == "shared" for access in self.piece.accesses)
+
+    @functools.cached_property
+    def _stores(self) -> bool:
+        return any(not access.is_load for access in self.piece.accesses)
+
+    def _may_be_direct(self, *, is_watched: bool) -> bool:
+        """Has it accesses, and does the watch ask of none where it is?"""
+        return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
+
+    def run(self, x: Wave) -> Any:
+        """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
+        if self.failed >= PATIENCE:
+            return x.sel
+        left = self._run(x)
+        if left is None:
+            x.step += len(self.steps)
+            self.failed -= self.failed > 0
+        else:
+            self.failed += 1
+        return left
+
+    def _run(self, x: Wave) -> Any:
+        masked = x.sel is not ALL
+        first, last, mask = _range(x)
+        given = first, last, None if mask is None else mask.ctypes.data
+        if self._may_be_direct(is_watched=x.sanitizer is not None) and not (x.has_owners and self._uses_shared):
+            first, is_over = self._directly(x, given)
+            if is_over:
+                return self._left(x, given, first)
+            given = first, *given[1:]
+        code, functions = self.code(masked, is_direct=False)
+        frame = self._frame(x, code, is_direct=False)
+        if not code.accesses:
+            functions[-1](*frame.given(*given))
+            return None
+        looks = self._looks(x, frame, code)
+        if looks is not None:
+            first = self._in_tiles(x, frame, code, functions, looks, given)
+            if first == given[0] and self._finds(x, frame, code, first):
+                looks = self._looks(x, frame, code)
+                if looks is not None:
+                    first = self._in_tiles(x, frame, code, functions, looks, given)
+        if first < last and not self._whole(x, frame, code, functions, (first, *given[1:])):
+            return self._left(x, given, first)
+        return None
+
+    def _frame(self, x: Wave, code: Code, *, is_direct: bool) -> Frame:
+        form = x.sel is not ALL, is_direct
+        return Frame.of(x, (self, *form), code, self._found(x).get(form))
+
+    def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
+        """What waves of the launch have found, by the form of `code`: where accesses share a row all are in one array. Other launches of the program may run beside it."""
+        found: dict[tuple[bool, bool], Found] = x.launch.kept.setdefault((self, "arrays"), {})
+        return found
+
+    @staticmethod
+    def _left(x: Wave, given: tuple[int, int, int | None], first: int) -> Any:
+        """The threads from one on, as `run` gives them."""
+        if first >= given[1]:
+            return None
+        return x.sel if first == given[0] else x.threads[x.threads >= first]
+
+    def _directly(self, x: Wave, given: tuple[int, int, int | None]) -> tuple[int, bool]:
+        """The same with addresses that stay in registers. The first thread for which nothing has happened, and whether that is for closures."""
+        code, functions = self.code(x.sel is not ALL, is_direct=True)
+        frame = self._frame(x, code, is_direct=True)
+        (first, last, mask), stores = given, code.stores
+        for _ in range(TRIES + len(code.accesses)):
+            if self._looks(x, frame, code) is None:
+                return first, False
+            frame.runs.fill(0)
+            reached = functions[0](*frame.given_direct(first, last, mask))
+            if reached == last:
+                break
+            first = first if stores else reached
+            if not self._finds_outside(x, frame, code):
+                return first, True
+        else:
+            return first, True
+        if stores:
+            functions[-1](*frame.given_direct(*given))
+            frame.note_stores(x, stores)
+        return last, True
+
+    def _finds_outside(self, x: Wave, frame: Frame, code: Code) -> bool:
+        """Look for the arrays of a group's addresses that are outside of those known. False where no other one was found."""
+        noted, is_new = frame.outside, False
+        for access in code.of_global:
+            row = noted[access.number]
+            addresses = row[row != NOWHERE.ctypes.data].view(np.uint64)
+            if len(addresses):
+                region = x.launch.memory.holding(int(addresses.min()), int(addresses.max()) + access.size)
+                if region is None or region.chunks is not None or region is frame.regions[access.number]:
+                    is_new = False
+                    break
+                self._enter(frame, access, region)
+                is_new = True
+        noted[:] = NOWHERE.ctypes.data
+        self._keep(x, frame, is_direct=True)
+        return is_new
+
+    @staticmethod
+    def _enter(frame: Frame, access: Access, region: Any) -> None:
+        """The array that an access of global memory is in."""
+        where = region.words.ctypes.data + region.begin - region.words_begin
+        frame.row(access.number)[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
+        frame.regions[access.number] = region
+
+    def _keep(self, x: Wave, frame: Frame, *, is_direct: bool) -> None:
+        """What was found is for all waves of the launch."""
+        self._found(x)[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
+
+    def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
+        """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
+        arguments = frame.given(*given)
+        frame.runs.fill(0)
+        if functions[0](*arguments):
+            places = {access.number: _places(x, frame, access, given[0])[1] for access in code.of_global}
+            if not self._find(x, frame, code, places) or functions[0](*arguments):
+                return False
+        if x.sanitizer is not None and not self._is_clear(x, frame, code, given):
+            return False
+        functions[-1](*arguments)
+        for access in code.stores:
+            self._note(x, frame, access, given[0])
+        return True
+
+    def _in_tiles(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Any, given: tuple[int, int, int | None]) -> int:
+        """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
+        (first, last, mask), is_clear = given, False
+        if frame.tiles is None:
+            unit = LANES if x.sanitizer is None else x.stride
+            frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
+        if len(looks):
+            shadow = x.state[Shadow]
+            if shadow.is_folded:
+                if not code.stores:
+                    return self._load_the_same(x, frame.tiles, code, looks, given)
+                if not self._do_the_same(x, frame.tiles, code, looks, mask):
+                    return first
+                looks, is_clear = looks[:0], True
+            frame.tiles.asks(looks, shadow.at)
+        if not code.stores:
+            return frame.tiles.go(first, last, mask, RUN if is_clear else LOOK | RUN)
+        # Nothing of a segment that stores is done before all of it is in order.
+        if not is_clear and frame.tiles.go(first, last, mask, LOOK) < last:
+            return first
+        frame.runs.fill(0)
+        frame.tiles.go(first, last, mask, RUN)
+        frame.note_stores(x, code.stores)
+        return last
+
+    @staticmethod
+    def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
+        """Do all CTAs do the same, and has the watch nothing to say of the first one?"""
+        shadow: Shadow = x.state[Shadow]
+        tiles.asks(shadow.alike(code), shadow.at)
+        return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
+
+    @staticmethod
+    def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
+        """The loads of a segment that stores nothing, tile by tile as long as all CTAs do the same, and the watch has nothing to say of the first one. The first
+        thread for which nothing has happened."""
+        shadow: Shadow = x.state[Shadow]
+        first, last, mask = given
+        tiles.asks(shadow.alike(code), shadow.at)
+        before = x.sanitizer.shared.reads_of_one()
+        if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
+            return first
+        reached = tiles.go(0, x.total, mask, LOOK | RUN)
+        if reached < x.total:
+            x.sanitizer.shared.unfold_where_others_read(reached // x.stride, before)
+        return min(max(reached, first), last)
+
+    def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
+        """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
+        sanitizer = x.sanitizer
+        for access in code.of_global:
+            region = frame.regions[access.number]  # None: that a thread does it is an address outside until its array is found
+            if (
+                region is not None
+                and sanitizer is not None
+                and sanitizer.globals is not None
+                and not (access.is_load and sanitizer.globals.history.is_unwritten(region.words))
+            ):
+                return None
+        if not code.of_shared or (sanitizer is None and not x.has_owners):
+            return []
+        if x.has_owners and code.stores_shared:
+            return None
+        if sanitizer is None:
+            return []
+        if any(id(access.instruction) in sanitizer.lost.stores for access in code.stores):
+            return None
+        shadow = self._shadow(x)
+        return None if shadow is None else shadow.looks(code)
+
+    @staticmethod
+    def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
+        """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
+        if access.space == "global" or not x.has_owners:  # that something was stored is all
+            frame.note_stores(x, (access,))
+            return
+        threads, places = _places(x, frame, access, first)
+        if len(places):
+            kept = x.sel
+            x.select(threads)
+            try:
+                own(x, Piece("shared", x.shared, places - x.shared.ctypes.data), access.size)
+            finally:
+                x.select(kept)
+
+    def _finds(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
+        """Look for the arrays by the addresses of the first tile, where this launch has not looked for them yet."""
+        if not code.of_global or frame.tiles is None or (x.sel is not ALL, False) in self._found(x):
+            return False
+        begin = first // frame.tiles.tile * frame.tiles.tile
+        threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
+        rows = {access: frame.tiles.places[access.row.number][threads] for access in code.of_global}
+        return self._find(x, frame, code, {access.number: row[row != NOWHERE.ctypes.data] + access.apart for access, row in rows.items()})
+
+    def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
+        """Look for the array that each access of global memory is in, those of a row in one, by where threads do it. False where it is not one."""
+        ends: dict[int, list[int]] = {}  # of a row: where its accesses begin and end
+        for access in code.of_global:
+            begin, _, host, _ = frame.row(access.row.lead).tolist()
+            address = (places[access.number] + (begin - host)).view(np.uint64)
+            if len(address):
+                ends.setdefault(access.row.number, []).extend((int(address.min()), int(address.max()) + access.size))
+        found = {row: x.launch.memory.holding(min(of), max(of)) for row, of in ends.items()}
+        if any(region is None or region.chunks is not None for region in found.values()):
+            return False
+        for access in code.of_global:
+            region = found.get(access.row.number)
+            if region is not None:
+                self._enter(frame, access, region)
+        self._keep(x, frame, is_direct=False)
+        return True
+
+    @staticmethod
+    def _shadow(x: Wave) -> Shadow | None:
+        """What looks at accesses that an epoch orders; None where the watch asks for more, or looks at the first CTA for all."""
+        if x.sanitizer.is_of_first or x.sanitizer.follows_values():
+            return None
+        shadow: Shadow | None = x.state.get(Shadow)
+        if shadow is None or shadow.is_stale:
+            shadow = x.state[Shadow] = Shadow(x, NOWHERE.ctypes.data)
+        return shadow
+
+    def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
+        """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
+        kept, sanitizer = x.sel, x.sanitizer
+        if sanitizer.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
+            return False
+        shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
+        first = given[0]
+        cross = functools.cache(lambda: _cross(x, frame, code, first))
+        filled: set[int] = set()
+        runs = frame.runs.tolist()
+        for access in code.accesses:
+            if not access.is_load and access.instruction.guard is not None and not runs[access.number]:
+                continue
+            is_global, i, size = access.space == "global", access.instruction, access.size
+            region = frame.regions[access.number]
+            memory = x.shared if not is_global else NOWHERE if region is None else region.words
+            if is_global and (sanitizer.globals is None or (access.is_load and sanitizer.globals.history.is_unwritten(memory))):
+                continue
+            if self._is_noted(x, frame, code, access, shadow, given, filled):
+                continue
+            threads, places = _places(x, frame, access, first)
+            if not len(places):
+                continue
+            crosses = is_global and not access.is_load and access is not code.stores[0] and cross()
+            x.select(threads)
+            try:
+                at = places - memory.ctypes.data
+                if is_global:
+                    watches = sanitizer.globals.passes_read if access.is_load else sanitizer.globals.passes_write
+                    passes = watches(i, Piece("global", memory, at), size)
+                else:
+                    passes = (sanitizer.passes_read if access.is_load else sanitizer.passes_write)(x, i, at, size)
+                if crosses or not passes:
+                    return False
+            finally:
+                x.select(kept)
+        return True
+
+    def _is_noted(
+        self, x: Wave, frame: Frame, code: Code, access: Access, shadow: Shadow | None, given: tuple[int, int, int | None], filled: set[int]
+    ) -> bool:
+        """Is an access of the simple kind that machine code looks at? Then it is noted; `filled` gets those that are noted with it."""
+        if access.space == "shared":
+            return shadow is not None and shadow.passes(access, *frame.rows(access), given[2], *given[:2])
+        region = frame.regions[access.number]
+        if access.is_load or region is None or x.stride % WARP:
+            return False
+        if access.number in filled:
+            return True
+        if access.number in code.filling and self._fills(x, frame, code.filling[access.number], given):
+            filled |= {store.number for store in code.filling[access.number]}
+            return True
+        stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
+        return bool(stores.passes(x, access, region.words, frame.rows(access)[0], given))
+
+    @staticmethod
+    def _fills(x: Wave, frame: Frame, stores: Sequence[Access], given: tuple[int, int, int | None]) -> bool:
+        """Do all threads, by these stores, fill bytes of one array where nobody has been? Then the watch has noted it."""
+        region = frame.regions[stores[0].number]
+        if given[2] is not None or region is None or any(frame.regions[access.number] is not region for access in stores):
+            return False
+        rows, apart = (np.array(of, np.int64) for of in ([access.row.number for access in stores], [access.apart for access in stores]))
+        fills = x.sanitizer.globals.fills
+        instructions = [access.instruction for access in stores]
+        return bool(fills(instructions, region.words, stores[0].size, frame.places, rows, apart, NOWHERE.ctypes.data, *given[:2]))
+
+
+def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.ndarray]:
+    """The threads from one on that execute an access (as `Wave.sel` has them), and where in the host's memory."""
+    places = _own(frame.places[access.row.number], x, first)
+    if access.apart:
+        places = places + access.apart
+    whole = x.sel if not first else x.threads[x.threads >= first]
+    if access.instruction.guard is None:
+        return whole, places
+    runs = places != NOWHERE.ctypes.data
+    return (x.threads if not first else whole)[runs], places[runs]
+
+
+def _may_lose(x: Wave, frame: Frame, code: Code, first: int) -> bool:
+    """May lanes of a warp lose updates by one of the stores?"""
+    lost = x.sanitizer.lost
+    return any(lost.may_lose(*_places(x, frame, access, first)) for access in code.stores if id(access.instruction) in lost.stores)
+
+
+def _cross(x: Wave, frame: Frame, code: Code, first: int) -> bool:
+    """Do several stores to one array write bytes of each other from different threads? A warp does one after the other; machine code all of a group of threads."""
+    of_array: dict[int, list[Access]] = {}
+    for access in code.of_global:
+        if not access.is_load:
+            of_array.setdefault(id(frame.regions[access.number]), []).append(access)
+    return any(len(stores) > 1 and _cross_in_one(x, frame, stores, first) for stores in of_array.values())
+
+
+def _cross_in_one(x: Wave, frame: Frame, stores: Sequence[Access], first: int) -> bool:
+    where = [_places(x, frame, access, first) for access in stores]
+    everybody = np.arange(x.total)
+    own = [(everybody[threads], places, access.size) for access, (threads, places) in zip(stores, where, strict=True) if len(places)]
+    return len(own) > 1 and not (_are_threads_apart(own) or _are_warps_apart(own, x.total // WARP + 1)) and _share_bytes(own)
+
+
+def _are_threads_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
+    """Does each thread write behind all that those in front of it write? Of each store: the threads, where, how many bytes."""
+    if any(not np.array_equal(threads, own[0][0]) for threads, _, _ in own):
+        return False
+    least = np.minimum.reduce([places for _, places, _ in own])
+    last = np.maximum.reduce([places + size for _, places, size in own])
+    return bool((least[1:] >= last[:-1]).all())
+
+
+def _are_warps_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]], warps: int) -> bool:
+    """Does each warp write by each store behind, or in front of, all that it writes by the others?"""
+    least, last = np.full((len(own), warps), -1), np.full((len(own), warps), -1)
+    for n, (threads, places, size) in enumerate(own):
+        begins = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
+        of = threads[begins] // WARP
+        least[n, of], last[n, of] = np.minimum.reduceat(places, begins), np.maximum.reduceat(places, begins) + size
+    order = np.argsort(least, axis=0)
+    least, last = np.take_along_axis(least, order, 0), np.take_along_axis(last, order, 0)
+    return bool((least[1:] >= last[:-1]).all())
+
+
+def _share_bytes(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
+    """Is there something that different threads write by different stores?"""
+    unit, parts = min(size for _, _, size in own), []
+    for n, (threads, places, size) in enumerate(own):
+        cells = (places[:, None] // unit + np.arange(size // unit)).ravel()
+        parts.append(np.stack([cells, np.repeat(threads, size // unit), np.full(len(cells), n)]))
+    cells, *who = np.concatenate(parts, axis=1)
+    order = np.argsort(cells, kind="stable")
+    begins = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    several = [np.minimum.reduceat(one[order], begins) != np.maximum.reduceat(one[order], begins) for one in who]
+    return bool(np.logical_and(*several).any())
+
+
+def _own(row: np.ndarray, x: Wave, first: int) -> np.ndarray:
+    """Of a row the entries of running threads from one on."""
+    if x.sel is ALL:
+        return row[first:]
+    threads = x.sel if not first else x.sel[x.sel >= first]
+    return np.asarray(row[threads])
+
+
+def _range(x: Wave) -> tuple[int, int, np.ndarray | None]:
+    """The groups to look at, and the mask of the threads that run; None for all."""
+    if x.sel is ALL:
+        return 0, x.total, None
+    mask = np.zeros(x.total, np.uint8)
+    mask[x.sel] = 1
+    return int(x.sel[0]) // LANES * LANES, int(x.sel[-1]) // LANES * LANES + LANES, mask
+
+
+class Loop:
+    """A block that jumps back to itself, as machine code."""
+
+    def __init__(self, program: Any, block: Block, code: Code) -> None:
+        self.program, self.block, self.code = program, block, code
+        self.function: Any = None
+
+    def __call__(self, x: Wave) -> None:
+        """Run until all threads have left, or for some trips; the keys say where threads are."""
+        if self.function is None:
+            (self.function,) = objects.functions(self.code.text, ("run", _LOOP))
+        frame = Frame.of(x, self, self.code)
+        first, last, mask = _range(x)
+        if mask is None:
+            mask = np.ones(x.total, np.uint8)
+        most = max(1, min(MOST_TRIPS, x.launch.limit // CALLS))
+        trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, most)
+        at, threads = self.block.index, x.threads
+        if mask.any():
+            x.key[threads] = np.where(mask[threads], at, at + 1)
+        else:
+            x.goes(at + 1)
+        x.steps += trips - 1
+
+
+class CompiledChain:
+    """A chain of blocks as machine code; `steps` are what is left of the last one."""
+
+    def __init__(self, program: Any, chain: Chain) -> None:
+        self.chain = chain  # first: a profile looks at it while its code is made
+        self.code = chain.code(program)
+        self.last = chain.blocks[-1]
+        self.begins = chain.begins
+        self.steps = _steps(program, self.last, chain.left)
+        self.function: Any = None
+
+    def __call__(self, x: Wave) -> None:
+        """Run the chain: lanes have met as often as its blocks let them."""
+        if self.function is None:
+            (self.function,) = objects.functions(self.code.text, ("run", _RUN))
+        frame = Frame.of(x, self, self.code)
+        self.function(*frame.given(0, x.total, None))
+        if x.sanitizer is not None and self.chain.joint:
+            x.sanitizer.lanes.meet(times=self.chain.joint, at=self.chain.meets_at)
+        x.steps += len(self.chain.blocks) - 1
+        x.at, x.step = self.last.index, self.begins
+
+
+def _steps(program: Any, block: Block, begin: int) -> list[Any]:
+    """The steps of a block from one on: segments, and closures between them."""
+    steps: list[Any] = []
+    for piece in pieces(program, block, begin):
+        steps += block.steps[begin + len_of(steps) : piece.first]
+        steps.append(Segment(program, piece, block.steps[piece.first : piece.last]))
+    return steps + block.steps[begin + len_of(steps) :]
+
+
+class Tier:
+    """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`. `chain` begins with it, `tail` with its branch."""
+
+    def __init__(self, program: Any, block: Block) -> None:
+        self.program, self.block = program, block
+        self.cost = 0
+        self.next = LOADING
+        self.steps: list[Any] | None = None
+        self.loop: Loop | None = None
+        self.chain: CompiledChain | None = None
+        self.tail: CompiledChain | None = None
+        self.is_done = False
+        self.made: tuple[list[Any], Loop | None, CompiledChain | None, CompiledChain | None] | None = None
+
+    @functools.cached_property
+    def _accesses(self) -> float:
+        """How many of the block's instructions are loads and stores."""
+        instructions = self.block.instructions
+        return sum(is_access(i) for i in instructions) / max(1, len(instructions))
+
+    def pays(self, n: int, *, is_watched: bool) -> None:
+        """The block runs for n threads: it is compiled where an instruction of it, on average, has cost enough."""
+        self.cost += int((CALL + n) * (1 + self._accesses * (WATCHED if is_watched else ACCESS)))
+        if self.cost >= self.next:
+            self._look(is_watched=is_watched)
+
+    def _look(self, *, is_watched: bool) -> None:
+        """Compile, or, where that costs too much yet, wait."""
+        if self.made is None:
+            self.made = self._make()
+        steps, loop, chain, tail = self.made
+        left = [step for one in (chain, tail) if one is not None for step in one.steps]
+        compiled = [step for step in (*steps, *left) if isinstance(step, Segment)]
+        whole = [one for one in (loop, chain, tail) if one is not None]
+        if not compiled and not whole:
+            self.is_done, self.made = True, None
+            return
+        if self.cost >= COMPILING or (
+            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept(is_watched=is_watched) for segment in compiled)
+        ):
+            self.steps, self.loop, self.chain, self.tail, self.is_done = steps, loop, chain, tail, True
+        else:
+            self.next = COMPILING
+
+    def _make(self) -> tuple[list[Any], Loop | None, CompiledChain | None, CompiledChain | None]:
+        loop = loop_of(self.program, self.block)
+        if loop is not None:
+            return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
+        chains = chain_of(self.program, self.block), tail_of(self.program, self.block)
+        chain, tail = (None if one is None else CompiledChain(self.program, one) for one in chains)
+        return _steps(self.program, self.block, 0), None, chain, tail
+
+
+def len_of(steps: list[Any]) -> int:
+    """How many instructions these steps are."""
+    return sum(len(step.steps) if isinstance(step, Segment) else 1 for step in steps)
+
+
+def tier_of(program: Any, block: Block) -> Tier:
+    """The tier of a block, made when it first runs."""
+    if block.tier is None:
+        block.tier = Tier(program, block)
+        mode = os.environ.get(TIERS)
+        if mode == "closures":
+            block.tier.is_done = True
+        elif mode == "compiled":
+            block.tier.cost = COMPILING
+    tier: Tier = block.tier
+    return tier
+
+
+def begin_again(program: Any) -> None:
+    """The next launch of a program runs as the first one: no block is compiled, and no register holds what a launch before has left."""
+    for block in program.blocks:
+        block.tier = None
+    forget_rooms(program)

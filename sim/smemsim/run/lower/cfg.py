@@ -1,0 +1,225 @@
+"""Where threads can go from each block of a program, and which registers they may read before anything has given them a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from smemsim.core.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
+
+if TYPE_CHECKING:
+    from smemsim.run.lower.program import Program
+
+__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "leads_by", "read_first"]
+
+
+_LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
+# Instructions that give all of their first operand a value, whatever it was.
+_GIVE = frozenset((
+    "abs", "add", "and", "brev", "clz", "cvt", "cvta", "div", "ex2", "fma", "fused", "ld", "lg2", "lop3", "mad", "max", "min", "mov", "mul", "neg", "not",
+    "or", "popc", "prmt", "rcp", "rsqrt", "selp", "setp", "shf", "shfl", "shl", "shr", "sqrt", "sub", "xor",
+))  # fmt: skip
+
+
+def following(program: Program, n: int) -> list[int] | None:
+    """The blocks that threads can go to from block n; None where a jump goes nobody knows where."""
+    instructions = program.blocks[n].instructions
+    last = instructions[-1] if instructions else None
+    if last is None or last.op not in _LEAVE:
+        return [n + 1]
+    after = [n + 1] if last.guard is not None else []
+    if last.op in ("exit", "ret", "trap"):
+        return after
+    label = last.operands[0]
+    if last.op != "bra" or not isinstance(label, Label):
+        return None
+    return [*after, block_of(program, label.name)]
+
+
+_REGISTERS = ("local", "param", "const")  # spaces that no other thread writes
+_LOOKS = ("ld", "ldu", "atom", "mbarrier", "call", "brx")  # what others do, or nobody knows what, may end a loop
+
+
+def computes(program: Program, n: int) -> bool:
+    """Does all of the loop that block n is in go by its thread's own registers, so that nothing that others do could end it?"""
+    loop = _reached(n, lambda m: (following(program, m) or ()) if m < len(program.blocks) else ()) & _reached(
+        n, _before(program).__getitem__
+    )
+    return not any(
+        i.op in _LOOKS and {*i.modifiers}.isdisjoint(_REGISTERS)
+        for m in loop
+        if m < len(program.blocks)
+        for i in program.blocks[m].instructions
+    )
+
+
+def behind(program: Program, n: int) -> set[int]:
+    """The blocks that threads come to from block n without going back in front of it."""
+    return _reached(n, lambda m: (after for after in (following(program, m) or ()) if n < after < len(program.blocks))) - {n}
+
+
+def _before(program: Program) -> dict[int, list[int]]:
+    """The blocks from which threads can go to each block."""
+    before: dict[int, list[int]] = {n: [] for n in range(len(program.blocks) + 1)}
+    for n in range(len(program.blocks)):
+        for after in following(program, n) or ():
+            before[after].append(n)
+    return before
+
+
+def comes_by(program: Program, n: int, blocks: set[int]) -> bool:
+    """Do all threads that come to block n come by one of these blocks?"""
+    count = len(program.blocks)
+
+    def step(m: int) -> Iterable[int]:
+        after = following(program, m) if m < count and m not in blocks else ()
+        return range(count) if after is None else after
+
+    return n in blocks or n not in _reached(0, step)
+
+
+def leads_by(program: Program, first: Instruction, then: Instruction, others: Iterable[Instruction]) -> bool:
+    """Does a path of the program lead from one instruction to another, or to itself again, through one of `others`?"""
+    places = {id(i): (n, at) for n, block in enumerate(program.blocks) for at, i in enumerate(block.instructions)}
+    every = range(len(program.blocks))
+    after_each = [following(program, n) for n in every]
+    ways = [every if after is None else [n for n in after if n in every] for after in after_each]
+
+    def is_way(one: Instruction, two: Instruction) -> bool:
+        (begin, at), (end, place) = places[id(one)], places[id(two)]
+        after = {begin} if begin == end and at < place else set()
+        return end in after.union(*(_reached(n, ways.__getitem__) for n in ways[begin]))
+
+    known = [i for i in others if id(i) in places]
+    return any(is_way(first, i) and is_way(i, then) for i in known) if id(first) in places and id(then) in places else False
+
+
+def leads_past(program: Program, first: Instruction, then: Instruction, others: Iterable[Instruction]) -> bool:
+    """Does a path of the program lead from one instruction to another by none of `others`, and not by the first one again?"""
+    ends, found = {id(first), *map(id, others)}, False
+
+    def scan(instructions: Sequence[Instruction]) -> bool:
+        """Does the path go on behind these?"""
+        nonlocal found
+        for i in instructions:
+            found = found or i is then
+            if found or id(i) in ends:
+                return False
+        return True
+
+    def step(n: int) -> Iterable[int]:
+        after = (following(program, n) or ()) if scan(program.blocks[n].instructions) else ()
+        return [m for m in after if m < len(program.blocks)]
+
+    for n, block in enumerate(program.blocks):
+        for at, i in enumerate(block.instructions):
+            if i is first and scan(block.instructions[at + 1 :]):
+                for m in following(program, n) or ():
+                    if m < len(program.blocks):
+                        _reached(m, step)
+    return found
+
+
+def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:
+    """Block n and those that steps from it lead to."""
+    reached: set[int] = set()
+    open_ = [n]
+    while open_:
+        at = open_.pop()
+        if at not in reached:
+            reached.add(at)
+            open_ += step(at)
+    return reached
+
+
+def block_of(program: Program, label: str) -> int:
+    """The block that a label is in front of."""
+    starts = program.starts
+    for i in program.inlined.body[program.inlined.labels[label] :]:
+        if id(i) in starts:
+            return starts[id(i)]
+    return len(program.blocks)
+
+
+def read_first(program: Program) -> frozenset[int]:
+    """The registers that some thread may read before it has given them a value; all of them where a jump goes nobody knows where."""
+    if program.read_first is None:
+        program.read_first = _read_first(program)
+    return program.read_first
+
+
+def _read_first(program: Program) -> frozenset[int]:
+    after = [following(program, n) for n in range(len(program.blocks))]
+    if program.inlined.frames or any(targets is None for targets in after):
+        return frozenset(range(len(program.registers)))
+    asked, given = zip(*(_asked(program, block.instructions) for block in program.blocks), strict=True) if after else ((), ())
+    live: list[set[int]] = [set() for _ in range(len(after) + 1)]
+    grows = True
+    while grows:
+        grows = False
+        for n in reversed(range(len(after))):
+            new = asked[n] | (set().union(*(live[to] for to in after[n] or ())) - given[n])
+            grows |= new != live[n]
+            live[n] = new
+    return frozenset(live[0])
+
+
+def _asked(program: Program, instructions: list[Instruction]) -> tuple[set[int], set[int]]:
+    """The registers that a block reads before it gives them a value, and those that it gives one."""
+    asked: set[int] = set()
+    given: set[int] = set()
+    for i in instructions:
+        own = _given(i) - program.wide
+        asked |= {slot for slot, gives in i.mentions if not (gives and slot in own)} - given
+        given |= own
+    return asked, given
+
+
+def _given(i: Instruction) -> set[int]:
+    if i.guard is not None or i.op not in _GIVE or not i.operands:
+        return set()
+    to = i.operands[0]
+    items = to.items if isinstance(to, Vector) else (to.first, to.second) if isinstance(to, Pair) else (to,)
+    return {item.slot for item in items if isinstance(item, Register) and not item.part and not isinstance(item, Sink)}
+
+
+# ---- Is a value used at all?
+
+
+_GOES_ELSEWHERE = {"bra", "brx", "call"}
+_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}  # who reads their result reads what they read; that is all they do
+
+
+def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
+    """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
+
+    What runs straight on behind it may give its registers other values first.
+    """
+    values = set(i.given)
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    for other in body[at + 1 :]:
+        if not other.used.isdisjoint(values):
+            if other.op not in _PASSES_ON:
+                return True
+            values |= other.given
+            continue
+        if other.op in _GOES_ELSEWHERE:
+            return _is_read_anywhere(values, body)
+        if other.guard is None:
+            values -= other.slots
+        if not values:
+            return False
+    return False
+
+
+def _is_read_anywhere(values: set[int], body: Sequence[Instruction]) -> bool:
+    """Does any instruction do something with these registers, or with those that they are passed on to?"""
+    count = 0
+    while count < len(values):
+        count = len(values)
+        for other in body:
+            if not other.used.isdisjoint(values):
+                if other.op not in _PASSES_ON:
+                    return True
+                values = values | other.given
+    return False

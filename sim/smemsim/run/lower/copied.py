@@ -1,0 +1,73 @@
+"""Which registers carry bytes of global memory, as they are, to shared or tensor memory: by the text of a program, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from smemsim.core.ptx.module import Instruction, slots_in
+
+__all__ = ["NOTHING_COPIED", "Copied", "copied"]
+
+
+COPIES = frozenset(
+    ("add", "and", "bfe", "bfi", "cvt", "mad", "mov", "mul", "or", "prmt", "selp", "shl", "shr", "xor")
+)  # that may move bytes and leave them as they are
+_STORES = ("st", "stmatrix", "tcgen05")
+_OTHER_SPACES = frozenset(("param", "param::entry", "param::func", "const", "local"))
+
+
+class Copied(NamedTuple):
+    """The slots of registers that may hold bytes of global memory which are stored, and the instructions, by identity, that give them values or store them."""
+
+    slots: frozenset[int]
+    instructions: frozenset[int]
+
+
+NOTHING_COPIED = Copied(frozenset(), frozenset())
+
+
+def copied(body: Sequence[Instruction]) -> Copied:
+    """What has to be followed, so that it is known of each byte of scale factors and metadata where it comes from."""
+    if not any(map(_takes_factors, body)):
+        return NOTHING_COPIED
+    copies = [i for i in body if i.op in COPIES]
+    loaded = _closed({slot for i in body if _is_load(i) for slot in i.given}, ((i.used, i.given) for i in copies))
+    stored = _closed({slot for i in body for slot in stored_slots(i)}, ((i.given, i.used) for i in copies))
+    slots = loaded & stored
+    return Copied(frozenset(slots), frozenset(id(i) for i in body if i.given & slots or stored_slots(i) & slots or _is_copy(i)))
+
+
+def stored_slots(i: Instruction) -> frozenset[int]:
+    """The registers whose values an instruction stores to shared or tensor memory, or takes as metadata."""
+    if i.op == "st" and _OTHER_SPACES.isdisjoint(i.modifiers) and "global" not in i.modifiers and len(i.operands) > 1:
+        return slots_in(i.operands[1])
+    if i.op == "stmatrix" or (i.op == "tcgen05" and i.modifiers[:1] == ("st",)):
+        return slots_in(i.operands[-1])
+    if i.op == "wgmma" and "sp" in i.modifiers and len(i.operands) > 3:
+        return slots_in(i.operands[3])
+    return frozenset()
+
+
+def _takes_factors(i: Instruction) -> bool:
+    return (i.op == "wgmma" and "sp" in i.modifiers) or (i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers))
+
+
+def _is_copy(i: Instruction) -> bool:
+    return i.op == "cp" and i.modifiers[:1] == ("async",) and i.modifiers[1:2] in (("ca",), ("cg",))
+
+
+def _is_load(i: Instruction) -> bool:
+    return i.op in ("ld", "ldu") and _OTHER_SPACES.isdisjoint(i.modifiers)
+
+
+def _closed(slots: set[int], steps: Iterable[tuple[frozenset[int], frozenset[int]]]) -> set[int]:
+    """The slots that steps from one set to another lead to."""
+    steps = list(steps)
+    before = -1
+    while len(slots) != before:
+        before = len(slots)
+        for come_from, go_to in steps:
+            if come_from & slots:
+                slots |= go_to
+    return slots

@@ -1,0 +1,500 @@
+"""Which bytes of global memory lie in registers, shared and tensor memory because threads have copied them there, byte by byte.
+
+Only registers that carry such bytes to a store are followed (`run/lower/copied.py`), in programs whose scale factors or metadata are looked at. What threads compute has no
+origin. A store of another instruction over bytes that were followed is not noted: whoever asks compares the byte that lies there with its origin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from smemsim.core.machine.global_memory import FOREIGN
+from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, Sink, Vector
+from smemsim.core.spec.launches import SHARED_WINDOW
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.isa.memory.spaces import locate
+from smemsim.run.isa.registers import bits_of, storage
+from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Step
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.isa.memory.spaces import Piece
+    from smemsim.run.lower.program import Linker
+
+__all__ = ["CELL", "Origins", "cells_in_order", "followed", "followed_copy", "followed_store", "followed_stores", "origins_of"]
+
+BYTE, CELL = 8, 4  # bits, bytes
+PAGE = 1 << 10  # bytes by which a table grows
+MOST = 1 << 24  # bytes of all CTAs of a wave that a table has entries for
+Act: TypeAlias = Callable[["Wave"], None]
+Origin: TypeAlias = Callable[["Wave"], np.ndarray]  # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
+
+
+class Table:
+    """The origins of the bytes of a memory that every CTA of a wave has `pitch` of, from the first byte that has one to the last."""
+
+    def __init__(self, ctas: int, pitch: int) -> None:
+        self.pitch, self.first = pitch, 0
+        self._origins = np.full((ctas, 0), FOREIGN, np.int64)
+        self.is_full = False
+
+    def put(self, at: np.ndarray, origins: np.ndarray) -> None:
+        """Bytes at places, of all CTAs one behind the other, have these origins."""
+        if not at.size or self.is_full:
+            return
+        cta, byte = np.divmod(at, self.pitch)
+        low, high = int(byte.min()), int(byte.max()) + 1
+        if (low < self.first or high > self.first + self._origins.shape[1]) and not self._grow(low, high):
+            return
+        self._origins[cta, byte - self.first] = origins
+
+    def _grow(self, low: int, high: int) -> bool:
+        ctas, count = self._origins.shape
+        first, end = (min(low, self.first), max(high, self.first + count)) if count else (low, high)
+        first, end = first // PAGE * PAGE, -(-end // PAGE) * PAGE
+        self.is_full = ctas * (end - first) > MOST
+        if self.is_full:
+            self._origins = self._origins[:, :0]
+            return False
+        new = np.full((ctas, end - first), FOREIGN, np.int64)
+        new[:, self.first - first : self.first - first + count] = self._origins
+        self.first, self._origins = first, new
+        return True
+
+    def of(self, cta: int, byte: np.ndarray) -> np.ndarray:
+        """The origins of bytes of a CTA."""
+        count = self._origins.shape[1]
+        inside = (byte >= self.first) & (byte < self.first + count)
+        if not count or not inside.any():
+            return np.full(byte.shape, FOREIGN, np.int64)
+        found: np.ndarray = np.where(inside, self._origins[cta, np.where(inside, byte - self.first, 0)], FOREIGN)
+        return found
+
+
+class Origins:
+    """Of the registers of a wave's threads, its shared and its tensor memory."""
+
+    def __init__(self, x: Wave) -> None:
+        self._total = x.total
+        self._registers: dict[int, np.ndarray] = {}
+        self.shared = Table(len(x.ctas), x.pitch)
+        self.tensor = Table(len(x.ctas), LANES * COLUMNS * CELL)
+        self.writers: dict[
+            int, Instruction
+        ] = {}  # of each column of tensor memory the last instruction that has stored bytes there that are followed
+
+    def register(self, slot: int) -> np.ndarray | None:
+        """(threads, bytes) of a register; None: of none of its bytes anything is known."""
+        return self._registers.get(slot)
+
+    def give(self, slot: int, width: int, threads: np.ndarray | slice, origins: np.ndarray) -> None:
+        """The registers of some threads have these origins."""
+        held = self._registers.get(slot)
+        if held is None:
+            held = self._registers[slot] = np.full((self._total, width), FOREIGN, np.int64)
+        held[threads] = origins
+
+    def in_shared(self, cta: int, byte: np.ndarray) -> np.ndarray:
+        """The origins of bytes of a CTA's window."""
+        return self.shared.of(cta, byte)
+
+    def in_tensor(self, cta: int, lane: np.ndarray, column: np.ndarray, byte: np.ndarray) -> np.ndarray:
+        """The origins of bytes of cells of tensor memory."""
+        return self.tensor.of(cta, (column * LANES + lane) * CELL + byte)
+
+
+def origins_of(x: Wave) -> Origins | None:
+    """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
+    if x.launch.judge is None or x.late is not None:
+        return None
+    if x.origins is None:
+        x.origins = Origins(x)
+    found: Origins = x.origins
+    return found
+
+
+# ---- bytes of operands
+
+
+def _of(operand: Operand, width: int) -> tuple[Origin, Origin] | None:
+    """The values and the origins of an operand's first bytes, zeros and nothing known behind it; None for operands that are not followed."""
+    if isinstance(operand, Vector):
+        each = [_of(item, _width(item)) for item in operand.items]
+        known = [one for one in each if one is not None]
+        if len(known) < len(each) or sum(map(_width, operand.items)) != width:
+            return None
+        return tuple(_joined([one[n] for one in known]) for n in range(2))  # type: ignore[return-value]
+    if isinstance(operand, Immediate) and operand.kind == "int":
+        number = np.frombuffer((operand.value & (1 << BYTE * width) - 1).to_bytes(width, "little"), np.uint8)
+        return (lambda x: np.broadcast_to(number, (x.n, width))), (lambda x: np.full((x.n, width), FOREIGN, np.int64))
+    if not isinstance(operand, Register) or operand.part or operand.negated or operand.type in ("pred", "b128"):
+        return None
+    slot, size = operand.slot, _width(operand)
+
+    def values(x: Wave) -> np.ndarray:
+        held = np.ascontiguousarray(x.r[slot][x.sel]).view(np.uint8).reshape(-1, size)
+        return _fitted(held, width, 0)
+
+    def origins(x: Wave) -> np.ndarray:
+        held = x.origins.register(slot)
+        return np.full((x.n, width), FOREIGN, np.int64) if held is None else _fitted(held[x.sel], width, FOREIGN)
+
+    return values, origins
+
+
+def _width(operand: Operand) -> int:
+    """The bytes of a register."""
+    return storage(operand.type).itemsize if isinstance(operand, Register) and operand.type != "pred" else 0
+
+
+def _joined(parts: Sequence[Origin]) -> Origin:
+    return lambda x: np.concatenate([part(x) for part in parts], axis=1)
+
+
+def _fitted(held: np.ndarray, width: int, rest: int) -> np.ndarray:
+    """The first bytes of each row, and behind the last one others."""
+    if held.shape[1] >= width:
+        return held[:, :width]
+    return np.concatenate([held, np.full((len(held), width - held.shape[1]), rest, held.dtype)], axis=1)
+
+
+def _moved(held: np.ndarray, by: int) -> np.ndarray:
+    """Bytes so many places up (down, if negative), nothing known at the other end."""
+    found, width = np.full(held.shape, FOREIGN, np.int64), held.shape[1]
+    if abs(by) < width:
+        found[:, max(by, 0) : width + min(by, 0)] = held[:, max(-by, 0) : width - max(by, 0)]
+    return found
+
+
+# ---- what instructions make of them
+
+
+def _merged(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(values, origins) of a sum: a byte beside a zero one stays what it is."""
+    (a, of_a), (b, of_b) = one, two
+    is_a, is_b = (b == 0) & ((a != 0) | (of_b == FOREIGN)), (a == 0) & ((b != 0) | (of_a == FOREIGN))
+    return a | b, np.where(is_a, of_a, np.where(is_b, of_b, FOREIGN))
+
+
+def _sum(i: Instruction, width: int) -> Origin | None:
+    """or, xor, add."""
+    one, two = (_of(operand, width) for operand in i.operands[1:3])
+    if one is None or two is None or len(i.operands) != 3:
+        return None
+    return lambda x: _merged((one[0](x), one[1](x)), (two[0](x), two[1](x)))[1]
+
+
+def _multiple(i: Instruction, width: int) -> Origin | None:
+    """mul and mad by a number whose bytes are 0 or 1, which repeats bytes or moves them."""
+    one, by = _of(i.operands[1], width), i.operands[2]
+    more = _of(i.operands[3], width) if len(i.operands) > 3 else None
+    if one is None or not isinstance(by, Immediate) or by.kind != "int" or "hi" in i.modifiers or (len(i.operands) > 3 and more is None):
+        return None
+    digits = [by.value >> BYTE * n & 0xFF for n in range(width)]
+    if by.value <= 0 or max(digits) > 1 or by.value >> BYTE * width:
+        return None
+
+    def origins(x: Wave) -> np.ndarray:
+        values, held = one[0](x), one[1](x)
+        nothing = np.zeros(values.shape, np.uint8), np.full(held.shape, FOREIGN, np.int64)
+        found = nothing if more is None else (more[0](x), more[1](x))
+        for n, digit in enumerate(digits):
+            if digit:
+                moved = np.zeros(values.shape, np.uint8)
+                moved[:, n:] = values[:, : width - n]
+                found = _merged(found, (moved, _moved(held, n)))
+        return found[1]
+
+    return origins
+
+
+def _and(i: Instruction, width: int) -> Origin | None:
+    """Bytes under a mask of ones stay."""
+    one, two = (_of(operand, width) for operand in i.operands[1:3])
+    if one is None or two is None:
+        return None
+
+    def origins(x: Wave) -> np.ndarray:
+        found: np.ndarray = np.where(two[0](x) == 0xFF, one[1](x), np.where(one[0](x) == 0xFF, two[1](x), FOREIGN))
+        return found
+
+    return origins
+
+
+def _number(operand: Operand) -> Callable[[Wave], int | None]:
+    """A number that all threads have; None where they have several."""
+    if isinstance(operand, Immediate):
+        value = operand.value
+        return lambda x: value
+    if not isinstance(operand, Register):
+        return lambda x: None
+    slot = operand.slot
+
+    def number(x: Wave) -> int | None:
+        values = x.r[slot][x.sel]
+        return int(values[0]) if len(values) and (values == values[0]).all() else None
+
+    return number
+
+
+def _shift(i: Instruction, width: int) -> Origin | None:
+    one, by = _of(i.operands[1], width), _number(i.operands[2])
+    if one is None:
+        return None
+    sign = 1 if i.op == "shl" else -1
+
+    def origins(x: Wave) -> np.ndarray:
+        bits = by(x)
+        held = one[1](x)
+        return np.full(held.shape, FOREIGN, np.int64) if bits is None or bits % BYTE else _moved(held, sign * bits // BYTE)
+
+    return origins
+
+
+def _extract(i: Instruction, width: int) -> Origin | None:
+    one, numbers = _of(i.operands[1], width), [_number(operand) for operand in i.operands[2:4]]
+    if one is None or len(numbers) != 2:
+        return None
+
+    def origins(x: Wave) -> np.ndarray:
+        begin, count = (number(x) for number in numbers)
+        held = one[1](x)
+        if begin is None or count is None or begin % BYTE or count % BYTE:
+            return np.full(held.shape, FOREIGN, np.int64)
+        return _fitted(_moved(held, -begin // BYTE)[:, : count // BYTE], width, FOREIGN)
+
+    return origins
+
+
+def _insert(i: Instruction, width: int) -> Origin | None:
+    one, two, numbers = _of(i.operands[1], width), _of(i.operands[2], width), [_number(operand) for operand in i.operands[3:5]]
+    if one is None or two is None or len(numbers) != 2:
+        return None
+
+    def origins(x: Wave) -> np.ndarray:
+        begin, count = (number(x) for number in numbers)
+        into = two[1](x).copy()
+        if begin is None or count is None or begin % BYTE or count % BYTE:
+            into[:] = FOREIGN
+            return into
+        at, end = begin // BYTE, min((begin + count) // BYTE, width)
+        into[:, at:end] = one[1](x)[:, : max(end - at, 0)]
+        return into
+
+    return origins
+
+
+def _permute(i: Instruction, width: int) -> Origin | None:
+    one, two, picks = (_of(operand, CELL) for operand in i.operands[1:4])
+    if i.modifiers != ("b32",) or width != CELL or one is None or two is None or picks is None:
+        return None
+
+    def origins(x: Wave) -> np.ndarray:
+        low = picks[0](x)[:, :2]
+        nibbles = np.stack([low[:, 0] & 15, low[:, 0] >> 4, low[:, 1] & 15, low[:, 1] >> 4], axis=1).astype(np.int64)
+        both = np.concatenate([one[1](x), two[1](x)], axis=1)
+        found: np.ndarray = np.where(nibbles > 7, FOREIGN, np.take_along_axis(both, nibbles & 7, axis=1))
+        return found
+
+    return origins
+
+
+def _select(i: Instruction, width: int) -> Origin | None:
+    one, two, chooses = _of(i.operands[1], width), _of(i.operands[2], width), i.operands[3]
+    if one is None or two is None or not isinstance(chooses, Register):
+        return None
+    slot, negated = chooses.slot, chooses.negated
+    return lambda x: np.where((x.r[slot][x.sel] ^ negated)[:, None], one[1](x), two[1](x))
+
+
+def _convert(i: Instruction, width: int) -> Origin | None:
+    """Of whole numbers: what is longer than the source has nothing known there."""
+    if len(i.modifiers) != 2 or not all(m[0] in "usb" and m[1:].isdigit() for m in i.modifiers):
+        return None
+    size = min(bits_of(m) // BYTE for m in i.modifiers)
+    one = _of(i.operands[1], size)
+    return None if one is None else lambda x: _fitted(one[1](x), width, FOREIGN)
+
+
+def _move(i: Instruction, width: int) -> Origin | None:
+    one = _of(i.operands[1], width)
+    return None if one is None else one[1]
+
+
+_FORMS: dict[str, Callable[[Instruction, int], Origin | None]] = {
+    "add": _sum, "and": _and, "bfe": _extract, "bfi": _insert, "cvt": _convert, "mad": _multiple, "mov": _move, "mul": _multiple, "or": _sum, "prmt": _permute, "selp": _select, "shl": _shift,
+    "shr": _shift, "xor": _sum,
+}  # fmt: skip
+
+
+def _load(i: Instruction, c: Linker, width: int) -> Origin | None:
+    """The bytes of a load: those of global memory, and of shared memory what these are."""
+    address = c.address(i.operands[1])
+    space = next((m.partition("::")[0] for m in i.modifiers if m.partition("::")[0] in ("global", "shared")), None)
+    if space == "global":
+        return lambda x: np.broadcast_to(np.asarray(address(x)), (x.n,))[:, None] + np.arange(width)
+    find = locate(i, c, i.operands[1], space, width, align=1)
+
+    def origins(x: Wave) -> np.ndarray:
+        at = np.broadcast_to(np.asarray(address(x)), (x.n,))
+        found = at[:, None] + np.arange(width)
+        if space is None and not (at >> 32 == SHARED_WINDOW >> 32).any():
+            return found
+        found[:] = FOREIGN
+        for piece in find(x):
+            part = slice(None) if piece.part is None else piece.part
+            places = piece.at[:, None] + np.arange(width)
+            if piece.space == "shared":
+                for cta in np.unique(piece.at // x.pitch).tolist():
+                    mine = piece.at // x.pitch == cta
+                    rows = np.arange(x.n)[part][mine]
+                    found[rows] = _in_window(x, cta, places[mine] - cta * x.pitch)
+            elif piece.space == "global":
+                found[part] = at[part][:, None] + np.arange(width)
+        return found
+
+    return origins
+
+
+def _in_window(x: Wave, cta: int, at: np.ndarray) -> np.ndarray:
+    """The origins of bytes of a CTA's window, whoever brought them there."""
+    found = x.ctas[cta].shared.look(at)[0]
+    held: np.ndarray = np.where(found == FOREIGN, x.origins.in_shared(cta, at), found)
+    return held
+
+
+def followed(i: Instruction, step: Step, c: Linker) -> Step:
+    """A step that gives registers values, and notes where they come from."""
+    gives = i.operands[0] if i.operands else Sink()
+    items = gives.items if isinstance(gives, Vector) else (gives,)
+    note = _noted(i, c, items)
+    if isinstance(step, Gate):
+        return dataclasses.replace(step, run=functools.partial(_both, note, step.run))
+    if isinstance(step, End):
+        run = step.run
+
+        def ends(x: Wave, following: int) -> None:
+            note(x)
+            run(x, following)
+
+        return dataclasses.replace(step, run=ends)
+    return functools.partial(_both, note, step)
+
+
+def _both(first: Act, then: Act, x: Wave) -> None:
+    first(x)
+    then(x)
+
+
+def _noted(i: Instruction, c: Linker, items: Sequence[Operand]) -> Act:
+    """What notes the origins of the registers that an instruction gives a value, before it does."""
+    given = [(item.slot, _width(item)) for item in items if isinstance(item, Register)]
+    others = i.given - {slot for slot, _ in given}
+    widths = _shares(i, items)
+    origin = (
+        None
+        if widths is None
+        else _load(i, c, sum(widths))
+        if i.op in ("ld", "ldu")
+        else _FORMS[i.op](i, sum(widths))
+        if i.op in _FORMS
+        else None
+    )
+
+    def note(x: Wave) -> None:
+        held = origins_of(x)
+        if held is None:
+            return
+        found = origin(x) if origin is not None else None
+        begin = 0
+        for item, share in zip(items, widths or [0] * len(items), strict=True):
+            if isinstance(item, Register) and item.slot in c.copied.slots:
+                nothing = np.full((x.n, _width(item)), FOREIGN, np.int64)
+                part = nothing if found is None else _fitted(found[:, begin : begin + share], _width(item), FOREIGN)
+                held.give(item.slot, _width(item), x.sel, part)
+            begin += share
+        for slot in others & c.copied.slots:
+            if (before := held.register(slot)) is not None:
+                before[x.sel] = FOREIGN
+
+    return note
+
+
+def _shares(i: Instruction, items: Sequence[Operand]) -> list[int] | None:
+    """How many bytes each register that an instruction gives a value gets of its result; None where that is not followed."""
+    registers = [item for item in items if isinstance(item, Register)]
+    if any(item.part or item.type in ("pred", "b128") for item in registers):
+        return None
+    if i.op in ("ld", "ldu"):
+        kind = (
+            i.modifiers[-1]
+            if i.modifiers[-1][0] in "busf"
+            else next((m for m in reversed(i.modifiers) if m[0] in "busf" and m[1:].isdigit()), "")
+        )
+        return None if not kind or kind == "b128" else [bits_of(kind) // BYTE] * len(items)
+    if len(items) == 1:
+        return [_width(items[0])]
+    source = i.operands[1]
+    each = _width(source) // len(items)
+    return [each] * len(items) if each and all(_width(item) == each for item in registers) else None
+
+
+FOLLOWERS.append(followed)
+
+
+# ---- what stores them
+
+
+def followed_stores(i: Instruction, c: Linker, items: Sequence[Operand], size: int) -> Origin | None:
+    """The origins of registers that are stored, of each so many bytes; None where none of them is followed."""
+    if id(i) not in c.copied.instructions:
+        return None
+    each = [_of(item, size) for item in items]
+    unknown: Origin = lambda x: np.full((x.n, size), FOREIGN, np.int64)  # noqa: E731
+    return _joined([unknown if one is None else one[1] for one in each])
+
+
+def followed_store(i: Instruction, c: Linker, items: Sequence[Operand], size: int) -> Callable[[Wave, Piece], None] | None:
+    """What notes a store of registers to shared memory, of each so many bytes, at the places of the threads."""
+    origins = followed_stores(i, c, items, size)
+    if origins is None:
+        return None
+    inside = np.arange(size * len(items))
+
+    def note(x: Wave, piece: Piece) -> None:
+        held = origins_of(x)
+        if held is not None and piece.space == "shared":
+            found = origins(x)
+            held.shared.put(piece.at[:, None] + inside, found if piece.part is None else found[piece.part])
+
+    return note
+
+
+def followed_copy(i: Instruction, c: Linker, source: Operand, size: int) -> Callable[[Wave, Piece, np.ndarray | None], None] | None:
+    """What notes a cp.async of so many bytes, or of as many of each thread as it is told, to shared memory."""
+    if id(i) not in c.copied.instructions:
+        return None
+    address = c.address(source)
+
+    def note(x: Wave, piece: Piece, sizes: np.ndarray | None) -> None:
+        held = origins_of(x)
+        if held is not None:
+            found = np.broadcast_to(np.asarray(address(x)), (x.n,))[:, None] + np.arange(size)
+            if sizes is not None:
+                found = np.where(np.arange(size) < sizes[:, None], found, FOREIGN)
+            held.shared.put(piece.at[:, None] + np.arange(size), found)
+
+    return note
+
+
+def cells_in_order(at: np.ndarray) -> np.ndarray:
+    """The places of the bytes of cells, by their numbers in the tensor memory of all CTAs, as `Origins.tensor` has them: (..., 4)."""
+    cta, cell = np.divmod(at, LANES * COLUMNS)
+    lane, column = np.divmod(cell, COLUMNS)
+    found: np.ndarray = ((cta * LANES * COLUMNS + column * LANES + lane) * CELL)[..., None] + np.arange(CELL)
+    return found

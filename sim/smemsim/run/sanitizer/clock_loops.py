@@ -1,0 +1,44 @@
+"""What whole CTAs know when all their threads have met, compiled: barriers are many, and the numbers of a wave's warps few."""
+
+from __future__ import annotations
+
+from smemsim.base.compiling.loop import compiled
+
+__all__ = ["all_meet", "all_threads_meet"]
+
+
+@compiled
+def all_meet(clock, seen, fenced, size, has_fenced):  # type: ignore[no-untyped-def]
+    """The warps of each CTA, `size` of them, release to and acquire from each other, where they know numbers of their own CTA alone: nobody has seen more of a
+    warp than it has done, which is its clock."""
+    columns = seen.shape[1]
+    for first in range(0, len(clock), size):
+        begin = first if columns > size else 0
+        for warp in range(first, first + size):
+            for other in range(size):
+                seen[warp, begin + other] = clock[first + other]
+        for other in range(size):
+            clock[first + other] += 1
+            seen[first + other, begin + other] = clock[first + other]
+            if has_fenced:
+                most = fenced[first, begin + other]
+                for warp in range(first + 1, first + size):
+                    most = max(most, fenced[warp, begin + other])
+                for warp in range(first, first + size):
+                    fenced[warp, begin + other] = most
+
+
+@compiled
+def all_threads_meet(clock, seen, fenced, size, has_fenced, now, meetings, part, epoch, step, last):  # type: ignore[no-untyped-def]
+    """The same, and what `Lanes.meet` and `Epochs.ends` do then: a time of lanes has `part` parts, an epoch begins `step` behind the one before it. False: some
+    epoch is the `last` one, and none begins."""
+    all_meet(clock, seen, fenced, size, has_fenced)
+    for warp in range(len(now)):
+        now[warp] = (now[warp] // part + len(now)) * part
+        meetings[warp] += 1
+    for cta in range(len(epoch)):
+        if epoch[cta] >= last:
+            return False
+    for cta in range(len(epoch)):
+        epoch[cta] += step
+    return True

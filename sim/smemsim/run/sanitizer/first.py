@@ -1,0 +1,770 @@
+"""The watch of a wave whose CTAs do the same: that of the first one, which stands for all.
+
+CTAs that multiply matrices mostly do the same, each in its own window: the same instructions by the same threads, at the same places, in one order. Then of each
+of them the same is known, but for which one it is. So the parts of the watch are those of a wave of one CTA (`FirstCta`), and are told what that does. Of all
+that is told it is looked at first whether the others do the same. Where one does something else, where there may be something to say, and where the watch is asked
+for what is not answered here, what it knows becomes what it would know of all (`twins.py`), and it is told once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
+from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
+from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
+from smemsim.run.sanitizer.history import History
+from smemsim.run.sanitizer.operations import Operation, room_of
+from smemsim.run.sanitizer.release_missing_writes import unmet_loads, unmet_stores
+from smemsim.run.sanitizer.sanitizer import MATRIX, Begin, Sanitizer, has_excuses, has_fenced_tensor, has_messages
+from smemsim.run.sanitizer.taint import Taint
+from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.scopes import GPU
+from smemsim.run.word_ranges import WORD, WordRanges
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.memory.spaces import Piece, Values
+    from smemsim.run.lower.program import Block
+    from smemsim.run.sanitizer.lifetimes import Lifetimes
+    from smemsim.run.sanitizer.lost_updates import LostUpdates
+    from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites
+
+__all__ = ["SanitizerOfFirst", "sanitizer_of"]
+
+
+class FirstCta:
+    """The first CTA of a wave as a wave of its own: what the parts of the watch ask of one."""
+
+    def __init__(self, x: Wave) -> None:
+        self.wave, self.launch, self.program = x, x.launch, x.program
+        self.stride = self.total = x.stride
+        self.pitch, self.window_begin, self.scratch = x.pitch, x.window_begin, x.scratch
+        self.ctas = Ctas(1, lambda index: x.ctas[index])
+        self.shared, self.tensor = x.shared[: x.pitch], x.tensor[:1]
+        self.tid, self.cta_of = x.tid[: x.stride], x.cta_of[: x.stride]
+        self._everybody = np.arange(x.stride)
+
+    @property
+    def key(self) -> np.ndarray:
+        """Where each of its threads is."""
+        return self.wave.key[: self.stride]
+
+    @property
+    def sel(self) -> Any:
+        """Those of its threads that execute now."""
+        sel = self.wave.sel
+        return sel if sel is ALL else sel[: len(sel) // len(self.wave.ctas)]
+
+    @property
+    def threads(self) -> np.ndarray:
+        """Their numbers."""
+        sel = self.sel
+        return self._everybody if sel is ALL else cast(np.ndarray, sel)
+
+    @property
+    def steps(self) -> int:
+        """How many blocks the wave has executed."""
+        return self.wave.steps
+
+    @property
+    def at(self) -> int:
+        """The block that runs."""
+        return self.wave.at
+
+    @property
+    def step(self) -> int:
+        """The instruction within it."""
+        return self.wave.step
+
+    def alike(self, name: Any, make: Callable[[], Any]) -> Any:
+        """As `Wave.alike`, of waves of one CTA."""
+        kept, key = self.launch.kept, (self.total, name)
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+_FIRST = np.zeros(1, np.int64)  # the index of the first CTA
+OF_ALL = object()  # what a method returns that has to be told of all CTAs, and has done nothing
+
+
+def _or_of_all(method: M) -> M:
+    """What the first CTA does, it does for all, unless the method says that it does not; then the watch of all is told."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def act(self: SanitizerOfFirst, *args: Any, **given: Any) -> Any:
+        found = OF_ALL if self.of_all is not None else method(self, *args, **given)
+        return getattr(self.spread(), name)(*args, **given) if found is OF_ALL else found
+
+    return cast(M, act)
+
+
+class _Lanes:
+    """The lanes of the first CTA's warps, for those who tell what all threads do."""
+
+    def __init__(self, sanitizer: SanitizerOfFirst) -> None:
+        self.sanitizer = sanitizer
+
+    def meet(self, threads: np.ndarray | None = None, *, times: int = 1, at: Instruction | None = None) -> None:
+        """As `Lanes.meet`."""
+        sanitizer = self.sanitizer
+        own = None if threads is None else sanitizer.own(threads)
+        if sanitizer.of_all is None and (own is not None if threads is not None else sanitizer.is_alike) and sanitizer.are_alive_alike:
+            sanitizer.first.lanes.meet(own, times=times)
+        else:
+            sanitizer.spread().lanes.meet(threads, times=times, at=at)
+
+
+class _Globals:
+    """Global memory, for those who tell what threads do there: where nobody writes they may read while the first CTA stands for all, and nothing is noted."""
+
+    def __init__(self, sanitizer: SanitizerOfFirst, history: History) -> None:
+        self.sanitizer, self.history = sanitizer, history
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._of_all, name)
+
+    @property
+    def _of_all(self) -> Any:
+        return self.sanitizer.spread().globals
+
+    def read(self, i: Instruction, piece: Piece, size: int) -> None:
+        """As `GlobalShadow.read`."""
+        if not self._is_nothing(i, piece):
+            self._of_all.read(i, piece, size)
+
+    def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """As `GlobalShadow.passes_read`."""
+        return self._is_nothing(i, piece) or bool(self._of_all.passes_read(i, piece, size))
+
+    def _is_nothing(self, i: Instruction, piece: Piece) -> bool:
+        return not self.history.before and (i.modifiers[0] == "const" or self.history.is_unwritten(piece.memory))
+
+
+class _Tensor:
+    """Tensor memory of the first CTA, for those who tell what CTAs do there: its methods are those of `TensorShadow`."""
+
+    def __init__(self, sanitizer: SanitizerOfFirst) -> None:
+        self.sanitizer = sanitizer
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.sanitizer.spread().tensor, name)
+
+    def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """Operations that threads of CTAs issue alike: those of the first one."""
+        sanitizer, count = self.sanitizer, self.sanitizer.own_count(threads, what)
+        if not count or sanitizer.of_all is not None:
+            return sanitizer.spread().tensor.begin_together(x, i, threads, kind, *what)
+        return sanitizer.first.tensor.begin_together(sanitizer.view, i, threads[:count], kind)
+
+    def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
+        """As `TensorShadow.adds_again`, of an operation of the first CTA while that stands for all."""
+        return (self.sanitizer.of_all or self.sanitizer.first).tensor.adds_again(op, members, d)
+
+    def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
+        """As `TensorShadow.added`, of such an operation."""
+        (self.sanitizer.of_all or self.sanitizer.first).tensor.added(op, members, d)
+
+    def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
+        """As `TensorShadow.passes`, of such an operation."""
+        return (self.sanitizer.of_all or self.sanitizer.first).tensor.passes(op, members, reads, writes)
+
+    def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """As `TensorShadow.commit`."""
+        sanitizer, count = self.sanitizer, self.sanitizer.own_count([thread for thread, _ in commits], ())
+        if sanitizer.of_all is None and count and sanitizer.own_barriers([barrier for _, barrier in commits]) == count:
+            sanitizer.first.tensor.commit(commits[:count])
+        else:
+            sanitizer.spread().tensor.commit(commits)
+
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
+        """As `TensorShadow.stored`, where nobody has touched the cells."""
+        sanitizer, own = self.sanitizer, self._own(boxes)
+        if own and not sanitizer.first.tensor.are_touched(own, lanes):
+            sanitizer.first.tensor.stored(sanitizer.view, i, own, lanes, are_alike=are_alike)
+        else:
+            sanitizer.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """As `TensorShadow.loaded`, of what is over for those who read."""
+        sanitizer, own = self.sanitizer, self._own(boxes)
+        if own and sanitizer.first.tensor.passes_load(own, lanes):
+            return sanitizer.first.tensor.loaded(sanitizer.view, i, own, lanes)
+        return sanitizer.spread().tensor.loaded(x, i, boxes, lanes)
+
+    def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
+        """As `TensorShadow.freed`, of what is over for who gives it back."""
+        sanitizer, own = self.sanitizer, self._own(given)
+        if own and sanitizer.first.tensor.passes_freed(own):
+            sanitizer.first.tensor.freed(i, own)
+        else:
+            sanitizer.spread().tensor.freed(i, given)
+
+    def _own(self, accesses: Sequence[Any]) -> list[Any]:
+        """Those of the first CTA among accesses (warp, CTA, ...), where each has the same; none where one has not."""
+        sanitizer, warps = self.sanitizer, self.sanitizer.x.stride // WARP
+        count, rest = divmod(len(accesses), sanitizer.count)
+        if sanitizer.of_all is not None or rest:
+            return []
+        own = [*map(tuple, accesses[:count])]
+        all_ = [(warp + n * warps, cta + n, *what) for n in range(sanitizer.count) for warp, cta, *what in own]
+        return own if [*map(tuple, accesses)] == all_ else []
+
+    def waited(self, x: Wave, what: str) -> None:
+        """As `TensorShadow.waited`."""
+        sanitizer = self.sanitizer
+        if sanitizer.of_all is None and sanitizer.is_alike:
+            sanitizer.first.tensor.waited(sanitizer.view, what)
+        else:
+            sanitizer.spread().tensor.waited(x, what)
+
+    @property
+    def marks(self) -> np.ndarray | None:
+        """As `TensorShadow.marks`: none while the first CTA stands for all."""
+        return (self.sanitizer.of_all or self.sanitizer.first).tensor.marks
+
+
+class SanitizerOfFirst:
+    """As `Sanitizer`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
+
+    def __init__(self, x: Wave, history: History | None) -> None:
+        self.x, self.history, self.count = x, history, len(x.ctas)
+        x.launch.watched += 1
+        self.of_all: Sanitizer | None = None
+        self.twins: Twins | None = None  # what was made of the first CTA's operations
+        self.taint = Taint(x, self._blank_bytes, self._is_used)
+        entered = 0 if history is None else history.enters(x, x.launch.watched)
+        self.begin_of_all = Begin(x.launch.watched, entered, self.taint)
+        room = max(1, room_of(x.total // WARP, is_alone=False) // self.count)
+        self.view = cast("Wave", FirstCta(x))
+        self.first = Sanitizer(self.view, None, Begin(x.launch.watched, 0, self.taint, room, x.total // WARP))
+        self.has_shared = self.first.has_shared
+        self.has_declared = history is not None and x.launch.memory.has_declared
+        # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
+        self.brought: dict[int, list[Any]] = {}
+        self._threads, self._places = (np.arange(self.count)[:, None] * of for of in (x.stride, x.pitch))
+        self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
+        self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
+        self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
+        self.written: GlobalsOfFirst | None = None  # what asynchronous operations write to global memory, as soon as one does
+        self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
+        # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
+        self._used = self._freed = self._ended = 0, np.zeros(0, np.int64)
+
+    @staticmethod
+    def is_possible(x: Wave) -> bool:
+        """May the first CTA stand for all: are there several that leave each other alone, with asynchronous operations, and none of what is rare?"""
+        launch, program = x.launch, x.program
+        if (
+            launch.cluster_size > 1
+            or len(x.ctas) < 2
+            or x.scratch
+            or launch.schedule is not None
+            or not launch.window_bytes
+            or not launch.has_cohorts
+        ):
+            return False
+        if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
+            return False
+        return not (unmet_stores(program) or unmet_loads(program))
+
+    def spread(self) -> Sanitizer:
+        """The watch of all CTAs, which knows of each what was known of the first."""
+        if self.of_all is None:
+            x, of_all = self.x, Sanitizer(self.x, self.history, self.begin_of_all)
+            self.taint.blank, self.taint.is_used = of_all.shared.blank_bytes, of_all.early.is_used
+            self.first.operations.forget()
+            room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
+            while room < wanted:
+                room *= 2
+            used = {
+                of_first
+                for of_first, of_all_ctas in self.made.items()
+                if any(mbarriers(own.cta).get(own.offset) is own for own in of_all_ctas)
+            }
+            self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, used)
+            of_all.spread(self.first, self.twins, self.brought)
+            if of_all.globals is not None and self.written is not None:
+                self.written.spread(of_all.globals, self.twins)
+            self.of_all = x.sanitizer = of_all
+            self.first.let_go()
+        return self.of_all
+
+    def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
+        return self.spread().shared.blank_bytes(at)
+
+    def _is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        self.spread().early.is_used(line, user, is_copied=is_copied, is_voted=is_voted)
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.spread(), name)
+
+    # ---- parts that others ask
+
+    @property
+    def is_of_first(self) -> bool:
+        """Does the first CTA stand for all still?"""
+        return self.of_all is None
+
+    @property
+    def lanes(self) -> Any:
+        """Who tells that lanes meet."""
+        return _Lanes(self) if self.of_all is None else self.of_all.lanes
+
+    @property
+    def globals(self) -> Any:
+        """Who is told what threads do in global memory."""
+        if self.of_all is not None or self.history is None:
+            return None if self.of_all is None else self.of_all.globals
+        return _Globals(self, self.history)
+
+    @property
+    def tensor(self) -> Any:
+        """Who is told what is done in tensor memory."""
+        return _Tensor(self) if self.of_all is None else self.of_all.tensor
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        """Asked for clusters alone."""
+        return (self.of_all or self.first).lifetimes
+
+    @property
+    def unreleased(self) -> ReleaseMissingWrites:
+        """That of a program without such stores."""
+        return (self.of_all or self.first).unreleased
+
+    @property
+    def lost(self) -> LostUpdates:
+        """That of a program without such stores; of others that of all."""
+        return self.spread().lost if self.of_all is not None or self.first.lost.stores else self.first.lost
+
+    @property
+    def held_slots(self) -> int:
+        """As `Sanitizer.held_slots`."""
+        return (self.of_all or self.first).held_slots
+
+    # ---- whether all do the same
+
+    @property
+    def is_alike(self) -> bool:
+        """Do the same threads of each CTA run?"""
+        sel = self.x.sel
+        if sel is ALL:
+            return True
+        if self._alike[0] is not sel:
+            self._alike = sel, self.own(sel) is not None
+        return self._alike[1]
+
+    @property
+    def are_alive_alike(self) -> bool:
+        """Have the same threads of each CTA exited?"""
+        if self.x.together is not None:
+            return True
+        gone = (self.x.key >= EXITED).reshape(self.count, -1)
+        return bool((gone == gone[0]).all())
+
+    def own(self, threads: np.ndarray) -> np.ndarray | None:
+        """Those of the first CTA among threads, where each CTA has the same ones, in its order."""
+        return self._of_first(threads, self._threads, self.x.stride)
+
+    def _of_first(self, numbers: np.ndarray, begins: np.ndarray, end: int) -> np.ndarray | None:
+        if not len(numbers) or len(numbers) % self.count:
+            return None
+        each = numbers.reshape(self.count, -1)
+        own: np.ndarray = each[0]
+        return own if int(own.max()) < end and bool((each - begins == own).all()) else None
+
+    def own_count(self, threads: Sequence[int], what: Sequence[Sequence[Any]]) -> int:
+        """How many of issuing threads are of the first CTA, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
+        key = tuple(threads)
+        if key not in self._known:
+            own = self.own(np.asarray(threads))
+            self._known[key] = 0 if own is None else len(own)
+        count = self._known[key]
+        return 0 if any(list(each) != list(each[:count]) * self.count for each in what) else count
+
+    def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
+        """The places (bytes) of an access of the running threads in the first window."""
+        own = self._of_first(flat, self._places, self.x.pitch) if self.is_alike else None
+        return None if own is None else np.ascontiguousarray(own, np.int64)
+
+    def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
+        """How many of threads (`apart` from one CTA to the next) and the mbarriers at which they do something are of the first CTA, where each has the same; 0
+        where one has not."""
+        if self._pairs[0] is not pairs:
+            self._pairs = pairs, self._count_pairs(pairs, apart)
+        return self._pairs[1]
+
+    def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
+        count = self.own_barriers([barrier for _, barrier in pairs])
+        own = [threads for threads, _ in pairs[:count]]
+        for n, (threads, _) in enumerate(pairs[count:] if count else (), count):
+            if not _are_same(threads, own[n % count], n // count * apart):
+                return 0
+        return count
+
+    def own_barriers(self, barriers: Sequence[Any]) -> int:
+        """How many of mbarriers are those of the first CTA, where each has the same."""
+        count, rest = divmod(len(barriers), self.count)
+        if rest or not count:
+            return 0
+        return count if all(self.made.get(barriers[n]) == tuple(barriers[n::count]) for n in range(count)) else 0
+
+    # ---- accesses of shared memory
+
+    @_or_of_all
+    def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> Any:
+        """As `Sanitizer.read`."""
+        return None if self.passes_read(x, i, flat, size) else OF_ALL
+
+    @_or_of_all
+    def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> Any:
+        """As `Sanitizer.write`."""
+        own = self._own_places(flat)
+        if own is None or size < WORD or self.first.follows_values():
+            return OF_ALL
+        shared = self.first.shared
+        is_one = not shared.share_words(own, size) or _all_stay(values)
+        return None if is_one and shared.is_written(i, own, size, None) else OF_ALL
+
+    @_or_of_all
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> Any:
+        """As `Sanitizer.copy`."""
+        own = self._own_places(flat)
+        if own is None or (self.first.shared.share_words(own, size) and not _all_stay(values)):
+            return OF_ALL
+        if not self.first.passes_copy(self.view, i, own, size):
+            return OF_ALL
+        self.taint.copied(x.threads, flat)
+        return None
+
+    @_or_of_all
+    def follows_values(self) -> Any:
+        """As `Sanitizer.follows_values`."""
+        return self.first.follows_values() if self.is_alike else OF_ALL
+
+    def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """As `Sanitizer.passes_read`."""
+        if self.of_all is not None:
+            return self.of_all.passes_read(x, i, flat, size)
+        own = self._own_places(flat)
+        return own is not None and size >= WORD and self.first.passes_read(self.view, i, own, size)
+
+    def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """As `Sanitizer.passes_write`."""
+        if self.of_all is not None:
+            return self.of_all.passes_write(x, i, flat, size)
+        own = self._own_places(flat)
+        return own is not None and size >= WORD and self.first.passes_write(self.view, i, own, size)
+
+    @_or_of_all
+    def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
+        """As `Sanitizer.initialised`."""
+        own = self._own_places(flat)
+        shared = self.first.shared
+        if own is None or shared.are_touched(shared.places_of(own, 2 * WORD)):
+            return OF_ALL
+        return self.first.initialised(self.view, i, own)
+
+    @_or_of_all
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
+        """As `Sanitizer.allocated`, by one warp of each CTA and of words that nobody has touched."""
+        own, shared = self._own_places(flat), self.first.shared
+        if own is None or self.view.threads[0] >> 5 != self.view.threads[-1] >> 5 or shared.are_touched(shared.places_of(own, WORD)):
+            return OF_ALL
+        return self.first.allocated(self.view, i, own)
+
+    # ---- asynchronous operations
+
+    @_or_of_all
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> Any:
+        """As `Sanitizer.begin_together`: those of the first CTA, which stand for those of all."""
+        count = self.own_count(threads, what)
+        return self.first.begin_together(i, threads[:count], kind) if count else OF_ALL
+
+    @_or_of_all
+    def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> Any:
+        """As `Sanitizer.begin_alike`: those of the first CTA, which stand for those of all."""
+        return self.first.begin_together(i, threads[:own], kind) if own else OF_ALL
+
+    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+        """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
+        self.spread()
+        twins = self.twins
+        return twins.each(ops) if twins is not None and all(map(twins.has, ops)) else ops
+
+    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
+        """As `Sanitizer.one_of`."""
+        cta, own = divmod(n, len(ops))
+        if self.of_all is None:
+            return ops[own]
+        return self.twins.of(ops[own], cta) if self.twins is not None and self.twins.has(ops[own]) else ops[n]
+
+    @_or_of_all
+    def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> Any:
+        """As `Sanitizer.joins`, of operations that stand for those of all."""
+        return self.first.joins(ops, group, lanes)
+
+    def op_writes_global(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Any = None) -> None:
+        """As `Sanitizer.op_writes_global`, of an operation of the first CTA that stands for that of each."""
+        if self.of_all is None and self.history is not None and self._writes(op, cta, addresses, size):
+            return
+        of_all = self.spread()
+        if self.twins is not None and self.twins.has(op):
+            op = self.twins.of(op, cta.index)
+        of_all.op_writes_global(op, cta, addresses, size, stays)
+
+    def _writes(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about such a write, and all of it noted?"""
+        assert self.history is not None
+        if self.history.before:
+            return False
+        if self.written is None:
+            first, entered = self.first, self.begin_of_all.entered
+            shadow = GlobalShadow(self.view, first.clocks, first.operations, first.reporting, self.history, self.taint, entered)
+            self.written = first.writes = GlobalsOfFirst(shadow)
+        return self.written.op_writes(op, cta.index, addresses, size)
+
+    def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
+        """As `Sanitizer.ops_read`; where that is False, `of_each` says which operations have to be told."""
+        return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
+
+    def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
+        """As `Sanitizer.ops_write`, of operations that stand for those of all these CTAs."""
+        if self.of_all is None and self.first.pass_writes(ops, ctas[: len(ops)], runs):
+            return
+        self.spread().ops_write(self.of_each(ops), ctas, runs)
+
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """As `Sanitizer.accumulate`."""
+        (self.of_all or self.first).accumulate(ops, slots, sums, goes_on[: len(ops)])
+
+    def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
+        """As `Sanitizer.complete_on`, of operations that stand for those of all."""
+        own = barriers[: len(ops)]
+        is_alike = self.of_all is None and self.own_barriers(barriers) == len(ops)
+        if is_alike and not any(self._is_new(op.warps, barrier) for op, barrier in zip(ops, own, strict=True)):
+            self.first.complete_on(ops, own)
+        else:
+            self.spread().complete_on(self.of_each(ops), barriers)
+
+    def reads_what_changes(self, address: int) -> bool:
+        """As `Sanitizer.reads_what_changes`."""
+        return self.history is not None and self.history.changes(address)
+
+    @_or_of_all
+    def names(self, x: Wave, block: Block) -> Any:
+        """As `Sanitizer.names`."""
+        registers = self.first.registers
+        if not block.slots & self.first.held_slots:
+            return None
+        return self.first.names(self.view, block) if self.is_alike and not registers.touches(block) else OF_ALL
+
+    @_or_of_all
+    def commit(self, x: Wave, i: Instruction, group: str) -> Any:
+        """As `Sanitizer.commit`."""
+        return self.first.commit(self.view, i, group) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> Any:
+        """As `Sanitizer.wait`."""
+        is_alike = self.is_alike and (
+            group != "cp.async" or are_whole_warps(self.view.threads)
+        )  # lanes by themselves have a part of a copy
+        return self.first.wait(self.view, i, group, left, only_read=only_read) if is_alike else OF_ALL
+
+    # ---- mbarriers
+
+    @_or_of_all
+    def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> Any:
+        """As `Sanitizer.makes`."""
+        own, barriers = self.own(np.array([thread for _, thread in made])), [barrier for barrier, _ in made]
+        count = 0 if own is None else len(own)
+        if own is None or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
+            return OF_ALL
+        self._used = self._freed = self._ended = 0, own[:0]
+        self.made.update((barrier, tuple(barriers[n::count])) for n, barrier in enumerate(barriers[:count]))
+        return self.first.makes(i, made[:count])
+
+    @_or_of_all
+    def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Sanitizer.not_waited_for`: what is over for the first CTA is over for the others."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._freed
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        self._freed = barrier.offset, threads
+        return None if self.first.not_waited_for(barrier, threads) is None else OF_ALL
+
+    @_or_of_all
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Sanitizer.ends`: what the first CTA may end the others may too."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._ended
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        self._ended = barrier.offset, threads
+        return self.first.ends(i, barrier, threads) if self.first.objects.is_over(barrier, threads) else OF_ALL
+
+    @_or_of_all
+    def publish(self, x: Wave) -> Any:
+        """As `Sanitizer.publish`."""
+        return self.first.publish(self.view) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def uses(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Sanitizer.uses`: what the first CTA may use by these threads the others may too."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._used
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        if self._is_new(threads >> 5, barrier):
+            return OF_ALL
+        self._used = barrier.offset, threads
+        self.first.uses(i, barrier, threads)
+        return None
+
+    def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:
+        """Has one of the warps not seen that an mbarrier was initialised?"""
+        return next(self.first.barriers.unseen(barrier, warps), None) is not None
+
+    @_or_of_all
+    def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
+        """As `Sanitizer.waited`."""
+        count = self._own_pairs(waits, self.x.stride)
+        if not count:
+            return OF_ALL
+        for n, (threads, _) in enumerate(waits[:count]):
+            lasts = [barrier.state.last for _, barrier in waits[n::count]]
+            self.brought.update(dict.fromkeys((threads >> 5).tolist(), lasts))
+        return self.first.waited(i, waits[:count])
+
+    @_or_of_all
+    def acquire_at(
+        self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
+    ) -> Any:
+        """As `Sanitizer.acquire_at`."""
+        count = self._own_pairs(waits, self.x.stride)
+        if not count or not self.are_alive_alike:
+            return OF_ALL
+        return self.first.acquire_at(i, waits[:count], relaxed=relaxed, scope=scope, by_parity=by_parity)
+
+    @_or_of_all
+    def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
+        """As `Sanitizer.arrive`."""
+        if not arrivals:
+            return None
+        count = self._own_pairs(arrivals, self.x.stride // WARP)
+        return self.first.arrive(i, arrivals[:count]) if count else OF_ALL
+
+    @_or_of_all
+    def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> Any:
+        """As `Sanitizer.release_at`."""
+        count = self._own_pairs(arrivals, self.x.stride)
+        return self.first.release_at(self.view, arrivals[:count], relaxed=relaxed, scope=scope) if count else OF_ALL
+
+    @_or_of_all
+    def complete(self, whats: Sequence[Any]) -> Any:
+        """As `Sanitizer.complete`."""
+        count = self.own_barriers(whats)
+        return self.first.complete(whats[:count]) if count else OF_ALL
+
+    # ---- order
+
+    @_or_of_all
+    def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> Any:
+        """As `Sanitizer.meet`."""
+        if len(threads) == x.total and x.sel is ALL:
+            return self.first.meet(self.view, _FIRST, self.view.threads, is_for_all=is_for_all)
+        if len(ctas) < self.count or (np.diff(ctas) != 1).any() or not self.are_alive_alike:
+            return OF_ALL
+        own = self.own(threads)
+        return OF_ALL if own is None else self.first.meet(self.view, _FIRST, own, is_for_all=is_for_all)
+
+    @_or_of_all
+    def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> Any:
+        """As `Sanitizer.fence`."""
+        return self.first.fence(self.view, acquires=acquires, releases=releases, scope=scope) if self.is_alike else OF_ALL
+
+    def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+        """As `Sanitizer.fence_tensor`, in a program in which that makes no difference."""
+
+    @_or_of_all
+    def fence_async(self, x: Wave, i: Instruction) -> Any:
+        """As `Sanitizer.fence_async`."""
+        if not self.is_alike or (self.history is not None and self._tells_fences_apart and not is_for_shared(i)):
+            return OF_ALL
+        return self.first.fence_async(self.view, i)
+
+    @functools.cached_property
+    def _tells_fences_apart(self) -> bool:
+        """Are there fences that are none for global memory? Then it is told of the others."""
+        return any(is_for_shared(i) for i in self.x.program.inlined.body)
+
+    @_or_of_all
+    def waited_for_launch(self, x: Wave, i: Instruction) -> Any:
+        """As `Sanitizer.waited_for_launch`."""
+        return OF_ALL if self.history is not None and self.history.before else None
+
+    @_or_of_all
+    def lets_next_begin(self, x: Wave) -> Any:
+        """As `Sanitizer.lets_next_begin`: what the first CTA has fenced each of the others has."""
+        if self.history is None:
+            return None
+        if self.history.before or not self.is_alike:
+            return OF_ALL
+        warps, entered = self.x.stride // WARP, self.begin_of_all.entered
+        for known in self.first.clocks.known_at_fence(np.unique(self.view.threads >> 5)):
+            for n in range(self.count):
+                self.history.triggers(entered // warps + n, entered + n * warps, known)
+        return None
+
+    # ---- the end
+
+    def ended(self) -> None:
+        """As `Sanitizer.ended`."""
+        if self.of_all is not None or not self.first.ends_in_order(self.x.ctas[0]):
+            self.spread().ended()
+
+    def let_go(self) -> None:
+        """As `Sanitizer.let_go`."""
+        (self.of_all or self.first).let_go()
+        vars(self).clear()
+
+
+def _all_stay(values: Values | None) -> bool:
+    """Does each thread find what it has written, whoever else has written there?"""
+    return values is None or bool(values.stay.all())
+
+
+def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
+    """Are threads of a CTA (ascending), the first of which has a number, the same ones of it as those of the first CTA?"""
+    count = len(own)
+    if len(threads) != count or not count or threads[0] - begin != own[0]:
+        return False
+    if threads[-1] - threads[0] == count - 1:  # they follow one another
+        return bool(own[-1] - own[0] == count - 1)
+    return bool((threads - begin == own).all())
+
+
+def sanitizer_of(x: Wave, history: History | None) -> Sanitizer | SanitizerOfFirst:
+    """The watch of a wave that begins."""
+    return SanitizerOfFirst(x, history) if SanitizerOfFirst.is_possible(x) else Sanitizer(x, history)

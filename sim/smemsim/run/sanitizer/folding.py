@@ -1,0 +1,162 @@
+"""One CTA that stands for all: what the watch keeps of shared memory, while the CTAs of a wave do the same, each in its own window.
+
+CTAs of one kernel mostly access the same words of their windows by the same threads between the same barriers, and issue the same asynchronous operations.
+Then of each word of one window the same is known as of that word in every other: the tables of `shared_memory.py` have the words of the first CTA alone, and an
+access is looked at there. That all do the same is looked at first, for every access: the threads that run, their places or their operations, what their warps
+know of each other and of these, the clocks and the meetings. Where one of these differs, or an access is not in order, the tables become those of all CTAs
+(`unfolded`), as if they had always been, and it is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.run.engine.wave import ALL
+from smemsim.run.sanitizer import operation_sets, shared_loops
+from smemsim.run.sanitizer.epochs import Epochs
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.lanes import LANE_BITS, PART_BITS, Lanes
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation
+from smemsim.run.sanitizer.shared_loops import Tables
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+
+__all__ = ["Folding"]
+
+
+class Folding:
+    """Whether the CTAs of a wave do the same, and how tables of one become those of all."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes) -> None:
+        self.x, self.clocks, self.lanes = x, clocks, lanes
+        self.count, self.warps = len(x.ctas), len(clocks.clock) // len(x.ctas)
+        self._numbers = np.arange(self.count, dtype=np.int64)[:, None]
+        self._threads, self._bytes = self._numbers * x.stride, self._numbers * x.pitch
+        self._times = self._numbers * self.warps << PART_BITS
+        self._twins: dict[int, np.ndarray] = {}  # by the number of an operation of the first CTA: those of the same one of all CTAs
+        self._open: dict[int, np.ndarray] = {}  # those of which not all warps know that they are over
+        self._alike_at = -1  # of the clocks's changes: behind which what warps know was found to be the same
+
+    def spread(self, numbers: np.ndarray) -> None:
+        """Operations that CTAs have issued alike until now, by their numbers: a row for each CTA."""
+        self._twins = {int(twins[0]): twins for twins in numbers.T}
+        self._open = dict(self._twins)
+
+    @staticmethod
+    def is_possible(x: Wave) -> bool:
+        """Do the CTAs of a wave leave each other's windows alone?"""
+        return x.launch.has_cohorts and x.launch.cluster_size == 1 and len(x.ctas) > 1 and not x.scratch
+
+    def are_in_step(self, epochs: Epochs) -> bool:
+        """Do the warps of all CTAs have the same clocks, meetings and epochs?"""
+        clock, now = self.clocks.clock.reshape(self.count, -1), self.lanes.now.reshape(self.count, -1)
+        return bool((clock == clock[0]).all() and (epochs.epoch == epochs.epoch[0]).all() and (now - self._times == now[0]).all())
+
+    def _know_the_same(self) -> bool:
+        """Do the warps of all CTAs know the same of each other, and of the operations that these issued alike?"""
+        clocks = self.clocks
+        if self._alike_at == clocks.changes:
+            return True
+        if not all((block == block[0]).all() for block in clocks.own_blocks(self.warps)) or not self._know_alike(list(self._open.values())):
+            return False
+        own, firsts = slice(self.warps), list(self._open)
+        are_over = np.asarray((clocks.done[own, firsts] & clocks.read_done[own, firsts]).all(axis=0))
+        self._open = {first: self._open[first] for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
+        self._alike_at = clocks.changes
+        return True
+
+    def _know_alike(self, twins: list[np.ndarray]) -> bool:
+        """Do the warps of all CTAs know the same of operations?"""
+        return not twins or bool(shared_loops.know_alike(self.clocks.done, self.clocks.read_done, self.warps, np.array(twins, np.int64)))
+
+    def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
+        """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
+        something else of each other."""
+        if len(places) % self.count or not self.are_in_step(epochs) or not self._know_the_same():
+            return None
+        threads, at = (of.reshape(self.count, -1) for of in (self.x.threads, places))
+        if not (at - self._bytes == at[0]).all():
+            return None
+        if self.x.sel is not ALL and not (threads - self._threads == threads[0]).all():
+            return None
+        return at[0], threads[0]
+
+    def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
+        """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
+        something else."""
+        count, own = self.count, len(ops) // self.count
+        if not own or own * count != len(ops) or not self.are_in_step(epochs) or not self._know_the_same():
+            return 0
+        index = np.array([cta.index for cta in ctas]).reshape(count, own)
+        warps = np.array([op.warps[0] for op in ops]).reshape(count, own) - self._numbers * self.warps
+        lanes = np.array([op.lane for op in ops]).reshape(count, own)
+        if (index != self._numbers).any() or (warps != warps[0]).any() or (lanes != lanes[0]).any():
+            return 0
+        numbers = np.array([op.number for op in ops]).reshape(count, own)
+        new = {int(twins[0]): twins for twins in numbers.T if int(twins[0]) not in self._twins}
+        if not self._know_alike(list(new.values())):
+            return 0
+        self._twins |= new
+        self._open |= new
+        return own
+
+    def remembered(self, of_one: np.ndarray) -> np.ndarray:
+        """The operations of all CTAs, from those of the first."""
+        return np.array([number for first in of_one.tolist() for number in self._twins[first].tolist()], np.int64)
+
+    def renumber(self, new: np.ndarray) -> None:
+        """Operations have new numbers."""
+        moved = ((first, new[twins].astype(np.int64)) for first, twins in self._twins.items())
+        self._twins = {int(new[first]): twins for first, twins in moved if (twins >= 0).all()}
+        self._open = dict(self._twins)
+
+    def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
+        """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
+        epochs.written, epochs.read = self._of_all(epochs.written), self._of_all(epochs.read)
+        who = np.tile(tables.who, self.count)
+        of_each = who.reshape(self.count, -1)
+        of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
+        twins = np.zeros((self.count, max(self._twins, default=-1) + 1), np.int32)
+        if self._twins:
+            twins[:, list(self._twins)] = np.array(list(self._twins.values())).T
+            self._set_operations(of_each, twins)
+        read_by, joint = (
+            operation_sets.entries_of_twins(entries, twins, tables.sets).reshape(-1) for entries in (tables.read_by, tables.joint)
+        )
+        read_when, read_line = self._of_all(tables.read_when), self._of_all(tables.read_line)
+        return tables._replace(
+            who=who, when=self._of_all(tables.when), line=self._of_all(tables.line), strong=self._of_all(tables.strong),
+            read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line, changed_when=read_when,
+            changed_line=read_line, read_by=read_by, mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
+            joint=joint, sets=operation_sets.of_twins(tables.sets, twins),
+        )  # fmt: skip
+
+    def _of_all(self, of_one: np.ndarray) -> np.ndarray:
+        """A table of all CTAs, each of which has what one has; memory that holds nothing is not touched."""
+        if not of_one.any():
+            return np.zeros((self.count * len(of_one), *of_one.shape[1:]), of_one.dtype)
+        return np.tile(of_one, (self.count, *(1,) * (of_one.ndim - 1)))
+
+    @staticmethod
+    def _set_operations(words: np.ndarray, twins: np.ndarray) -> None:
+        """Operations of the first CTA, in a table of who wrote words of all, become those of each CTA."""
+        for row, own in zip(words, twins, strict=True):
+            by = row >= OPERATIONS
+            row[by] = own[row[by] - OPERATIONS] + OPERATIONS
+
+    def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""
+        *tables, marks = of_one
+        return *map(self._of_all, tables), self._marks(marks)
+
+    def _marks(self, of_one: np.ndarray) -> np.ndarray:
+        """Marks of all CTAs: the time of a warp is that of the first CTA's, and its number."""
+        marks = self._of_all(of_one)
+        if of_one.any():
+            of_each = marks.reshape(self.count, -1)
+            of_each += (of_each != 0) * (self._times << LANE_BITS)
+        return marks

@@ -1,0 +1,428 @@
+"""The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed.
+
+What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
+its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
+is one. With more than that a race may go unseen; none is made up. The second reader of a cell of which another one was forgotten, that nothing orders before the
+ones that are kept, stands below zero: where such a cell is overwritten, `Cells.bound` says so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from smemsim.base.compiling.loop import compiled
+
+__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "fill", "observed", "read", "unfenced", "write"]
+
+
+WHO, WHEN = 37, 15  # where the fields of an epoch begin
+CLOCK, INDEX = (1 << WHO - WHEN) - 1, (1 << WHEN) - 1
+WRITER, READER = 0, 1  # what the other access of a suspect is
+CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
+
+
+class Cells(NamedTuple):
+    """The epochs of an array's cells, of `1 << shift` bytes each, and of lines of `1 << line` bytes, which are kept in place of their cells as long as only
+    whole ones are accessed, each by one warp; `split` marks the others. Nothing is held of what no access needs."""
+
+    shift: int
+    line: int
+    split: np.ndarray
+    writers: np.ndarray
+    earlier: np.ndarray
+    readers: np.ndarray
+    others: np.ndarray
+    line_writers: np.ndarray
+    line_readers: np.ndarray
+    line_others: np.ndarray
+    bound: np.ndarray  # of one entry: was a cell overwritten of which a reader had been forgotten?
+
+
+class Known(NamedTuple):
+    """What the warps of a wave know, the first of which has number `first` in the launch: their clocks, and up to which clock of each other they have
+    seen; of instructions their scope, and whether they write asynchronously: then the clock of an epoch is a place in `waited`, the clock of the issuing
+    warp behind its wait. Who has waited for an asynchronous read has seen the clock at which it was issued."""
+
+    first: int
+    clock: np.ndarray
+    seen: np.ndarray
+    scope: np.ndarray
+    asynchronous: np.ndarray
+    waited: np.ndarray
+    per_cta: int
+    per_cluster: int
+
+
+@compiled
+def _is_ordered(epoch, warp, role, known):  # type: ignore[no-untyped-def]
+    """Has a warp of the wave seen an access? Of other waves nothing is known here."""
+    who = (epoch >> WHO) - 1 - known.first
+    when = (epoch >> WHEN) & CLOCK
+    if role == WRITER and known.asynchronous[epoch & INDEX]:
+        when = known.waited[when]
+    elif who == warp:
+        return True
+    columns = known.seen.shape[1]
+    if who <= warp - columns or who >= warp + columns:  # a division costs more than all else
+        return False
+    column = who - warp // columns * columns
+    return 0 <= column < columns and known.seen[warp, column] >= when
+
+
+@compiled
+def _is_strong(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
+    """Are two accesses morally strong (PTX ISA 9.1 §8.7.1): does the scope of each include the other's thread?"""
+    scope = min(scope, known.scope[epoch & INDEX])
+    if scope == 0 or scope >= GPU:
+        return scope != 0
+    own, who = known.first + warp, (epoch >> WHO) - 1
+    size = known.per_cluster if scope == CLUSTER else known.per_cta
+    return own // size == who // size
+
+
+@compiled
+def _split(line, cells):  # type: ignore[no-untyped-def]
+    """Keep the cells of a line from now on."""
+    cells.split[line] = True
+    shift = cells.line - cells.shift
+    first, behind = line << shift, (line + 1) << shift
+    if len(cells.line_writers) and cells.line_writers[line]:
+        cells.writers[first : min(behind, len(cells.writers))] = cells.line_writers[line]
+    if len(cells.line_readers) and cells.line_readers[line]:
+        cells.readers[first : min(behind, len(cells.readers))] = cells.line_readers[line]
+        if cells.line_others[line]:
+            cells.others[first : min(behind, len(cells.others))] = cells.line_others[line]
+
+
+@compiled
+def _is_line(at, n, count, size, threads):  # type: ignore[no-untyped-def]
+    """Do `count` threads of one warp, from place n on, access neighbouring places?"""
+    if count == 0 or n + count > len(at) or threads[n + count - 1] >> 5 != threads[n] >> 5:
+        return False
+    k = 1
+    while k < count and at[n + k] == at[n] + k * size:
+        k += 1
+    return k == count
+
+
+@compiled
+def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def]
+    """One suspect more, where there is room."""
+    if found < len(suspects):
+        suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, epoch, role
+        return found + 1
+    return found
+
+
+@compiled
+def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-def]
+    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than of the own. Below zero where one is lost."""
+    if other == 0:
+        return reader
+    second, mine = abs(other), ((own >> WHO) - 1) // known.per_cta
+    is_mine = ((reader >> WHO) - 1) // known.per_cta == mine
+    kept = reader if not is_mine or ((second >> WHO) - 1) // known.per_cta == mine else second
+    left = reader + second - kept
+    is_lost = other < 0 or not (left >> WHO == own >> WHO or left >> WHO == kept >> WHO or _is_ordered(left, warp, READER, known))
+    return -kept if is_lost else kept
+
+
+@compiled
+def _note_reader(cell, own, warp, known, readers, others):  # type: ignore[no-untyped-def]
+    """A warp reads a cell."""
+    reader = readers[cell]
+    if reader != own:
+        if reader != 0 and reader >> WHO != own >> WHO:
+            others[cell] = _second_reader(reader, others[cell], own, warp, known)
+        readers[cell] = own
+
+
+@compiled
+def _may_go(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
+    """Is an access no race with what a warp does now?"""
+    return epoch == 0 or (scope != 0 and _is_strong(epoch, warp, scope, known)) or _is_ordered(epoch, warp, WRITER, known)
+
+
+@compiled
+def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: ignore[no-untyped-def]
+    """A warp overwrites what the reader of a table may still read; one that it has seen is forgotten."""
+    reader = table[cell]
+    if reader != 0:
+        if _is_ordered(reader, warp, READER, known):
+            table[cell] = 0
+        elif not _is_strong(reader, warp, scope, known):
+            return _note(suspects, found, n, cell, reader, READER)
+    return found
+
+
+@compiled
+def _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found):  # type: ignore[no-untyped-def]
+    """`_overwrites` for both readers of a cell."""
+    if cells.others[cell] < 0:
+        cells.others[cell], cells.bound[0] = -cells.others[cell], True
+    found = _overwrites(cell, n, warp, scope, cells.readers, known, suspects, found)
+    return _overwrites(cell, n, warp, scope, cells.others, known, suspects, found)
+
+
+@compiled
+def _note_strong(cell, writer, warp, scope, earlier, known):  # type: ignore[no-untyped-def]
+    """A warp writes by a strong operation over what another one has written so, and nothing orders the two: who reads must have seen both. A plain store
+    ends that: the atomics of one address come in an order, and who sets back what it has added to itself overwrites them all."""
+    if scope == 0:
+        earlier[cell] = 0
+    elif (
+        writer != 0
+        and (earlier[cell] == 0 or _is_ordered(earlier[cell], warp, WRITER, known))
+        and not _is_ordered(writer, warp, WRITER, known)
+    ):
+        earlier[cell] = writer
+
+
+@compiled
+def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-untyped-def]
+    """May a warp overwrite a line, all of whose readers it has seen?"""
+    writer = cells.line_writers[line]
+    if writer != own and not _may_go(writer, warp, scope, known):
+        return False
+    if is_read:
+        for reader in (cells.line_readers[line], abs(cells.line_others[line])):
+            if reader != 0 and not _is_ordered(reader, warp, READER, known):
+                return False
+    return True
+
+
+@compiled
+def read(at, size, threads, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role).
+
+    `stops`: at the first one; what is noted until then may be noted again.
+    """
+    found, scope, first_warp = 0, known.scope[index], known.first
+    clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
+    count, per_line = size >> shift, (1 << line_shift) // size
+    is_written, mask = len(cells.line_writers) > 0, (1 << line_shift) - 1
+    writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
+    line_writers, line_readers, line_others = cells.line_writers, cells.line_readers, cells.line_others
+    previous, own, free = -1, np.int64(0), np.int64(0)  # `free`: an epoch that the warp has seen
+    n = 0
+    while n < len(at) and not (stops and found):
+        place, warp = at[n], threads[n] >> 5
+        if warp != previous:
+            previous, free = warp, np.int64(0)
+            own = (first_warp + warp + 1) << WHO | min(clock[warp], CLOCK) << WHEN | index
+        line = place >> line_shift
+        if not split[line]:
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads):
+                if is_written and not _may_go(line_writers[line], warp, scope, known):
+                    found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
+                _note_reader(line, own, warp, known, line_readers, line_others)
+                n += per_line
+                continue
+            _split(line, cells)
+        for cell in range(place >> shift, (place >> shift) + count):
+            if is_written and writers[cell] != free:
+                if _may_go(writers[cell], warp, scope, known):
+                    free = writers[cell]
+                else:
+                    found = _note(suspects, found, n, cell, writers[cell], WRITER)
+            if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
+                found = _note(suspects, found, n, cell, earlier[cell], WRITER)
+            _note_reader(cell, own, warp, known, readers, others)
+        n += 1
+    return found
+
+
+@compiled
+def write(at, size, threads, index, when, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads write so. `when` is what stands for the clock of an asynchronous write, -1 for others."""
+    found, scope, first_warp = 0, known.scope[index], known.first
+    known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
+    count, per_line = size >> shift, (1 << line_shift) // size
+    is_read, mask = len(cells.line_readers) > 0, (1 << line_shift) - 1
+    writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
+    previous, own, free = -1, np.int64(0), np.int64(0)
+    n = 0
+    while n < len(at):
+        place, warp = at[n], threads[n] >> 5
+        if warp != previous:
+            previous, free = warp, np.int64(0)
+            clock = min(known_clock[warp], CLOCK) if when < 0 else when
+            own = (first_warp + warp + 1) << WHO | clock << WHEN | index
+        line = place >> line_shift
+        if not split[line]:
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
+                cells.line_writers[line] = own
+                if is_read and cells.line_readers[line]:
+                    cells.bound[0] |= cells.line_others[line] < 0
+                    cells.line_readers[line] = cells.line_others[line] = 0
+                n += per_line
+                continue
+            _split(line, cells)
+        for cell in range(place >> shift, (place >> shift) + count):
+            writer = writers[cell]
+            if writer not in (own, free):
+                if _may_go(writer, warp, scope, known):
+                    free = writer if scope == 0 else free
+                else:
+                    found = _note(suspects, found, n, cell, writer, WRITER)
+            if len(earlier):
+                _note_strong(cell, writer, warp, scope, earlier, known)
+            if is_read and (readers[cell] != 0 or others[cell] != 0):
+                found = _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found)
+            if stops and found:
+                return found
+            writers[cell] = own
+        n += 1
+    return found
+
+
+GROUP = 16  # threads that are looked at together
+
+
+@compiled
+def _has_lines(first, last, cells):  # type: ignore[no-untyped-def]
+    """Has nobody written whole lines, of those of a range of bytes? Then their cells are kept; 2 where none had been."""
+    is_new = True
+    for line in range(first >> cells.line, (last >> cells.line) + 1):
+        if not cells.split[line]:
+            if cells.line_writers[line] != 0:
+                return 0
+            cells.split[line] = True
+        else:
+            is_new = False
+    return 2 if is_new else 1
+
+
+@compiled
+def _is_idle(n, places, rows, nowhere):  # type: ignore[no-untyped-def]
+    """Does no thread of a group store?"""
+    other = np.int64(0)
+    for k in range(len(rows)):
+        own = places[rows[k], n : n + GROUP]
+        for lane in range(GROUP):
+            other |= own[lane] ^ nowhere
+    return other == 0
+
+
+@compiled
+def _is_filled(n, places, rows, apart, size):  # type: ignore[no-untyped-def]
+    """Do a group's threads by all stores fill what lies behind its first place?"""
+    count, first, other = len(rows), places[rows[0], n] + apart[0], np.int64(0)
+    for k in range(count):
+        own, begin = places[rows[k], n : n + GROUP], first - apart[k] + k * size
+        for lane in range(GROUP):
+            other |= own[lane] ^ (begin + lane * (count * size))
+    return other == 0
+
+
+@compiled
+def _fill_group(own, at, size, indices, cells):  # type: ignore[no-untyped-def]
+    """A group of which `_is_filled` holds, from a byte of the array on. False, and nothing is noted, where somebody has been there."""
+    count = len(indices)
+    found = _has_lines(at, at + count * size - 1, cells)
+    writers = cells.writers[at >> cells.shift : (at >> cells.shift) + count]
+    if found == 1:
+        kept = np.int64(0)
+        for k in range(count):
+            kept |= writers[k]
+        found = 2 * (kept == 0)
+    if found == 2:
+        for k in range(count):
+            writers[k] = own | indices[k]
+    return found == 2
+
+
+@compiled
+def _fill_lanes(n, own, places, rows, apart, nowhere, host, size, indices, cells):  # type: ignore[no-untyped-def]
+    """A group's threads one by one; how many cells were noted before one in which somebody has been, of all there are the count and one more."""
+    done = 0
+    for k in range(len(rows)):
+        for lane in range(GROUP):
+            place = places[rows[k], n + lane]
+            if place != nowhere:
+                at = place + apart[k] - host
+                if not _has_lines(at, at, cells) or cells.writers[at >> cells.shift] != 0:
+                    return done
+                cells.writers[at >> cells.shift] = own | indices[k]
+            done += 1
+    return done + 1
+
+
+@compiled
+def _forget(n, most, places, rows, apart, nowhere, host, cells):  # type: ignore[no-untyped-def]
+    """Take back what the first accesses of a group's threads have noted."""
+    done = 0
+    for k in range(len(rows)):
+        for lane in range(GROUP):
+            if done < most and places[rows[k], n + lane] != nowhere:
+                cells.writers[places[rows[k], n + lane] + apart[k] - host >> cells.shift] = 0
+            done += 1
+
+
+@compiled
+def fill(places, rows, apart, nowhere, host, first, last, size, indices, known, cells):  # type: ignore[no-untyped-def]
+    """Threads write by several weak stores of one cell each, where nobody has been: each what lies behind that of the store before, and a thread behind the one before.
+    False, and nothing is noted, where it is not so. A row of `places` has where each thread stores, less `apart`, or `nowhere`; `indices` are the stores' numbers, again
+    for each thread of a group."""
+    n, most = first, len(indices) + 1
+    while n < last:
+        if _is_idle(n, places, rows, nowhere):
+            n += GROUP
+            continue
+        warp = n >> 5
+        own = (known.first + warp + 1) << WHO | min(known.clock[warp], CLOCK) << WHEN
+        if places[rows[0], n] != nowhere and _is_filled(n, places, rows, apart, size):
+            done = most * _fill_group(own, places[rows[0], n] + apart[0] - host, size, indices, cells)
+        else:
+            done = _fill_lanes(n, own, places, rows, apart, nowhere, host, size, indices, cells)
+        if done < most:
+            _forget(n, done, places, rows, apart, nowhere, host, cells)
+            while n > first:
+                n -= GROUP
+                _forget(n, most, places, rows, apart, nowhere, host, cells)
+            return False
+        n += GROUP
+    return True
+
+
+@compiled
+def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """A warp's asynchronous operation reads cells: lists those that threads have written and that no proxy fence lies behind, as this wave knows it."""
+    found = 0
+    for n in range(len(at)):
+        first, is_split = at[n] >> cells.shift, cells.split[at[n] >> cells.line]
+        for cell in range(first, first + (size >> cells.shift)):
+            writer = cells.writers[cell] if is_split else cells.line_writers[at[n] >> cells.line]
+            if writer == 0 or known.asynchronous[writer & INDEX]:
+                continue
+            who = (writer >> WHO) - 1 - known.first
+            who -= warp // fenced.shape[1] * fenced.shape[1]
+            if 0 <= who < fenced.shape[1] and fenced[warp, who] >= (writer >> WHEN) & CLOCK:
+                continue
+            if found < len(suspects):
+                suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, writer, WRITER
+                found += 1
+    return found
+
+
+@compiled
+def observed(at, size, threads, index, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads read by a strong operation: lists the strong writes of others that they find there and that nothing orders in front of them, the last one of a
+    cell as WRITER, the one that it does not follow as READER."""
+    found, scope = 0, known.scope[index]
+    for n in range(len(at)):
+        warp, first, line = threads[n] >> 5, at[n] >> cells.shift, at[n] >> cells.line
+        if n > 0 and at[n] == at[n - 1] and warp == threads[n - 1] >> 5:  # lanes of a warp read one word
+            continue
+        for cell in range(first, first + (size >> cells.shift)):
+            last = cells.writers[cell] if cells.split[line] else cells.line_writers[line]
+            if last == 0 or known.asynchronous[last & INDEX] or not _is_strong(last, warp, scope, known):
+                continue
+            if not _is_ordered(last, warp, WRITER, known):
+                found = _note(suspects, found, n, cell, last, WRITER)
+            before = cells.earlier[cell]
+            if before not in (0, last) and not _is_ordered(before, warp, WRITER, known) and _is_strong(before, warp, scope, known):
+                found = _note(suspects, found, n, cell, before, READER)
+    return found

@@ -1,0 +1,966 @@
+"""What orders what: what every warp has seen of others and of asynchronous operations (PTX ISA 8, memory consistency model: causality order).
+
+A warp's clock counts its releases and fences, and the operations that it issues. Row w of `seen` says up to which count of every other warp its
+writes happen before what w does next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of
+`done`, `read_done` and `done_fenced` are asynchronous operations: w knows that all of it, or what it reads, is complete, or a fence lies behind that
+knowledge.
+
+Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
+last fence, and what a relaxed wait or load has seen counts from the warp's next fence on. Both sides of a pattern, and the write and the read that carry
+it, must include each other in their scopes (8.4, morally strong): what is released is kept by the CTA it comes from and the scope it is for.
+docs/memory-model.md has the rules by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias, cast
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.run.sanitizer.clock_loops import all_meet
+from smemsim.run.sanitizer.operations import Operation, room_of
+from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.scopes import CLUSTER, CTA, GPU
+
+__all__ = ["EXCUSES", "Alike", "Formal", "Rows", "VectorClocks", "count_of"]
+
+
+EVERYWHERE = -1  # in place of the CTA that something comes from: whoever can see it at all, sees it
+Formal: TypeAlias = str  # what alone is in the way of order (a key of EXCUSES), "": nothing, what is told is wrong
+EXCUSES = ("relaxed", "wait", "arrive")  # rules order.relaxed_cluster_arrive, order.narrow_wait, order.narrow_arrival
+Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
+Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
+P = ParamSpec("P")
+
+
+@dataclasses.dataclass(eq=False)
+class _Released:
+    """What was released: by wave (its number), from each CTA of it and for each scope, what the releasing warps knew.
+
+    `near` and `far` are all that is for the whole card: by wave what its own warps learn of it, and the clocks that warps of others do.
+    """
+
+    known: dict[int, dict[tuple[int, int], Rows]] = dataclasses.field(default_factory=dict)
+    foreign: dict[tuple[int, int, int], Foreign] = dataclasses.field(default_factory=dict)
+    near: dict[int, Rows] = dataclasses.field(default_factory=dict)
+    far: Foreign = dataclasses.field(default_factory=dict)
+
+    def add(self, key: tuple[int, int, int], known: Rows, foreign: Foreign | None = None) -> None:
+        """Something more is released."""
+        wave, cta, scope = key
+        own = self.known.setdefault(wave, {})
+        before = own.get((cta, scope))
+        joined = own[cta, scope] = _joined_rows(before, known)
+        if foreign:
+            _merge(self.foreign.setdefault(key, {}), foreign)
+        if scope >= GPU:
+            near, far = self.near.get(wave), self.far.get(wave)
+            self.near[wave] = joined if near is before else _joined_rows(near, known)  # most often it comes from one place
+            if far is None or (near is not None and far is near[0]):
+                self.far[wave] = self.near[wave][0]
+            else:
+                _merge(self.far, {wave: known[0]})
+            _merge(self.far, foreign or {})
+
+    def update(self, other: _Released) -> None:
+        """All that was released there is released here too."""
+        for wave, rows in other.known.items():
+            for (cta, scope), known in rows.items():
+                self.add((wave, cta, scope), known, other.foreign.get((wave, cta, scope)))
+
+    def copy(self) -> _Released:
+        """Another one that holds the same."""
+        known = {wave: dict(rows) for wave, rows in self.known.items()}
+        return _Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
+
+    def of_twin(self, n: int) -> _Released:
+        """What the `n`th of barriers that are alike has of it: they hear of no other wave."""
+        known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
+        near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
+        return _Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
+
+    def spread(self, known: dict[int, Any], twins: Twins) -> _Released:
+        """What barriers that are alike have, a row each, from what that of the first CTA has; `known` has by identity what others have of the same."""
+
+        def rows(of_one: Rows) -> Rows:
+            if id(of_one) not in known:
+                known[id(of_one)] = all_ = twins.rows(of_one)
+                known.update(zip(map(id, of_one), all_, strict=True))
+            found: Rows = known[id(of_one)]
+            return found
+
+        def clocks(of_one: np.ndarray) -> np.ndarray:
+            found: np.ndarray = known[id(of_one)] if id(of_one) in known else twins.clocks(of_one)
+            return found
+
+        of_all = {wave: {key: rows(m) for key, m in own.items()} for wave, own in self.known.items()}
+        near = {wave: rows(m) for wave, m in self.near.items()}
+        return _Released(of_all, {}, near, {wave: clocks(m) for wave, m in self.far.items()})
+
+    def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
+        """The operations of a wave have new numbers."""
+        if wave in self.known:
+            self.known[wave] = {key: move(rows) for key, rows in self.known[wave].items()}
+        if wave in self.near:
+            self.near[wave] = move(self.near[wave])
+
+
+def _each_once(*tables: dict[Any, _Phase]) -> list[_Phase]:
+    """The phases of tables in which some share one."""
+    return list({id(phase): phase for table in tables for phase in table.values()}.values())
+
+
+def _joined_rows(before: Rows | None, more: Rows) -> Rows:
+    return more if before is None else tuple(map(np.maximum, before, more))
+
+
+def _merge(into: Foreign, more: Foreign) -> None:
+    for wave, clocks in more.items():
+        into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Alike:
+    """Barriers of CTAs that keep to themselves, one of each in their order, at which these do the same at once: warps that do so are (barriers, warps of each),
+    ascending."""
+
+    each: tuple[Any, ...]
+
+
+def count_of(what: Any) -> int:
+    """How many barriers these are."""
+    return len(what.each) if isinstance(what, Alike) else 1
+
+
+class _Phase:
+    """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
+
+    Addresses at which the same was done share one, `count` of them. Barriers that are alike share one too, its `twins`, until something is done at one of
+    them alone: what is released there has a row for each. An entry of `operations` has one for each.
+
+    Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
+    released there by itself, which its later writes there hand on.
+    """
+
+    def __init__(self, count: int = 1, twins: tuple[Any, ...] = ()) -> None:
+        self.count, self.twins = count, twins
+        self.open = _Released()
+        self.operations: list[Sequence[Operation]] = []
+        self.closed: _Released | None = None
+        self.told: dict[
+            tuple[int, int, bool], set[int]
+        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
+        self.carrier: tuple[int, int, int] | None = None
+        self.own: dict[tuple[int, int], _Released] = {}
+        self.over = 0  # phases that are complete
+        self.history: list[_Released] = []  # what was closed behind each of the last three
+        self.waited: dict[int, int] = {}  # by warp: how many it has waited for or been past
+        self.handed: dict[
+            tuple[bool, int], tuple[Rows, Foreign]
+        ] = {}  # what `VectorClocks.hands_on` keeps: since the last phase, and of that
+        self.handed_on: dict[tuple[bool, int], tuple[Rows, Foreign]] = {}
+
+    def copy(self, count: int) -> _Phase:
+        """That of some addresses, at which something of their own is done from now on."""
+        self.count -= count
+        other = _Phase(count)
+        other.open, other.operations, other.carrier, other.over = self.open.copy(), list(self.operations), self.carrier, self.over
+        other.closed = None if self.closed is None else self.closed.copy()
+        other.told = {key: set(warps) for key, warps in self.told.items()}
+        other.own = {key: released.copy() for key, released in self.own.items()}
+        other.history, other.waited = [released.copy() for released in self.history], dict(self.waited)
+        return other
+
+    def of_twin(self, n: int) -> _Phase:
+        """That of the `n`th of the twins."""
+        other = _Phase()
+        other.open, other.closed = self.open.of_twin(n), None if self.closed is None else self.closed.of_twin(n)
+        other.operations, other.over = [ops[n : n + 1] for ops in self.operations], self.over
+        other.told = {key: set(warps) for key, warps in self.told.items()}
+        other.history, other.waited = [released.of_twin(n) for released in self.history], dict(self.waited)
+        return other
+
+    def spread(self, barriers: tuple[Any, ...], twins: Twins) -> _Phase:
+        """That of barriers that are alike, from that of the first CTA's."""
+        other, known = _Phase(twins=barriers), dict[int, Any]()
+
+        def of(released: _Released) -> _Released:
+            if id(released) not in known:
+                known[id(released)] = released.spread(known, twins)
+            found: _Released = known[id(released)]
+            return found
+
+        other.open, other.closed = of(self.open), None if self.closed is None else of(self.closed)
+        other.history, other.over = [of(released) for released in self.history], self.over
+        other.operations = [twins.each(ops) for ops in self.operations]
+        other.told = {key: twins.warps_of(warps) for key, warps in self.told.items()}
+        other.waited = twins.by_warp(self.waited, lambda over, n: over)
+        return other
+
+    @property
+    def releases(self) -> list[_Released]:
+        """All that is kept of what was released here, each once."""
+        kept = (self.open, self.closed, *self.history, *self.own.values())
+        return list({id(released): released for released in kept if released is not None}.values())
+
+
+def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Concatenate[VectorClocks, P], None]:
+    """What happens, happens in the orders that might be as well."""
+
+    @functools.wraps(method)
+    def act(self: VectorClocks, *args: P.args, **given: P.kwargs) -> None:
+        self.changes += 1
+        method(self, *args, **given)
+        for order in self.might_be:
+            method(order, *args, **given)
+        if self.tensor is not None:
+            act(self.tensor, *args, **given)
+        if self.loose is not None:
+            method(self.loose, *args, **given)
+
+    return cast(Callable[Concatenate["VectorClocks", P], None], act)
+
+
+class VectorClocks:
+    """Happens-before of the warps of a wave. `might_be` is what it were if some operations did more than the PTX ISA promises, the fewest first, where
+    there are any: each one `widens` more of EXCUSES, as relaxed arrivals at barriers of the cluster release, waits and arrivals of .cta at mbarriers are of
+    .cluster;
+    `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
+
+    `loose` is the order that would be there if relaxed accesses released and acquired, where somebody asks for it; that one `is_loose`.
+
+    `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
+    the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share;
+    `room` operations have a number to begin with.
+    """
+
+    def __init__(
+        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, _Phase] | None = None,
+        might_be: tuple[VectorClocks, ...] = (), tensor: VectorClocks | None = None, widens: tuple[str, ...] = (), room: int = 0,
+        loose: VectorClocks | None = None, is_loose: bool = False,
+    ) -> None:  # fmt: skip
+        self.loose, self.is_loose = loose, is_loose
+        self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
+        self.has_cohorts = has_cohorts
+        self.cta_of = np.arange(warps) // (per_cta or warps)
+        self.clock = np.ones(warps, np.int32)
+        self.columns = per_cta if is_alone and per_cta else warps
+        self.seen = np.zeros((warps, self.columns), np.int32)
+        self.fenced = np.zeros((warps, self.columns), np.int32)
+        room = room or room_of(warps, is_alone=is_alone)
+        self.done, self.read_done, self.done_fenced = (np.zeros((warps, room), bool) for _ in range(3))
+        self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
+        self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
+        self._others_at_fence: dict[int, dict[int, Foreign]] = {}
+        self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
+        self._others_at_next: dict[int, dict[int, Foreign]] = {}
+        self.has_fenced = False  # has anybody executed fence.proxy.async?
+        self.changes = 0  # of what is known, so far
+        self._own_blocks: tuple[np.ndarray, ...] | None = None
+        self._have_learned = False  # has any warp learned that an operation is complete since all warps of each CTA last met?
+        self._known_operations = 0  # behind the last one of which anybody knows that it is complete
+        self._phases: dict[Any, _Phase] = {}
+        self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
+        self._places: dict[Any, _Phase] = {} if places is None else places
+        every = np.arange(warps)
+        self.seen[every, every % self.columns] = self.clock
+
+    @property
+    def rows(self) -> tuple[np.ndarray, ...]:
+        """All that a warp knows, a row each."""
+        return self.seen, self.fenced, self.done, self.read_done, self.done_fenced
+
+    def remembered(self) -> list[int]:
+        """The operations that open phases wait for, by their numbers."""
+        return [operation.number for phase in _each_once(self._phases) for ops in phase.operations for operation in ops]
+
+    @_both
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
+
+        def moved(flags: np.ndarray) -> np.ndarray:
+            renumbered = np.zeros((*flags.shape[:-1], room), bool)
+            renumbered[..., : len(kept)] = flags[..., kept]
+            return renumbered
+
+        def all_moved(rows: Rows) -> Rows:
+            return (*rows[:2], *map(moved, rows[2:]))
+
+        self._known_operations = len(kept)
+        self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
+        for held in (self._at_fence, self._at_next_fence):
+            held.update({scope: all_moved(rows) for scope, rows in held.items()})
+        for phase in _each_once(self._phases, self._places):
+            for released in phase.releases:
+                released.moved(self.wave, all_moved)
+            for handed in (phase.handed, phase.handed_on):
+                handed.update({key: (all_moved(rows), foreign) for key, (rows, foreign) in handed.items()})
+
+    def spread(self, first: VectorClocks, twins: Twins) -> None:
+        """What warps of all CTAs have seen, from what those of the first one have, which have heard of no others."""
+
+        def rows(of_one: Rows) -> Rows:
+            return tuple(m.reshape(len(self.clock), -1) for m in twins.rows(of_one))
+
+        self.clock[:] = np.tile(first.clock, twins.count)
+        self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
+        self._at_fence = {scope: rows(held) for scope, held in first._at_fence.items()}
+        self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
+        self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, twins.numbers.size
+        self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
+        for what, phase in ((what, phase) for what, phase in first._phases.items() if what in twins.used):
+            barriers = twins.made[what]
+            self._phases.update(dict.fromkeys(barriers, phase.spread(barriers, twins)))
+        self.changes += 1
+
+    def missing(self, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
+        """Where what is known fails a test, and which of EXCUSES alone makes it fail; `but`: not these."""
+        late = test(self)
+        return self.confirmed(late, test, but=but) if late.any() else (late, "")
+
+    def confirmed(
+        self, late: np.ndarray, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()
+    ) -> tuple[np.ndarray, Formal]:
+        """Which of the places `late`, where a test failed, are wrong, and which of EXCUSES alone makes the test fail."""
+        wrong = late
+        for order in self.might_be:
+            if not set(but).isdisjoint(order.widens):
+                break
+            wrong = late & test(order)
+            if not wrong.any():
+                return late, order.widens[-1]
+        return wrong, ""
+
+    def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
+        """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
+        phase = self._looked_at(what)
+        if phase is None or phase.closed is None:
+            return False
+        own = set(self.cta_of[warps].tolist())
+        return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
+
+    def closed(self, what: Any) -> list[Rows]:
+        """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
+        phase = self._looked_at(what)
+        return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
+
+    def has_seen(self, warps: Any, others: Any) -> Any:
+        """Up to which clocks warps have seen others of whom they may have heard."""
+        return self.seen[warps, others % self.columns]
+
+    # ---- scopes
+
+    def need(self, warps: np.ndarray, cta: int, wave: int | None = None) -> np.ndarray:
+        """The narrowest scope (its level) in which warps and a thread of a CTA, of this wave or another, include each other."""
+        if wave not in (None, self.wave):
+            return np.full(len(warps), GPU)
+        own = self.cta_of[warps]
+        near = np.where(own // self.cluster_size == cta // self.cluster_size, CLUSTER, GPU)
+        return np.where((own == cta) | (cta == EVERYWHERE), CTA, near)
+
+    def foreign(self, warp: int, wave: int) -> np.ndarray | None:
+        """The clocks of the warps of another wave up to which a warp has seen what these did; None: nothing."""
+        return self._others.get(warp, {}).get(wave)
+
+    def others(self, warp: int) -> Foreign:
+        """The same of all other waves, by their numbers."""
+        return self._others.get(warp, {})
+
+    def _from(self, warps: np.ndarray, what: Any) -> list[tuple[int, np.ndarray]]:
+        """Warps by the CTA that what they release comes from: all of one place where nobody outside of their CTA can be there."""
+        if not self._is_far(what):
+            return [(EVERYWHERE, warps)]
+        ctas = self.cta_of[warps]
+        first = int(ctas[0])
+        return [(first, warps)] if (ctas == first).all() else [(cta, warps[ctas == cta]) for cta in distinct(ctas).tolist()]
+
+    def _is_far(self, what: Any) -> bool:
+        return self.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
+
+    def _at(self, what: Any) -> _Phase:
+        """The phase of a barrier, or what lies at an address."""
+        phase = self._found(what)
+        if phase is not None:
+            return phase
+        if isinstance(what, Alike):
+            phase = _Phase(twins=what.each)
+            self._phases.update(dict.fromkeys(what.each, phase))
+            return phase
+        phase = self._of(what)[what] = _Phase()
+        return phase
+
+    def _of(self, what: Any) -> dict[Any, _Phase]:
+        """The phases among which is that of a barrier or an address."""
+        return self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
+
+    def _found(self, what: Any) -> _Phase | None:
+        """`_at`; None where nothing has been done there. A barrier with which something is done by itself has a phase of its own from now on."""
+        if isinstance(what, Alike):
+            return self._phases.get(what.each[0])
+        phases = self._of(what)
+        phase = phases.get(what)
+        if phase is None or not phase.twins:
+            return phase
+        phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
+        return phases[what]
+
+    def _looked_at(self, what: Any) -> _Phase | None:
+        """`_found` for who only looks: barriers that are alike stay so."""
+        if isinstance(what, Alike):
+            return self._phases.get(what.each[0])
+        phase = self._phases.get(what)
+        return phase if phase is None or not phase.twins else phase.of_twin(phase.twins.index(what))
+
+    def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
+        """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs each, else one after the other."""
+        if len(barriers) > 1 and len({len(own) for own in warps}) == 1 and self.are_alike(each := tuple(barriers)):
+            return [(np.stack(warps), Alike(each))]
+        return list(zip(warps, barriers, strict=True))
+
+    def are_alike(self, barriers: tuple[Any, ...]) -> bool:
+        """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep to themselves?"""
+        if not self.has_cohorts or self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
+            return False
+        phase = self._phases.get(barriers[0])
+        if phase is not None:
+            are_alike = phase.twins == barriers
+        else:
+            ctas = [barrier.cta.index for barrier in barriers]
+            are_alike = ctas == sorted(set(ctas)) and self._phases.keys().isdisjoint(barriers)
+        orders = [*self.might_be, *(order for order in (self.tensor, self.loose) if order is not None)]
+        return are_alike and all(order.are_alike(barriers) for order in orders)
+
+    def _of_addresses(self, whats: Sequence[Any]) -> list[_Phase]:
+        """What lies at addresses of one space, apart from what lies at others."""
+        table = self._places if whats[0][0] == "global" else self._phases
+        alike: dict[int, list[Any]] = {}
+        for what in whats:
+            alike.setdefault(id(table.get(what)), []).append(what)
+        found = []
+        for some in alike.values():
+            phase = table.get(some[0])
+            if phase is None or phase.count > len(some):
+                phase = _Phase(len(some)) if phase is None else phase.copy(len(some))
+                table.update(dict.fromkeys(some, phase))
+            found.append(phase)
+        return found
+
+    # ---- fences
+
+    def _tick(self, warps: np.ndarray) -> None:
+        """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
+        if len(warps) == 1:
+            warp = int(warps[0])
+            self.clock[warp] += 1
+            self.seen[warp, warp % self.columns] = self.clock[warp]
+            return
+        self.clock[warps] += 1
+        self.seen[warps, warps % self.columns] = self.clock[warps]
+
+    @_both
+    def passes(self, warps: np.ndarray) -> None:
+        """These warps pass a fence that stands as an operation of its own: what they do behind it is not in front of it."""
+        self._tick(warps)
+
+    @_both
+    def fence_proxy(self, warps: np.ndarray) -> None:
+        """fence.proxy.async: what these warps have seen is visible to the async proxy."""
+        self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
+        self.has_fenced = True
+        self.done_fenced[warps] |= self.done[warps]
+        self._have_learned = True
+        self._tick(warps)
+
+    @_both
+    def fence(self, warps: np.ndarray, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
+        """A memory fence: relaxed accesses in front of it have acquired, those behind it release, where its scope is wide enough."""
+        if acquires:
+            for need, heard in self._at_next_fence.items():
+                if need <= scope:
+                    self._learn(warps, tuple(m[warps] for m in heard))
+            for need, others in self._others_at_next.items():
+                if need <= scope:
+                    self._learn_foreign({warp: others[warp] for warp in warps.tolist() if warp in others})
+        if releases:
+            for wide in range(scope + 1):
+                held = self._at_fence.get(wide)
+                if held is None:
+                    held = self._at_fence[wide] = tuple(np.zeros_like(m) for m in self.rows)
+                for matrix, now in zip(held, self.rows, strict=True):
+                    matrix[warps] = now[warps]
+                for warp in warps.tolist() if self._others else ():
+                    self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
+            self._tick(warps)
+
+    def known_at_fence(self, warps: np.ndarray) -> np.ndarray:
+        """The clocks that warps had seen at their last fence that releases to the device, 0 where there was none."""
+        held = self._at_fence.get(GPU)
+        return np.zeros_like(self.seen[warps]) if held is None else held[0][warps]
+
+    def at_fence(self, warp: int) -> int:
+        """The clock of a warp at its last fence that releases, whatever its scope; 0 where there was none."""
+        return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)
+
+    def seen_behind_fence(self, warps: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Up to which clocks warps have seen others of this wave behind their next fence, whatever its scope: by relaxed reads that no fence lies behind."""
+        seen = np.zeros(len(warps), np.int64)
+        for held in self._at_next_fence.values():
+            seen = np.maximum(seen, held[0][warps, others % self.columns])
+        return seen
+
+    def foreign_behind_fence(self, warp: int, wave: int) -> np.ndarray | None:
+        """The same of the warps of another wave; None: nothing."""
+        known = [others[warp][wave] for others in self._others_at_next.values() if wave in others.get(warp, {})]
+        return np.max(known, axis=0) if known else None
+
+    def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
+        """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
+        if self.tensor is None:
+            return
+        self.changes += 1
+        self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
+        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())) if releases else ():
+            order._tick(warps)  # clocks are the same in all orders
+
+    def _learn(self, warps: np.ndarray, known: Rows) -> None:
+        if not len(warps):
+            return
+        self._have_learned = True
+        if warps.ndim > 1:  # of barriers that are alike
+            for matrix, more in zip(self.rows, known, strict=True):
+                if warps.size == len(matrix):
+                    mine = matrix.reshape(*warps.shape, -1)
+                    np.maximum(mine, more[:, None], out=mine)
+                else:
+                    matrix[warps] = np.maximum(matrix[warps], more[:, None])
+            return
+        if len(warps) == warps[-1] - warps[0] + 1:  # they follow one another
+            each = slice(int(warps[0]), int(warps[-1]) + 1)
+            for matrix, more in zip(self.rows, known, strict=True):
+                mine = matrix[each]
+                np.maximum(mine, more, out=mine)
+            return
+        for matrix, more in zip(self.rows, known, strict=True):
+            matrix[warps] = np.maximum(matrix[warps], more)
+
+    def _learn_foreign(self, others: dict[int, Foreign]) -> None:
+        for warp, foreign in others.items():
+            _merge(self._others.setdefault(warp, {}), foreign)
+
+    # ---- releases
+
+    def _joined(self, warps: np.ndarray, held: Rows | None = None, others: dict[int, Foreign] | None = None) -> tuple[Rows, Foreign]:
+        """What some of the warps know, or `held` when they fenced."""
+        others = self._others if held is None else others or {}
+        foreign: Foreign = {}
+        for warp in warps.tolist() if others else ():
+            _merge(foreign, others.get(warp, {}))
+        if warps.shape[-1] == 1:
+            return tuple(m[warps[..., 0]].copy() for m in held or self.rows), foreign
+        return tuple(m[warps].max(axis=-2) for m in held or self.rows), foreign
+
+    @_both
+    def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
+        """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
+        if scope == CTA and not relaxed and "arrive" in self.widens:
+            scope = CLUSTER
+        self._release(warps, self._at(what).open, what, scope, relaxed=relaxed)
+        self._tick(warps)
+
+    @property
+    def _at_fences(self) -> tuple[tuple[bool, dict[int, Rows], dict[int, dict[int, Foreign]]], ...]:
+        """What counts from fences on, by whether these are the last ones or the next."""
+        return (False, self._at_fence, self._others_at_fence), (True, self._at_next_fence, self._others_at_next)
+
+    @_both
+    def hands_on(self, warps: np.ndarray, what: Any) -> None:
+        """Warps arrive at a barrier of threads: what they have fenced, those who wait there hand on too, as in `meet` (rule order.fenced_by_others)."""
+        for is_next, held, others in self._at_fences:
+            for scope, rows in held.items():
+                handed = self._at(what).handed
+                known, foreign = self._joined(warps, rows, others.get(scope, {}))
+                before = handed.get((is_next, scope))
+                _merge(foreign, before[1] if before is not None else {})
+                handed[is_next, scope] = _joined_rows(before and before[0], known), foreign
+
+    @_both
+    def takes_over(self, warps: np.ndarray, what: Any) -> None:
+        """Warps have waited at a barrier of threads for those who have handed something on."""
+        for is_next, held, others in self._at_fences:
+            for scope in range(GPU + 1):
+                rows, foreign = self._at(what).handed_on.get((is_next, scope), (None, {}))
+                if rows is None:
+                    continue
+                mine = held.setdefault(scope, tuple(np.zeros_like(m) for m in self.rows))
+                for matrix, more in zip(mine, rows, strict=True):
+                    matrix[warps] = np.maximum(matrix[warps], more)
+                for warp in warps.tolist() if foreign else ():
+                    _merge(others.setdefault(scope, {}).setdefault(warp, {}), foreign)
+
+    def release_if(self, warps: np.ndarray, what: Any) -> None:
+        """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
+        self.changes += 1
+        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())):
+            order._release(warps, order._at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
+            order._tick(warps)
+        if self.tensor is not None:
+            self.tensor.release_if(warps, what)
+
+    def _release(self, warps: np.ndarray, into: _Released, what: Any, scope: int, *, relaxed: bool) -> None:
+        for cta, own in self._from(warps, what):
+            if not relaxed or self.is_loose:
+                into.add((self.wave, cta, scope), *self._joined(own))
+                continue
+            for wide, held in self._at_fence.items():
+                if wide <= scope:
+                    into.add((self.wave, cta, wide), *self._joined(own, held, self._others_at_fence.get(wide)))
+
+    @_both
+    def left(self, warps: np.ndarray, what: Any) -> None:
+        """Warps have exited, which counts as an arrival (rule order.exit)."""
+        self._at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
+
+    @_both
+    def stored(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
+        """Warps write at addresses by operations that release, or, relaxed, by what they knew at their last fence.
+
+        Who reads there reads the last store. What was released there before counts on behind an atomic that includes the write before it, and is
+        included by it; behind a store (`replaces`) only what the same thread has released there.
+        """
+        for phase in self._of_addresses(whats):
+            for cta, some in self._from(warps, whats[0]):
+                for warp in some.tolist():
+                    self._stored(phase, warp, whats[0], relaxed=relaxed, replaces=replaces, scope=scope)
+                    phase.carrier = self.wave, cta, scope
+            phase.told.clear()
+        self._tick(warps)
+
+    def _stored(self, phase: _Phase, warp: int, what: Any, *, relaxed: bool, replaces: bool, scope: int) -> None:
+        own = np.array([warp])
+        if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
+            mine = phase.own.get((self.wave, warp))
+            phase.closed = None
+            if mine is not None:
+                phase.closed = _Released()
+                phase.closed.update(mine)
+        if phase.closed is None:
+            phase.closed = _Released()
+        self._release(own, phase.closed, what, scope, relaxed=relaxed)
+        if not relaxed or self.is_loose:
+            self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
+
+    @_both
+    def weakly_stored(self, what: Any) -> None:
+        """A plain store lies at an address: who reads it synchronises with nobody."""
+        (phase,) = self._of_addresses([what])
+        phase.closed, phase.carrier = None, None
+
+    def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
+        """Can a relaxed atomic of warps hand on what they knew at a fence, or what somebody has done at its addresses before?"""
+        places = self._places if space == "global" else self._phases
+        if self.loose is not None or any(held[0][warps].any() for held in self._at_fence.values()):
+            return True
+        if places and any((space, memory, place) in places for place in distinct(at).tolist()):
+            return True
+        others = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
+        return any(order.hands_on_at(warps, space, memory, at) for order in others)
+
+    def is_carrier(self, what: Any) -> bool:
+        """Has anybody released anything at an address?"""
+        return what in (self._places if what[0] == "global" else self._phases)
+
+    @property
+    def carries_global(self) -> bool:
+        """Has anybody released anything in global memory?"""
+        return bool(self._places)
+
+    def _includes(self, warps: np.ndarray, phase: _Phase, scope: int) -> np.ndarray:
+        """Do warps that access what lies at an address, and who wrote it, include each other in their scopes?"""
+        if phase.carrier is None:
+            return np.ones(len(warps), bool)
+        wave, cta, wide = phase.carrier
+        return self.need(warps, cta, wave) <= min(wide, scope)
+
+    @_both
+    def meet(self, warps: np.ndarray, here: np.ndarray, gone: np.ndarray) -> None:
+        """Groups of warps (a row each) of which those that are `here` release to and acquire from each other, all groups at once.
+
+        Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too, and what it has read relaxed counts for
+        each of them from their next fence on (rule order.fenced_by_others).
+        """
+        if self._is_among_themselves(warps, here):
+            self._all_meet(warps)
+            return
+        everybody = here | gone
+        known, self._have_learned = self._met(warps, here, everybody, self.rows), True
+        self._tick(warps[here])
+        for matrix, rows in zip(self.rows, known, strict=True):
+            matrix[warps] = np.maximum(matrix[warps], rows)
+        for held in (*self._at_fence.values(), *self._at_next_fence.values()):
+            for matrix, rows in zip(held, self._met(warps, here, everybody, held), strict=True):
+                matrix[warps] = rows
+        for others in (self._others, *self._others_at_fence.values(), *self._others_at_next.values()):
+            self._meet_foreign(warps, here, others)
+
+    @property
+    def _is_within_ctas(self) -> bool:
+        """Does each CTA know of no warp but its own, and has nobody fenced anything relaxed?"""
+        return not (self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next)
+
+    def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
+        """Do whole CTAs meet, within which all is known?"""
+        return self._is_within_ctas and bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
+
+    @property
+    def is_plain(self) -> bool:
+        """Is nothing known but the clocks of the own CTA, in this order alone?"""
+        return self._is_within_ctas and not self.might_be and self.tensor is None and self.loose is None and not self._have_learned
+
+    def _all_meet(self, warps: np.ndarray) -> None:
+        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
+        count, size = warps.shape
+        all_meet(self.clock, self.seen, self.fenced, size, self.has_fenced)
+        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:]] if self._have_learned else []
+        joined, self._have_learned = [np.asarray(m.any(axis=1)) for m in flags], False
+        for flag, known in zip(flags, joined, strict=True):
+            np.logical_or(flag, known[:, None, :], out=flag)
+
+    def own_blocks(self, size: int) -> tuple[np.ndarray, ...]:
+        """Of `seen` and of `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
+        if self._own_blocks is None:
+            row, column = self.seen.strides
+            apart = size * row + (size * column if self.columns > size else 0)
+            shape, strides = (len(self.seen) // size, size, size), (apart, row, column)
+            self._own_blocks = tuple(np.lib.stride_tricks.as_strided(matrix, shape, strides) for matrix in self.rows[:2])
+        return self._own_blocks
+
+    @staticmethod
+    def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:
+        """What each warp of each group knows behind the meeting: those that are `here` what all know."""
+        found, are_all = [], bool(here.all())
+        for matrix in rows:
+            mine = matrix[warps]
+            if not mine.any():
+                found.append(mine)
+            elif are_all:  # nobody knows more than all together
+                found.append(np.broadcast_to(mine.max(axis=1)[:, None, :], mine.shape))
+            else:
+                joined = mine.max(axis=1, where=everybody[:, :, None], initial=0)
+                found.append(np.where(here[:, :, None], np.maximum(mine, joined[:, None, :]), mine))
+        return found
+
+    @staticmethod
+    def _meet_foreign(warps: np.ndarray, here: np.ndarray, others: dict[int, Foreign]) -> None:
+        for row, is_here in zip(warps, here, strict=True) if others else ():
+            foreign: Foreign = {}
+            for warp in row.tolist():
+                _merge(foreign, others.get(warp, {}))
+            for warp in row[is_here].tolist():
+                _merge(others.setdefault(warp, {}), foreign)
+
+    @_both
+    def brings(self, operations: Sequence[Operation], warps: np.ndarray, what: Any) -> None:
+        """The open phase of `what` waits for an operation of these warps, or of barriers that are alike each for one; who sees the phase complete knows what they
+        knew, and nothing they do from now on."""
+        phase = self._at(what)
+        phase.operations.append(operations)
+        phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
+        self._tick(warps)
+
+    @_both
+    def brings_all(self, operations: np.ndarray, warps: np.ndarray, what: Any) -> None:
+        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp; of barriers that are alike each for a row of them."""
+        flagged = np.flatnonzero(operations.reshape(-1, operations.shape[-1]).any(axis=0))
+        self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
+        (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
+        known = seen, fenced, done | operations, read_done | operations, done_fenced
+        self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
+        self._tick(warps)
+
+    @_both
+    def complete(self, what: Any) -> None:
+        """The open phase is complete."""
+        phase = self._at(what)
+        if phase.operations:
+            numbers = np.array([[operation.number for operation in ops] for ops in phase.operations])
+            self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
+            rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
+            for row in rows[2:4]:
+                row.reshape(numbers.shape[1], -1)[np.arange(numbers.shape[1]), numbers] = True
+            phase.open.add((self.wave, EVERYWHERE, GPU), rows)
+        if phase.closed is not None:
+            phase.open.update(phase.closed)
+        phase.open, phase.operations, phase.closed = _Released(), [], phase.open
+        phase.over, phase.history = phase.over + 1, [*phase.history[-2:], phase.closed]
+        phase.handed, phase.handed_on = {}, phase.handed
+        phase.told.clear()
+
+    # ---- acquires
+
+    @_both
+    def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, by_parity: bool = False) -> None:
+        """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence.
+
+        Who waits for a parity, and does not know that the phase before the last was over, might as well have passed two phases ago (rule order.parity).
+        """
+        phase = self._found(what)
+        if phase is None or phase.closed is None:
+            return
+        if scope == CTA and not relaxed and "wait" in self.widens and not isinstance(what, tuple):
+            scope = CLUSTER
+        sure = self._is_past(warps, phase) if by_parity else np.ones(warps.shape, bool)
+        if sure.all() and not self.too_early:
+            phase.waited.update(dict.fromkeys(warps.ravel().tolist(), phase.over))
+            self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+            return
+        for own, one, are_sure in zip(warps, what.each, sure, strict=True) if isinstance(what, Alike) else [(warps, what, sure)]:
+            self._acquire_early(own, one, are_sure, by_parity=by_parity, relaxed=relaxed, scope=scope)
+
+    def _acquire_early(self, warps: np.ndarray, what: Any, sure: np.ndarray, *, by_parity: bool, relaxed: bool, scope: int) -> None:
+        """`acquire` where some warps have waited too early: not all are `sure` that the phase before the last was over, or were so before."""
+        phase = self._at(what)
+        if by_parity:
+            self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))
+            for warp in warps[sure].tolist():
+                self.too_early.pop(warp, None)
+            if not sure.all() and len(phase.history) > 2:
+                self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
+        phase.waited.update(dict.fromkeys(warps[sure].tolist(), phase.over))
+        self._acquire(warps[sure], phase, relaxed=relaxed, scope=scope)
+
+    @_both
+    def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int, decides: bool = True) -> None:
+        """Warps have read at addresses of one space: they know what was released there. In the loose order only if what they have read `decides` something."""
+        if relaxed and self.is_loose and not decides:
+            return
+        table = self._places if whats[0][0] == "global" else self._phases
+        phases = {id(phase): phase for phase in map(table.get, whats) if phase is not None}
+        for phase in phases.values():
+            self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+
+    def _acquire(self, warps: np.ndarray, phase: _Phase, *, relaxed: bool, scope: int) -> None:
+        """Warps know what is closed."""
+        if phase.closed is None:
+            return
+        new, told = set(warps.ravel().tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
+        if new <= told:  # who polls asks again and again
+            return
+        told |= new
+        self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
+
+    def has_waited(self, warp: int, what: Any) -> bool:
+        """Has a warp waited for a phase of an mbarrier?"""
+        phase = self._looked_at(what)
+        return phase is not None and warp in phase.waited
+
+    def why_early(self, warp: int) -> str:
+        """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""
+        offset = self.too_early.get(warp)
+        if offset is None:
+            return ""
+        return f": it has not waited for the phase before the one it waited for at the mbarrier at {offset:#x}, whose parity was that of two phases ago"
+
+    def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
+        """Which warps know that the phase before the last complete one is over?"""
+        return self._know(warps, phase, 1)
+
+    def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
+        """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
+        phase = self._looked_at(what)
+        if phase is None or not phase.over:
+            return np.ones(warps.shape, bool)
+        known = self._know(warps, phase, 0)
+        return known if self.tensor is None else known | self.tensor.know_last(warps, what)
+
+    def know_phase(self, warps: np.ndarray, what: Any, number: int) -> np.ndarray:
+        """Which warps know that a phase of an mbarrier is over, by a wait of their own or by what was released into it? Of phases that are no longer kept all do."""
+        phase = self._looked_at(what)
+        if phase is None or phase.over <= number:
+            return np.zeros(warps.shape, bool)
+        back = phase.over - 1 - number
+        if back >= len(phase.history):
+            return np.ones(warps.shape, bool)
+        released = phase.history[-1 - back].known.get(self.wave, {}).values()
+        if not any(row.any() for row, *_ in released):
+            return np.isin(warps, self.waited_for(what, number))
+        known = self._know(warps, phase, back)
+        return known if self.tensor is None else known | self.tensor.know_phase(warps, what, number)
+
+    def waited_for(self, what: Any, number: int) -> list[int]:
+        """The warps that have waited for a phase of an mbarrier, or for a later one."""
+        phase = self._looked_at(what)
+        return [] if phase is None else [warp for warp, over in phase.waited.items() if over > number]
+
+    def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
+        """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
+        past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.ravel().tolist()], bool).reshape(warps.shape)
+        if past.all():
+            return past
+        heard = np.ones(warps.shape, bool)
+        for known in phase.history[-1 - back].known.get(self.wave, {}).values():
+            seen, done = known[0][..., None, :], known[2][..., None, :]
+            heard &= (self.seen[warps] >= seen).all(axis=-1) & (self.done[warps] >= done).all(axis=-1)
+        return past | heard
+
+    def _take(self, warps: np.ndarray, phase: _Phase, released: _Released, *, relaxed: bool, scope: int) -> None:
+        """Warps acquire what was released."""
+        relaxed = relaxed and not self.is_loose
+        if phase.carrier is not None:
+            warps = warps[self._includes(warps, phase, scope)]
+        own = set((self.cta_of[warps] // self.cluster_size).ravel().tolist())
+        if scope >= GPU:
+            self._hear(warps, released.near.get(self.wave), released.far, GPU if relaxed else None)
+        for (cta, wide), known in released.known.get(self.wave, {}).items():
+            if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
+                continue  # heard already
+            if cta == EVERYWHERE and len(warps):
+                self._hear(warps, known, released.foreign.get((self.wave, cta, wide), {}), CTA if relaxed else None)
+                continue
+            need = self.need(warps, cta)
+            for narrowest in distinct(need[need <= min(wide, scope)]).tolist():
+                foreign = released.foreign.get((self.wave, cta, wide), {})
+                self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
+
+    def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
+        """Warps know what was released, at once or behind their next fence of that scope."""
+        if self.wave in foreign:  # what another wave has seen of this one stands in `seen`
+            own = foreign[self.wave]
+            first, *rest = known or tuple(np.zeros(m.shape[1:], m.dtype) for m in self.rows)
+            known = np.maximum(first, own), *rest
+            foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.wave}
+        others = dict.fromkeys(warps.ravel().tolist(), foreign) if foreign else {}
+        if fence is None:
+            if known is not None:
+                self._learn(warps, known)
+            self._learn_foreign(others)
+            return
+        heard = self._at_next_fence.get(fence)
+        if heard is None:
+            heard = self._at_next_fence[fence] = tuple(np.zeros_like(m) for m in self.rows)
+        for matrix, row in zip(heard, known or (), strict=False):
+            matrix[warps] = np.maximum(matrix[warps], row[..., None, :])
+        for warp, more in others.items():
+            _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
+
+    @_both
+    def know(self, waited: Sequence[tuple[int, list[Operation]]], *, only_read: bool = False) -> None:
+        """Warps have each waited for operations."""
+        warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
+        columns = np.array([operation.number for _, over in waited for operation in over])
+        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max()) + 1), True
+        self.read_done[warps, columns] = True
+        if not only_read:
+            self.done[warps, columns] = True
+
+    @_both
+    def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
+        """Warps have waited for operations."""
+        columns = np.array([operation.number for operation in operations])
+        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max(initial=-1)) + 1), True
+        self.read_done[np.ix_(warps, columns)] = True
+        if not only_read:
+            self.done[np.ix_(warps, columns)] = True

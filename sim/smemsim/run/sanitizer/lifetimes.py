@@ -1,0 +1,260 @@
+"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's does so once that has begun, and before it may end (PTX ISA 9.1 §5.1.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.traps import warp_name
+from smemsim.run.engine.wave import EXITED, WARP
+from smemsim.run.isa.barriers.mbarrier import mbarriers
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.synchronisation import CommitGroups
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.barriers.mbarrier import Mbarrier
+
+__all__ = ["Endings", "Lifetimes"]
+
+
+class _Arrivals:
+    """The last arrival of each warp at mbarriers of each other CTA, which is over for a CTA that has waited for its phase, or for that of a later one of the
+    same warp, whatever it releases. The clock, the line and the number of the last one; `over` is the last number that a CTA knows of, `released` the clock
+    up to which what the warp did before is over for it too: an end needs no acquire."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.when, self.line, self.number, self.over, self.released = (np.zeros(shape, np.int32) for _ in range(5))
+        self._open: dict[
+            Any, dict[int, tuple[int, int]]
+        ] = {}  # by the object and warp: the number, and what is released, in its open phase
+        self._complete: dict[Any, dict[int, tuple[int, int]]] = {}  # in those that are complete
+        self._count = 0
+
+    def note(self, what: Any, warps: np.ndarray, released: np.ndarray) -> int:
+        """Warps arrive at an mbarrier, and release up to these clocks; returns the number of that."""
+        self._count += 1
+        for warp, clock in zip(warps.tolist(), released.tolist(), strict=True):
+            arrived = self._open.setdefault(what, {})
+            arrived[warp] = self._count, max(clock, arrived.get(warp, (0, 0))[1])
+        return self._count
+
+    def complete(self, what: Any) -> None:
+        """The open phase of an mbarrier is complete."""
+        if what in self._open:
+            self._complete.setdefault(what, {}).update(self._open.pop(what))
+
+    def acquire(self, what: Any, ctas: np.ndarray) -> None:
+        """Warps of these CTAs have waited for the last complete phase of an mbarrier."""
+        for warp, (number, clock) in self._complete.get(what, {}).items():
+            self.over[ctas, warp] = np.maximum(self.over[ctas, warp], number)
+            self.released[ctas, warp] = np.maximum(self.released[ctas, warp], clock)
+
+    def late(self, seen: np.ndarray) -> np.ndarray:
+        """Which are not over, CTA by warp, where CTAs have seen so much of warps."""
+        return np.asarray((self.when > seen) & (self.number > self.over))
+
+
+class Lifetimes:
+    """The last time that each warp of a cluster touched each other CTA, its shared memory or an mbarrier there; asked when all have ended."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks) -> None:
+        self.x, self.clocks, self.per_cta = x, clocks, x.stride // WARP
+        self.is_needed = x.launch.cluster_size > 1
+        shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
+        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6). Those of threads may release less than a CTA of
+        # the cluster acquires, by their scope or as .relaxed.
+        self.commits, self.arrivals = _Arrivals(shape), _Arrivals(shape)
+        self._met: dict[int, np.ndarray] = {}
+        self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
+
+    def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
+        """Warps touch CTAs (their index, one for all or one each)."""
+        if self.is_needed and not self._is_own(ctas, warps):
+            if type(ctas) is int and len(warps) == 1 and self._has_waited.all() and self._is_there(ctas):
+                at: Any = ctas, warps[0]
+            else:
+                at = self._others(i, ctas, warps)
+            self.when[at], self.line[at] = self.clocks.clock[at[1]], i.line
+
+    def _is_own(self, ctas: Any, warps: np.ndarray) -> bool:
+        """Are these warps (in ascending order) of the one CTA that they touch?"""
+        return type(ctas) is int and len(warps) > 0 and warps[0] // self.per_cta == ctas == warps[-1] // self.per_cta
+
+    def _others(self, i: Instruction, ctas: Any, warps: np.ndarray, *, is_there: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """The CTAs that warps touch, and those warps, where it is not their own; X008 where it is not there yet, or (`is_there`) no longer."""
+        ctas = np.broadcast_to(ctas, warps.shape)
+        other = ctas != warps // self.per_cta
+        at = ctas[other], warps[other]
+        if other.any():
+            if not self._has_waited.all():
+                self._has_begun(i, *at)
+            if is_there:
+                self._is_gone(i, *at)
+        return at
+
+    def arrives(self, i: Instruction, what: Any, cta: int, warps: np.ndarray, *, is_commit: bool, releases: bool) -> None:
+        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit; do they release to the cluster?"""
+        if not self.is_needed:
+            return
+        kind = self.commits if is_commit else self.arrivals
+        number = kind.note(what, warps, self.clocks.clock[warps] * releases)
+        at = self._others(i, cta, warps, is_there=not is_commit)
+        kind.when[at], kind.line[at], kind.number[at] = self.clocks.clock[at[1]], i.line, number
+
+    def complete(self, what: Any) -> None:
+        """The open phase of an mbarrier is complete."""
+        self.commits.complete(what)
+        self.arrivals.complete(what)
+
+    def acquire(self, what: Any, warps: np.ndarray) -> None:
+        """Warps have waited for the last complete phase of an mbarrier."""
+        if self.is_needed:
+            ctas = distinct(warps // self.per_cta)
+            self.commits.acquire(what, ctas)
+            self.arrivals.acquire(what, ctas)
+
+    def has_begun(self, cta: int, warp: int) -> bool:
+        """Does a warp know that another CTA of its cluster has begun?"""
+        begin = cta * self.per_cta
+        return bool(self._has_waited[warp // self.per_cta] or self.clocks.seen[warp, begin : begin + self.per_cta].any())
+
+    def _has_begun(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
+        """X008 where warps touch CTAs that may not have begun: nothing that these did is known to them."""
+        seen = self.clocks.seen[warps].reshape(len(warps), -1, self.per_cta).max(axis=2)
+        early = ~self._has_waited[warps // self.per_cta] & (seen[np.arange(len(warps)), ctas] == 0)
+        if early.any():
+            x, first = self.x, int(np.argmax(early))
+            x.launch.find(
+                "X008", i, f"{i.name} of {warp_name(x, int(warps[first]))} touches CTA {x.ctas[int(ctas[first])].number} of its cluster, which may not "
+                "have begun: nothing that it did is ordered before this",
+                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
+            )  # fmt: skip
+
+    def _is_there(self, cta: int) -> bool:
+        """Has a CTA threads that have not exited?"""
+        return bool((self.x.key[cta * self.x.stride : (cta + 1) * self.x.stride] < EXITED).any())
+
+    def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
+        """X008 where warps touch a CTA all of whose threads have exited."""
+        x = self.x
+        for cta in distinct(ctas).tolist():
+            if not self._is_there(cta):
+                warp = int(warps[ctas == cta][0])
+                x.launch.find(
+                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of its cluster, all of whose threads have exited: its "
+                    "shared memory is no longer there",
+                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
+                )  # fmt: skip
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did before is over for who waits there."""
+        self._met[first] = self.clocks.clock[first : first + count].copy()
+
+    def waited(self, first: int, threads: np.ndarray) -> None:
+        """Threads of the cluster whose first warp is `first` have waited at its barrier."""
+        clocks = self._met.get(first)
+        if clocks is None or not self.is_needed:
+            return
+        for cta in distinct(threads // WARP // self.per_cta).tolist():
+            self._has_waited[cta] = True
+            for when in (self.when, self.commits.when, self.arrivals.when):
+                row = when[cta, first : first + len(clocks)]
+                row[row <= clocks] = 0
+
+    def ended(self) -> None:
+        """All CTAs have ended: X008 where one could have ended before another was done with it."""
+        if not self.is_needed:
+            return
+        x = self.x
+        lines = {i.line: i for i in x.program.inlined.body}
+        seen = self.clocks.seen.reshape(len(x.ctas), self.per_cta, -1).max(1)
+        kinds = (
+            (self.when > np.maximum(seen, self.arrivals.released), self.line),
+            *((kind.late(seen), kind.line) for kind in (self.commits, self.arrivals)),
+        )
+        open_ones = [(*at, int(line[tuple(at)])) for late, line in kinds for at in np.argwhere(late).tolist()]
+        for cta, warp, line in open_ones:
+            i = lines.get(line)
+            if i is not None:
+                x.launch.find(
+                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of "
+                    "its cluster, which may have ended by then: nothing that CTA waits for comes after it",
+                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
+                )  # fmt: skip
+
+
+def _is_bulk(op: Operation) -> bool:
+    """Does an operation write shared memory when it likes, however its CTA goes on?"""
+    i = op.instruction
+    return i.op == "clusterlaunchcontrol" or (i.op == "cp" and "bulk" in i.modifiers)
+
+
+def _is_multicast(op: Operation) -> bool:
+    """Does a copy go to several CTAs? Who has waited for it in one does not know that it has come in another: each has an mbarrier of its own for that."""
+    return "multicast::cluster" in op.instruction.modifiers
+
+
+class Endings:
+    """Bulk copies, and requests for clusters to take over, that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, groups: CommitGroups) -> None:
+        self.x, self.clocks, self.operations, self.groups = x, clocks, operations, groups
+
+    def are_over(self, cta: Cta) -> bool:
+        """Has somebody waited for all that a CTA has issued, which alone is here?"""
+        if any(not self._is_known(self.clocks.read_done, op, 0, 1) for op in self.groups.of_kind("bulk")):
+            return False
+        return all(self._has_come(op, 0, 1, barrier) for barrier in mbarriers(cta).values() for op in barrier.copies)
+
+    def ended(self) -> None:
+        """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
+        if not self.operations.operations or any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.findings):
+            return
+        per_cta = self.x.stride // WARP
+        for op in self.groups.of_kind("bulk"):
+            first = int(op.warps[0]) // per_cta
+            if not self._is_known(self.clocks.read_done, op, first, 1):
+                self._tell(
+                    op,
+                    first,
+                    "read",
+                    "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 by the thread that issued it, before it exits",
+                )
+        count = self.x.launch.cluster_size
+        for cta in self.x.ctas.made:
+            for barrier in mbarriers(cta).values():
+                for op in barrier.copies:
+                    if not self._has_come(op, cta.index - cta.rank, count, barrier):
+                        self._tell(
+                            op,
+                            cta.index,
+                            "write",
+                            "wait for the phase of its mbarrier (mbarrier.try_wait) before the CTA ends, or do not issue it",
+                        )
+
+    def _has_come(self, op: Operation, first: int, count: int, barrier: Mbarrier) -> bool:
+        """Does some warp of these CTAs know that nothing comes any more by an operation that completes on an mbarrier?"""
+        if not op.has_written or not _is_bulk(op) or not self.operations.remembers(op):
+            return True
+        return self._is_known(self.clocks.done, op, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
+
+    def _is_known(self, done: np.ndarray, op: Operation, first: int, count: int) -> bool:
+        """Does some warp of these CTAs know that the operation is over?"""
+        per_cta = self.x.stride // WARP
+        return bool(done[first * per_cta : (first + count) * per_cta, op.number].any())
+
+    def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
+        milder = (
+            Severity.NOTE if does == "read" else None
+        )  # CUTLASS 7107b05 sm100_epilogue_tma_warpspecialized.hpp and DeepGEMM 54e2261 end so, and are right
+        self.x.launch.find(
+            "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while {op.name} may still {does} its shared memory, which the next CTA gets: nobody "
+            "has waited for it", repair, because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3", milder=milder,
+        )  # fmt: skip

@@ -1,0 +1,101 @@
+"""Updates that lanes of one warp lose: they load a word and store there, by one instruction each, what arithmetic makes of it (PTX ISA 9.1 §8.1, 8.10: lanes are
+threads, and nothing but an atomic operation keeps the others out between a read and a write). Rule order.lane_updates.
+
+Between warps such stores race, or lose updates as `order.update` says; lanes that store by one instruction are in no order that could be asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import WARP
+from smemsim.run.lower.dataflow import accumulations, bounds, updates
+from smemsim.run.lower.lane_private import is_spread
+from smemsim.run.lower.program import Program
+from smemsim.run.sanitizer.lost_update_loops import meet
+from smemsim.run.sanitizer.reporting import WORD, Reporting
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.isa.memory.spaces import Piece, Values
+
+__all__ = ["LostUpdates"]
+
+
+_stores: weakref.WeakKeyDictionary[Program, dict[bool, dict[int, bool]]] = weakref.WeakKeyDictionary()
+
+
+class LostUpdates:
+    """What the stores of one wave are held against; `name` says what a place of global memory is called."""
+
+    def __init__(self, x: Wave, reporting: Reporting, name: Callable[[Instruction, np.ndarray, int], str]) -> None:
+        self.x, self.reporting, self.name = x, reporting, name
+
+    @functools.cached_property
+    def stores(self) -> dict[int, bool]:
+        """The stores (their `id`) that may go to one place from several lanes; whether lanes that store the same value lose anything: a count and no maximum does."""
+        program, in_rows = self.x.program, self.x.launch.config.block[0] % WARP == 0
+        known = _stores.setdefault(program, {})
+        if in_rows not in known:
+            counts = accumulations(program)
+            every = counts | bounds(program)
+            known[in_rows] = {
+                id(i): id(i) in counts for i in program.inlined.body if id(i) in every and not is_spread(program, i, in_rows=in_rows)
+            }
+        return known[in_rows]
+
+    def may_lose(self, threads: Any, at: np.ndarray) -> bool:
+        """Has one of `stores`, by these threads of the wave, to be looked at before it happens?"""
+        return bool(meet(at, self._everybody[threads]))
+
+    @functools.cached_property
+    def _everybody(self) -> np.ndarray:
+        return np.arange(self.x.total)
+
+    def look(self, i: Instruction, piece: Piece, size: int, values: Values | None) -> None:
+        """The running threads have stored: told where two lanes of a warp have done so at one place. Where every place has as many lanes, which store the same
+        value there, they may be meant as one: a remark."""
+        at, threads = piece.at, self.x.threads
+        if not meet(at, threads):
+            return
+        stays = np.ones(len(at), bool) if values is None else np.asarray(values.stay.reshape(len(at), -1).all(axis=1))
+        begins = np.flatnonzero(np.diff(threads >> 5, prepend=-1))
+        alike = np.zeros(0, np.int64)
+        for first, behind in zip(begins.tolist(), [*begins[1:].tolist(), len(at)], strict=True):
+            own = np.arange(first, behind)
+            _, which, counts = np.unique(at[own], return_inverse=True, return_counts=True)
+            meets = counts[which] > 1
+            if not self.stores[id(i)]:
+                meets &= np.isin(which, which[~stays[own]])
+            if meets.any():
+                lanes = own[which == which[np.argmax(meets)]]
+                if (counts != counts[0]).any() or not stays[own].all():
+                    self._say(i, piece, size, lanes)
+                    return
+                alike = alike if len(alike) else lanes
+        if len(alike) and piece.space == "global":  # of shared memory, that lanes overwrite what others read is told
+            self._say(i, piece, size, alike, are_alike=True)
+
+    def _say(self, i: Instruction, piece: Piece, size: int, which: np.ndarray, *, are_alike: bool = False) -> None:
+        """Threads of one warp, by their place among those that run, have stored at one place."""
+        one, another = (self.x.threads[which[:2]] % WARP).tolist()
+        load, place = updates(self.x.program)[id(i)], int(piece.at[which[0]])
+        does = f"lanes {one} and {another} of warp {self.reporting.warp(self.x.threads[which[0]] >> 5)} store to"
+        why = f"what they make of the value that line {load.line} has read there: each has read before any of them writes, so that one update alone is left"
+        repair = "one atomic operation (atom or red) in place of the load and the store, or a sum of the lanes that have one place first (shfl, redux, match)"
+        if piece.space == "shared":
+            words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
+            self.reporting.find("X008", i, words, f"{{i}}: {does} {{where}} {why}", repair, other=load.line, within_warp=True)
+            return
+        why += "; every place has as many lanes, which leave the same value, as if they were one" if are_alike else ""
+        self.x.launch.find(
+            "X008", i, f"{i.name}: {does} {self.name(i, piece.memory, place)} {why}", repair, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
+            milder=Severity.NOTE if are_alike else None,
+        )  # fmt: skip

@@ -1,0 +1,271 @@
+"""What warps do with mbarrier objects, and what ends an object (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10; rule order.mbarrier_lives).
+
+An object ends at mbarrier.inval, at another mbarrier.init, and at a store or a copy over its bytes. Every operation on it has to happen before that: operations of
+threads by order, arrivals of asynchronous operations by a wait for their phase. Of each object this part keeps the last operation of each warp of the cluster, and the
+last asynchronous arrival of each line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import WARP
+from smemsim.run.isa.barriers.mbarrier import Mbarrier
+from smemsim.run.lower.cfg import leads_past
+from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
+from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
+from smemsim.run.sanitizer.twins import Twins
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["MbarrierObjects"]
+
+
+BECAUSE = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10 (an mbarrier object ends with mbarrier.inval, after its last use)"
+WORDS = 2  # of an object
+COUNTED = ("arrive", "arrive_drop", "expect_tx", "complete_tx")  # operations of mbarrier that a phase counts
+WAITS = -1  # in place of a phase: the operation counts in none
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arrival:
+    """The last asynchronous arrival of an instruction: the phase that was open when it was issued, and the operations that it comes after."""
+
+    instruction: Instruction
+    phase: int
+    after: tuple[Operation, ...]
+
+
+class _Object:
+    """An mbarrier object. `when` and `line` have, for each warp of the cluster from `first` on, the clock and the line of its last operation on the object, 0 for none;
+    `phase` the phase that the operation counts in, if it does (WAITS: it does not)."""
+
+    def __init__(self, barrier: Mbarrier, made: Instruction, first: int, warps: int) -> None:
+        self.barrier, self.made, self.first = barrier, made, first
+        self.when, self.line, self.phase = np.zeros(warps, np.int32), np.zeros(warps, np.int32), np.full(warps, WAITS, np.int32)
+        self.arrivals: dict[int, _Arrival] = {}  # by line
+
+
+class MbarrierObjects:
+    """The mbarrier objects of a wave."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting) -> None:
+        self.x, self.clocks, self.operations, self.reporting = x, clocks, operations, reporting
+        self.per_cta = x.stride // WARP
+        self._objects: dict[Mbarrier, _Object] = {}
+        self._at: dict[int, _Object] = {}  # the last object of each word of `x.shared`
+        self._paths: dict[tuple[int, int, str], bool] = {}  # by the lines of two instructions: see `_leads`
+
+    def spread(self, first: MbarrierObjects, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+        for one in first._objects.values():
+            for n, own in enumerate(twins.made[one.barrier]):
+                twin = _Object(own, one.made, one.first + n * twins.warps, len(one.when))
+                twin.when[:], twin.line[:], twin.phase[:] = one.when, one.line, one.phase
+                for line, arrival in one.arrivals.items():
+                    after = tuple(twins.of(op, n) for op in arrival.after if twins.has(op))
+                    if after or not arrival.after:
+                        twin.arrivals[line] = dataclasses.replace(arrival, after=after)
+                self._keep(twin, is_last=self._word(one.barrier) in first._at and first._at[self._word(one.barrier)] is one)
+
+    @staticmethod
+    def _word(barrier: Mbarrier) -> int:
+        return barrier.place // WORD
+
+    def _keep(self, one: _Object, *, is_last: bool) -> None:
+        self._objects[one.barrier] = one
+        if is_last:
+            word = self._word(one.barrier)
+            self._at.update(dict.fromkeys(range(word, word + WORDS), one))
+
+    # ---- what is done with an object
+
+    def makes(self, i: Instruction, barrier: Mbarrier, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._look(i, [self._word(barrier)], np.array([warp]))
+        cluster = self.per_cta * self.x.launch.cluster_size
+        old = self._at.get(self._word(barrier))
+        if old is not None:
+            self._objects.pop(old.barrier, None)
+        one = _Object(barrier, i, warp // cluster * cluster, cluster)
+        self._keep(one, is_last=True)
+        self._note(one, i, np.array([warp]))
+
+    def uses(self, i: Instruction, barrier: Mbarrier, warps: np.ndarray) -> None:
+        """Warps operate on the object."""
+        one = self._objects.get(barrier)
+        if one is not None:
+            self._note(one, i, warps)
+
+    def _note(self, one: _Object, i: Instruction, warps: np.ndarray) -> None:
+        own = warps - one.first
+        counts = i.op != "mbarrier" or i.modifiers[0] in COUNTED
+        one.when[own], one.line[own], one.phase[own] = self.clocks.clock[warps], i.line, one.barrier.state.phase if counts else WAITS
+
+    def arrives_late(self, i: Instruction, barrier: Mbarrier, after: Sequence[Operation]) -> None:
+        """An asynchronous arrival is issued: it comes after these operations."""
+        one = self._objects.get(barrier)
+        if one is not None:
+            one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
+
+    def arrives_before(self, warp: int, line: int, other: int) -> int:
+        """The line of an arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again; 0 if there is none."""
+        than = self.reporting.lines.get(line)
+        if than is None:
+            return 0
+        for one in self._objects.values():
+            own = warp - one.first
+            if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.clocks.has_seen(other, warp):
+                continue
+            by = self.reporting.lines.get(int(one.line[own]))
+            if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and self._leads(by, than, "waits"):
+                return by.line
+        return 0
+
+    def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
+        """The line of a relaxed arrival of a warp behind its access of `line`, with no fence between, if another one has waited for that phase; 0 if there is none."""
+        than = self.reporting.lines.get(line)
+        if than is None:
+            return 0
+        for one in self._objects.values():
+            own = warp - one.first
+            if (
+                not 0 <= own < len(one.when)
+                or one.phase[own] == WAITS
+                or other not in self.clocks.waited_for(one.barrier, int(one.phase[own]))
+            ):
+                continue
+            by = self.reporting.lines.get(int(one.line[own]))
+            if by is not None and by.op == "mbarrier" and {"arrive", "relaxed"} <= set(by.modifiers) and self._leads(than, by, "fences"):
+                return by.line
+        return 0
+
+    def _leads(self, first: Instruction, then: Instruction, past: str) -> bool:
+        """Does a path lead from one instruction to another by none of the program's waits, or fences?"""
+        key = first.line, then.line, past
+        if key not in self._paths:
+            self._paths[key] = leads_past(self.x.program, first, then, self._waits if past == "waits" else self._fences)
+        return self._paths[key]
+
+    @functools.cached_property
+    def _fences(self) -> list[Instruction]:
+        """The fences of the program."""
+        return [i for block in self.x.program.blocks for i in block.instructions if i.op in ("fence", "membar")]
+
+    @functools.cached_property
+    def _waits(self) -> list[Instruction]:
+        """The instructions of the program that wait for other threads."""
+        return [
+            i
+            for block in self.x.program.blocks
+            for i in block.instructions
+            if i.op in ("bar", "barrier") or (i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait"))
+        ]
+
+    # ---- what ends it
+
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads execute mbarrier.inval."""
+        one, warps = self._objects.get(barrier), distinct(threads // WARP)
+        if one is not None:
+            self._end(i, one, warps)
+            self._note(one, i, warps)
+
+    def is_over(self, barrier: Mbarrier, threads: np.ndarray) -> bool:
+        """May threads end the object?"""
+        one = self._objects.get(barrier)
+        return one is None or self._is_over(one, distinct(threads // WARP))
+
+    def _is_over(self, one: _Object, warps: np.ndarray) -> bool:
+        return not self._unordered(one, warps, 0)[0].any() and self._pending(one, warps) is None
+
+    def are_over(self, at: np.ndarray, warps: np.ndarray) -> bool:
+        """May warps end the objects that lie in words?"""
+        pairs = {
+            (id(self._at[word]), warp): self._at[word] for word, warp in zip(at.tolist(), warps.tolist(), strict=True) if word in self._at
+        }
+        return all(self._is_over(one, np.array([warp])) for (_, warp), one in pairs.items())
+
+    def overwritten(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps, or operations that they issue, write words in which objects lie."""
+        for warp in distinct(warps).tolist():
+            self._look(i, distinct(at[warps == warp]).tolist(), np.array([warp]))
+
+    def _look(self, i: Instruction, words: list[int], warps: np.ndarray) -> None:
+        for one in {id(self._at[word]): self._at[word] for word in words if word in self._at}.values():
+            self._end(i, one, warps)
+
+    def _end(self, i: Instruction, one: _Object, warps: np.ndarray) -> None:
+        """X008 where warps end an object with which others may still do something; X005 where an arrival may still come."""
+        late, formal = self._unordered(one, warps, i.line if i is one.made else 0)
+        if late.any():
+            by, other = np.argwhere(late)[0].tolist()
+            self._tell(i, one, int(warps[by]), other, formal)
+        elif (pending := self._pending(one, warps)) is not None:
+            named = self._named(one)
+            self.reporting.tell(
+                "X005", i, f"{i.name} {self._does(i)} the mbarrier at {named}, at which {pending.name} of line {pending.line} may still "
+                "arrive: these threads have not waited for that phase", "mbarrier.try_wait for the phase that the arrival completes, before this line",
+                BECAUSE, one.barrier.touched,
+            )  # fmt: skip
+
+    def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:
+        """The operations, by those who end the object and by warp of the cluster, that are not ordered before; those of line `but` do not count. What a phase counts
+        is over for a warp that knows that the phase is, whatever the arrival releases."""
+        readers = one.first + np.arange(len(one.when))
+        others = (readers != warps[:, None]) & (one.line != but)
+        late = others & (one.when > self.clocks.has_seen(warps[:, None], readers))
+        for by, reader in np.argwhere(late & (one.phase != WAITS)).tolist():
+            others[by, reader] = not self._know(one, warps[by : by + 1], int(one.phase[reader]))
+        return self.clocks.missing(lambda order: others & (one.when > order.has_seen(warps[:, None], readers)))
+
+    def _know(self, one: _Object, warps: np.ndarray, phase: int) -> bool:
+        """Do all of the warps know that a phase is over: have they waited for it, or synchronised with a warp that has?"""
+        known = self.clocks.know_phase(warps, one.barrier, phase)
+        for own in (warp - one.first for warp in self.clocks.waited_for(one.barrier, phase)):
+            if 0 <= own < len(one.when):  # what is kept for CTAs that do the same has the warps of all
+                known |= self.clocks.has_seen(warps, np.int64(one.first + own)) >= one.when[own]
+        return bool(known.all())
+
+    def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
+        """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
+        for op in one.barrier.copies:
+            if self.operations.remembers(op) and not self.clocks.done[warps, op.number].all():
+                return op.instruction
+        for arrival in one.arrivals.values():
+            if self._know(one, warps, arrival.phase):
+                continue
+            after = np.array([op.number for op in arrival.after if self.operations.remembers(op)], np.int64)
+            if not arrival.after or not self.clocks.done[np.ix_(warps, after)].all():
+                return arrival.instruction
+        return None
+
+    @staticmethod
+    def _does(i: Instruction) -> str:
+        kinds = {"inval": "invalidates", "init": "initialises again"}
+        return kinds.get(i.modifiers[0], "overwrites") if i.op == "mbarrier" else "overwrites"
+
+    def _named(self, one: _Object) -> str:
+        return f"{one.barrier.offset:#x} of CTA {one.barrier.cta.number}"
+
+    def _tell(self, i: Instruction, one: _Object, warp: int, other: int, formal: Formal) -> None:
+        line = int(one.line[other])
+        than = self.reporting.lines.get(line)
+        name = f" ({than.name})" if than is not None else ""
+        far = (one.first + other) // self.per_cta != warp // self.per_cta
+        between = "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster" if far else BARRIER
+        self.reporting.tell(
+            "X008", i, f"{i.name} of warp {self.reporting.warp(warp)} {self._does(i)} the mbarrier at {self._named(one)}, which warp "
+            f"{self.reporting.warp(one.first + other)} uses at line {line}{name}: nothing orders the two", f"put {between} between the last use and this line", BECAUSE,
+            one.barrier.touched, formal=formal, other=than,
+        )  # fmt: skip

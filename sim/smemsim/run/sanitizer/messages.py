@@ -1,0 +1,121 @@
+"""Message passing by strong accesses alone (PTX ISA 9.1 §8.8 to 8.10): a thread writes data and then a flag, another one reads the flag and then the data, all by
+relaxed or volatile accesses, with no fence between the data and the flag. No access races, and nothing orders the data before the read: the old value may come
+(rule order.messages). If only the reader has no fence, nothing is told: its load of the data waits for the flag, which decides whether it executes.
+
+The order that would be there if relaxed accesses released and acquired is `VectorClocks.loose`. What separates a message from other relaxed traffic: the flag is an integer that a
+comparison uses, the data is stored (not changed by an atomic operation) and loaded by a load that no loop polls, and the reader has not read it before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.lower.dataflow import message_flags, message_loads
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.reporting import WORD, Reporting
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["Messages"]
+
+
+@dataclasses.dataclass(eq=False)
+class Stored:
+    """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the clock of the first read."""
+
+    instruction: Instruction
+    wave: int
+    warp: int
+    clock: int
+    readers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
+
+
+class Messages:
+    """The strong stores of a wave, and of the launch's other waves in global memory, and whether loads of them are ordered behind them."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, reporting: Reporting) -> None:
+        self.x, self.clocks, self.reporting = x, clocks, reporting
+        self.loads, self.flags = message_loads(x.program), message_flags(x.program)
+        self._shared: dict[Any, Stored] = {}
+
+    def _of(self, what: Any) -> dict[Any, Stored]:
+        found: dict[Any, Stored] = self.x.launch.messages if what[0] == "global" else self._shared
+        return found
+
+    def stored(self, i: Instruction, accesses: Sequence[tuple[np.ndarray, Any]]) -> None:
+        """Threads are about to write, each at an address of its own; an atomic operation leaves no data there."""
+        for threads, what in accesses:
+            if i.op == "st":
+                warp = int(threads[-1]) >> 5
+                self._of(what)[what] = Stored(i, self.clocks.wave, warp, int(self.clocks.clock[warp]))
+            else:
+                self._of(what).pop(what, None)
+
+    def decides(self, i: Instruction) -> bool:
+        """Does a comparison use what a strong load or an atomic operation brings?"""
+        return id(i) in self.flags
+
+    def loaded(self, i: Instruction, accesses: Sequence[tuple[np.ndarray, Any]]) -> None:
+        """Threads are about to read so."""
+        for threads, what in accesses:
+            stored = self._of(what).get(what)
+            if stored is None:
+                continue
+            for warp in distinct(threads >> 5).tolist():
+                own = self.clocks.wave, warp
+                if own == (stored.wave, stored.warp):
+                    continue
+                if id(i) in self.loads and not self._has_read(stored, warp) and self._is_message(warp, stored):
+                    self._tell(i, what, stored, warp)
+                stored.readers.setdefault(own, int(self.clocks.clock[warp]))
+
+    def _has_read(self, stored: Stored, warp: int) -> bool:
+        """Has a warp read it before, or seen that another one has?"""
+        return any(
+            self._has_seen(self.clocks, warp, wave, reader, clock) or (wave, reader) == (self.clocks.wave, warp)
+            for (wave, reader), clock in stored.readers.items()
+        )
+
+    def _is_message(self, warp: int, stored: Stored) -> bool:
+        """Would a store be ordered before what a warp does now if relaxed accesses released and acquired, and is it not, and would not be behind a fence of the reader?"""
+        clocks, wave, other, clock = self.clocks, stored.wave, stored.warp, stored.clock
+        if (
+            clocks.loose is None
+            or not self._has_seen(clocks.loose, warp, wave, other, clock)
+            or self._has_seen(clocks, warp, wave, other, clock)
+        ):
+            return False
+        if wave == clocks.wave:
+            return bool(clocks.seen_behind_fence(np.array([warp]), np.array([other]))[0] < clock)
+        seen = clocks.foreign_behind_fence(warp, wave)
+        return seen is None or bool(seen[other] < clock)
+
+    @staticmethod
+    def _has_seen(clocks: VectorClocks, warp: int, wave: int, other: int, clock: int) -> bool:
+        if wave == clocks.wave:
+            return other // clocks.columns == warp // clocks.columns and bool(clocks.has_seen(warp, other) >= clock)
+        seen = clocks.foreign(warp, wave)
+        return seen is not None and bool(seen[other] >= clock)
+
+    def _tell(self, i: Instruction, what: Any, stored: Stored, warp: int) -> None:
+        space, _, at = what
+        sentence = (
+            f"{{i}} of warp {self.reporting.warp(warp)} reads {{where}}, which line {stored.instruction.line} ({stored.instruction.name}) writes before a flag that the reader has "
+            "found set: the writer has no fence between the two, so that nothing orders the data before the read, which may bring the old value"
+        )
+        repair = "fence.acq_rel (__threadfence) between the data and the flag, or .release in the write of the flag; and the same, or .acquire, where the flag is read"
+        if space == "shared":
+            self.reporting.find("X008", i, np.array([at // WORD]), sentence, repair, other=stored.instruction.line, milder=Severity.NOTE)
+            return
+        self.x.launch.find(
+            "X008", i, sentence.replace("{i}", i.name).replace("{where}", "a word of global memory"), repair, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
+            operation=f"global memory, line {stored.instruction.line}", other=stored.instruction,
+        )  # fmt: skip

@@ -1,0 +1,81 @@
+"""Barriers of some warps of a CTA (bar.sync and bar.arrive with a thread count): who fills which phase (PTX ISA 9.1 §9.7.13.1).
+
+A barrier counts arrivals, whoever makes them. A warp that comes for the next phase, and is not ordered behind all arrivals of the phase before, may come
+while that one is open, and is counted in it then: a warp that was meant goes on without the others, or waits for ever (rule order.named_phases).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import WARP
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.reporting import Reporting
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["NamedPhases"]
+
+
+MOST = 8  # warps that are listed
+
+
+@dataclasses.dataclass
+class _Phase:
+    """Who has arrived: warps, each with its clock, by which instruction the last one came, and whether any of them waits."""
+
+    clocks: dict[int, int] = dataclasses.field(default_factory=dict)
+    line: int = 0
+    has_waits: bool = False
+
+
+class NamedPhases:
+    """By barrier: the arrivals of the open phase, and of the one before."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, reporting: Reporting) -> None:
+        self.x, self.clocks, self.reporting = x, clocks, reporting
+        self._open: dict[Any, _Phase] = {}
+        self._last: dict[Any, _Phase] = {}
+
+    def arrives(self, i: Instruction, key: Any, title: str, warps: np.ndarray, *, waits: bool) -> None:
+        """Warps arrive, and have not yet released anything by that. One that has arrived and comes to wait may do so in one phase (rule barrier.arrive_sync)."""
+        phase = self._open.setdefault(key, _Phase())
+        phase.has_waits |= waits
+        last = self._last.get(key)
+        if last is not None and (waits or last.has_waits):  # of arrivals alone it does not matter which are counted where
+            others = [warp for warp in warps.tolist() if not (waits and warp in last.clocks) and warp not in phase.clocks]
+            self._look(i, title, np.array(others, np.int64), last)
+        phase.clocks.update(zip(warps.tolist(), self.clocks.clock[warps].tolist(), strict=True))
+        phase.line = i.line
+
+    def complete(self, key: Any) -> None:
+        """The phase is over."""
+        phase = self._open.pop(key, None)
+        if phase is not None:
+            self._last[key] = phase
+
+    def _look(self, i: Instruction, title: str, warps: np.ndarray, last: _Phase) -> None:
+        """Does one of the warps not know of all arrivals of the last phase?"""
+        others, arrived = np.array(list(last.clocks)), np.array(list(last.clocks.values()))
+
+        def unseen(clocks: VectorClocks) -> np.ndarray:
+            return np.asarray((clocks.has_seen(warps[:, None], others) < arrived).any(axis=1))
+
+        early, formal = self.clocks.missing(unseen)
+        if not early.any() or formal:
+            return
+        who = self.reporting.warp(int(warps[int(np.argmax(early))]))
+        numbers = [str(other % (self.x.stride // WARP)) for other in sorted(last.clocks)]
+        filled = f"warp{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST])}{' ...' * (len(numbers) > MOST)}"
+        self.x.launch.find(
+            "X010", i, f"{i.name} of warp {who} may come to {title} while the phase before is still open, which {filled} filled (line {last.line}): nothing "
+            "orders it behind their arrivals, and the barrier counts whoever comes: which warps meet is left to chance",
+            "a number of its own for each group of warps, or for each stage; or let it come behind the end of that phase",
+            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG,
+        )  # fmt: skip

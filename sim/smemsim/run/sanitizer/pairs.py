@@ -1,0 +1,99 @@
+"""Tensor memory that the two CTAs of a pair allocate and give back together (tcgen05.alloc and .dealloc with .cta_group::2; PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1).
+
+Three rules hold (rule order.pair_allocation):
+
+- tcgen05.dealloc of one CTA happens after tcgen05.alloc of the other one is complete, and after all accesses to the columns in both CTAs;
+- tcgen05.dealloc may block until the other CTA executes its own, so the other one may not wait for anything that follows the first one;
+- the CTA that allocates knows that the other one has begun.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer.lifetimes import Lifetimes
+from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.sanitizer.tensor_memory import TensorShadow
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["PairAllocations"]
+
+
+BECAUSE = "PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1"
+MEASURED = f"{BECAUSE}; NVIDIA/cutlass issue 3435: 25 of 25 launches failed on a B300"
+BARRIER = "barrier.cluster.arrive and barrier.cluster.wait of both CTAs"
+
+
+class _Act(NamedTuple):
+    """An allocation, or its end, by a warp."""
+
+    instruction: Instruction
+    warp: int
+    when: int
+
+
+class PairAllocations:
+    """Allocations of the pairs of a wave, by the CTA (index) and the first column."""
+
+    def __init__(self, x: Wave, tensor: TensorShadow, lifetimes: Lifetimes, reporting: Reporting) -> None:
+        self.x, self.tensor, self.lifetimes, self.reporting, self.clocks = x, tensor, lifetimes, reporting, tensor.clocks
+        self._made: dict[tuple[int, int], _Act] = {}
+        self._given_back: dict[tuple[int, int], _Act] = {}
+
+    def _act(self, i: Instruction, warp: int) -> _Act:
+        return _Act(i, warp, int(self.clocks.clock[warp]))
+
+    def allocated(self, i: Instruction, warp: int, cta: int, column: int) -> None:
+        """A warp has got its columns, from one on."""
+        peer = cta ^ 1
+        self._made[cta, column] = self._act(i, warp)
+        if not self.lifetimes.has_begun(peer, warp):
+            self.x.launch.find(
+                "X009", i, f"{i.name} of warp {self._warp(warp)} allocates for a pair before it knows that CTA {self.x.ctas[peer].number} has begun; no failure is known, "
+                "since the CTAs of a cluster begin together", f"{BARRIER} before it", because=BECAUSE, milder=Severity.NOTE,
+            )  # fmt: skip
+
+    def freed(self, i: Instruction, warp: int, cta: int, first: int, end: int) -> None:
+        """A warp gives columns back."""
+        peer = cta ^ 1
+        made, before = self._made.get((peer, first)), self._given_back.pop((peer, first), None)
+        if made is not None:
+            self._follows(i, warp, made, f"columns {first} to {end - 1}")
+        for member in (cta, peer):
+            self.tensor.are_free(i, warp, member, first, end)
+        if before is None:
+            self._given_back[cta, first] = self._act(i, warp)
+            return
+        self._may_block(i, warp, before)
+        for member in (cta, peer):
+            self._made.pop((member, first), None)
+            self.tensor.empties(member, first, end)
+
+    def _follows(self, i: Instruction, warp: int, made: _Act, columns: str) -> None:
+        """X012 where tcgen05.alloc of the other CTA may not be complete."""
+        other = np.array([made.warp])
+        late, formal = self.clocks.missing(lambda order: order.has_seen(np.array([warp]), other) < made.when)
+        if late.any():
+            self.reporting.tell(
+                "X012", i, f"{i.name} of warp {self._warp(warp)} gives back {columns} of a pair while {made.instruction.name} of warp {self._warp(made.warp)} at line "
+                f"{made.instruction.line} may not be complete: nothing orders the two", f"{BARRIER}, between tcgen05.alloc and this line", MEASURED,
+                formal=formal, other=made.instruction,
+            )  # fmt: skip
+
+    def _may_block(self, i: Instruction, warp: int, before: _Act) -> None:
+        """X006 where a warp waits for something that the other CTA does after its own tcgen05.dealloc, which may block until this one comes."""
+        if self.clocks.has_seen(np.array([warp]), np.array([before.warp]))[0] >= before.when:
+            self.x.launch.find(
+                "X006", i, f"{i.name} of warp {self._warp(warp)} comes after {before.instruction.name} of warp {self._warp(before.warp)} at line {before.instruction.line}, "
+                "which may block until both CTAs of the pair execute it: then neither goes on", f"{BARRIER} before both, and no wait between the two",
+                because=BECAUSE, other=before.instruction,
+            )  # fmt: skip
+
+    def _warp(self, warp: int) -> str:
+        return self.reporting.warp(warp)

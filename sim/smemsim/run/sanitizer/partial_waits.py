@@ -1,0 +1,268 @@
+"""What lanes of a warp have learned by waits of their own (PTX ISA 9.1 §8.1, 9.7.13.15.16): other lanes are threads of their own. They know nothing of it before
+they synchronise with the lanes that waited (bar.warp.sync, or any instruction that lanes execute together), or wait themselves.
+
+The order of `happens_before.py` is that of warps. This module keeps what each lane knows from the first wait of some lanes alone until the lanes of the warp synchronise:
+lanes that know the same share one row, so that a warp has 32 rows at most. What a warp learns in any other way, all its lanes know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import EXITED, WARP, are_whole_warps
+from smemsim.run.sanitizer.happens_before import Rows, VectorClocks
+from smemsim.run.sanitizer.operations import OPERATIONS, Operations
+from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
+from smemsim.run.sanitizer.twins import Twins
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["PartialWaits"]
+
+
+@dataclasses.dataclass(eq=False)
+class _Lanes:
+    """Lanes of a warp (a bit set) that know the same: up to which clocks they have seen other warps, and which operations are over; `coming` is what of both counts
+    from their next fence on, if anything does, and `wait` the wait by which they learned last."""
+
+    lanes: int
+    seen: np.ndarray
+    done: np.ndarray
+    coming: tuple[np.ndarray, np.ndarray] | None = None
+    wait: Instruction | None = None
+
+    def split(self, lanes: int) -> _Lanes:
+        """Some of these lanes, which are no longer among them."""
+        self.lanes &= ~lanes
+        return _Lanes(lanes, self.seen, self.done, self.coming, self.wait)
+
+    def learn(self, seen: np.ndarray, done: np.ndarray) -> None:
+        """The lanes know this, too."""
+        self.seen, self.done = np.maximum(self.seen, seen), self.done | done
+
+    def learn_next(self, seen: np.ndarray, done: np.ndarray) -> None:
+        """The lanes know this behind their next fence."""
+        before = self.coming or (seen, done)
+        self.coming = np.maximum(before[0], seen), before[1] | done
+
+    def knows_as(self, other: _Lanes) -> bool:
+        """Do other lanes know the same?"""
+        if self.coming is not None or other.coming is not None:
+            return False
+        return np.array_equal(self.seen, other.seen) and np.array_equal(self.done, other.done)
+
+
+@dataclasses.dataclass(eq=False)
+class _Warp:
+    """What the lanes of a warp know since they synchronised last, `met` times; `seen` and `done` are what the warp knew when that was brought up to date."""
+
+    met: int
+    seen: np.ndarray
+    done: np.ndarray
+    each: list[_Lanes]
+
+    def of(self, lanes: int) -> list[_Lanes]:
+        """These lanes, apart from the others."""
+        found = []
+        for some in list(self.each):
+            if some.lanes & lanes and some.lanes & ~lanes:
+                self.each.append(some.split(some.lanes & lanes))
+                found.append(self.each[-1])
+            elif some.lanes & lanes:
+                found.append(some)
+        return found
+
+    def merge(self, alive: int) -> None:
+        """Lanes that know the same share a row again; lanes that have exited know nothing more."""
+        kept: list[_Lanes] = []
+        for some in self.each:
+            some.lanes &= alive
+            same = next((other for other in kept if some.lanes and other.knows_as(some)), None)
+            if same is not None:
+                same.lanes |= some.lanes
+            elif some.lanes:
+                kept.append(some)
+        self.each = kept
+
+
+class PartialWaits:
+    """What lanes know, by warp, where some lanes alone have waited."""
+
+    def __init__(
+        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lines: Callable[[], np.ndarray]
+    ) -> None:
+        self.x, self.clocks, self.operations, self.reporting, self.lines = x, clocks, operations, reporting, lines
+        self.waits: dict[int, _Warp] = {}
+
+    def remembered(self) -> list[int]:
+        """Holds no operation: what nobody else remembers, no word has."""
+        return []
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers."""
+
+        def moved(flags: np.ndarray) -> np.ndarray:
+            renumbered = np.zeros(room, bool)
+            renumbered[: len(kept)] = flags[kept]
+            return renumbered
+
+        for own in self.waits.values():
+            own.done = moved(own.done)
+            for some in own.each:
+                some.done = moved(some.done)
+                some.coming = None if some.coming is None else (some.coming[0], moved(some.coming[1]))
+
+    def spread(self, first: PartialWaits, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+
+        def rows(seen: np.ndarray, done: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+            return [(s.copy(), d.copy()) for s, d in zip(twins.clocks(seen), twins.flags(done), strict=True)]
+
+        for warp, own in first.waits.items():
+            made = [_Warp(own.met, seen, done, []) for seen, done in rows(own.seen, own.done)]
+            for some in own.each:
+                each = rows(some.seen, some.done)
+                coming = [None] * len(made) if some.coming is None else rows(*some.coming)
+                for n, one in enumerate(made):
+                    one.each.append(_Lanes(some.lanes, *each[n], coming[n], some.wait))
+            self.waits.update({warp + n * twins.warps: one for n, one in enumerate(made)})
+
+    # ---- waits
+
+    def waits_now(self, threads: np.ndarray, met: np.ndarray) -> None:
+        """Threads are about to learn what a phase of an mbarrier has brought; `met` is by warp how often its lanes have synchronised."""
+        if not self.waits and are_whole_warps(threads):
+            return
+        for warp, lanes in by_warps(threads):
+            if self._own(warp, met) is None and self._alive(warp) & ~lanes:
+                seen, done = self.clocks.seen[warp].copy(), self.clocks.done[warp].copy()
+                self.waits[warp] = _Warp(int(met[warp]), seen, done, [_Lanes(ALL_LANES, seen.copy(), done.copy())])
+
+    def waited(self, i: Instruction, threads: np.ndarray, what: Any, *, relaxed: bool) -> None:
+        """Threads have learned it; `relaxed`: behind their next fence."""
+        for warp, lanes in by_warps(threads) if self.waits else ():
+            own = self.waits.get(warp)
+            if own is None:
+                continue
+            self._learn(own, warp, lanes, self.clocks.closed(what), relaxed=relaxed)
+            for some in own.of(lanes):
+                some.wait = i
+            own.merge(self._alive(warp))
+            if len(own.each) < 2:
+                del self.waits[warp]
+
+    def heard(self, threads: np.ndarray, what: Any) -> None:
+        """Threads have read at an address what others have released there."""
+        for warp, lanes in by_warps(threads) if self.waits else ():
+            if warp in self.waits:
+                self._learn(self.waits[warp], warp, lanes, self.clocks.closed(what), relaxed=False, by_all=True)
+
+    def _learn(self, own: _Warp, warp: int, lanes: int, released: Iterable[Rows], *, relaxed: bool, by_all: bool = False) -> None:
+        """Lanes of a warp learn what was released, as far as the warp knows it. What the warp has learned with that, they alone know, if not all do (`by_all`)."""
+        seen, done = self.clocks.seen[warp], self.clocks.done[warp]
+        self._bring_up(own, warp, ALL_LANES if by_all or relaxed else lanes)
+        known = [(rows[0], rows[2]) for rows in released]
+        for some in own.of(lanes):
+            for more_seen, more_done in known:
+                if relaxed:
+                    some.learn_next(more_seen, more_done)
+                else:
+                    some.learn(np.minimum(more_seen, seen), more_done & done)
+
+    def _bring_up(self, own: _Warp, warp: int, lanes: int) -> None:
+        """What a warp has learned since this was asked last, these lanes of it know. What fences have brought, the lanes know that had waited for it by a relaxed wait."""
+        seen, done = self.clocks.seen[warp], self.clocks.done[warp]
+        new_seen, new_done = seen > own.seen, done & ~own.done
+        if not (new_seen.any() or new_done.any()):
+            return
+        coming = [some.coming for some in own.each if some.coming is not None]
+        for some in own.of(lanes):
+            mine_seen, mine_done = new_seen, new_done
+            for others in coming:
+                if others is not some.coming:
+                    known = some.coming or (np.zeros_like(seen), np.zeros_like(done))
+                    mine_seen, mine_done = mine_seen & ((others[0] < seen) | (known[0] >= seen)), mine_done & (~others[1] | known[1])
+            some.learn(np.where(mine_seen, seen, 0), mine_done)
+        own.seen, own.done = seen.copy(), done.copy()
+        for some in own.each:
+            if some.coming is not None and (some.coming[0] <= seen).all() and not (some.coming[1] & ~done).any():
+                some.coming = None
+
+    def _alive(self, warp: int) -> int:
+        """The lanes of a warp that have not exited."""
+        alive = np.flatnonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED)
+        return int(np.bitwise_or.reduce(np.int64(1) << alive)) if len(alive) else 0
+
+    # ---- accesses
+
+    def concerns(self, met: np.ndarray) -> bool:
+        """Does a running warp have lanes that have not waited for what others of it have?"""
+        if not self.waits:
+            return False
+        return any(self._own(warp, met) is not None for warp in distinct(self.x.threads >> 5).tolist())
+
+    def _own(self, warp: int, met: np.ndarray) -> _Warp | None:
+        """What lanes of a warp know that have not synchronised since."""
+        own = self.waits.get(warp)
+        if own is not None and own.met != met[warp]:
+            del self.waits[warp]
+            return None
+        return own
+
+    def look(self, i: Instruction, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str, met: np.ndarray) -> None:
+        """The running threads read or overwrite (`does`) words at places `at`, (a thread, a word of it), that `who` has written `when`."""
+        threads = self.x.threads
+        for warp in distinct(threads >> 5).tolist():
+            own = self._own(warp, met)
+            if own is None:
+                continue
+            self._bring_up(own, warp, ALL_LANES)
+            mine = threads >> 5 == warp
+            for some in own.each:
+                rows = mine & (some.lanes >> (threads % WARP) & 1).astype(bool)
+                if rows.any():
+                    self._look(i, warp, own, some, at[rows], who[rows], when[rows], does)
+
+    def _look(
+        self, i: Instruction, warp: int, own: _Warp, some: _Lanes, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str
+    ) -> None:
+        at, who, when = at.reshape(-1), who.reshape(-1), when.reshape(-1)
+        by_operation = who >= OPERATIONS
+        numbers = np.where(by_operation, who - OPERATIONS, 0)
+        late = by_operation & own.done[numbers] & ~some.done[numbers]
+        warps = np.where(by_operation | (who < 0), warp, who)
+        columns = warps % self.clocks.columns
+        late |= (warps != warp) & (own.seen[columns] >= when) & (some.seen[columns] < when)
+        if not late.any():
+            return
+        first = int(np.argmax(late))
+        is_copy = bool(by_operation[first])
+        code = ("X004" if does == "read" else "X005") if is_copy else "X008"
+        writer = self.reporting.writer(int(who[first]), int(self.lines()[at[first]]))
+        knowing = [
+            other for other in own.each
+            if (other.done[numbers[first]] if is_copy else other.seen[columns[first]] >= when[first])
+        ]  # fmt: skip
+        waits = [other.wait for other in knowing if other.wait is not None]
+        self.reporting.find(
+            code, i, at[late & (by_operation == is_copy)], f"{{where}} is {does} by {{i}} of lanes of warp {self.reporting.warp(warp)} that have not waited for {writer}: "
+            f"{_named(sum(other.lanes for other in knowing))} alone" + (f" waited, at line {waits[0].line}," if waits else " knows of it,")
+            + " and they have not synchronised since", "bar.warp.sync (__syncwarp) behind the wait, or let all lanes wait",
+            cause=self.operations[int(numbers[first])].kind if is_copy else "",
+        )  # fmt: skip
+
+
+def _named(lanes: int) -> str:
+    """Lanes as findings call them."""
+    each = [lane for lane in range(WARP) if lanes >> lane & 1]
+    if len(each) == 1:
+        return f"lane {each[0]}"
+    return f"lanes {each[0]} to {each[-1]}" if each and each[-1] - each[0] == len(each) - 1 else "some lanes"

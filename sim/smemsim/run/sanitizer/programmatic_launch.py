@@ -1,0 +1,151 @@
+"""A launch that may begin before the one in front of it has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13, griddepcontrol).
+
+A launch with that attribute may begin when all CTAs of the launch in front have executed griddepcontrol.launch_dependents or have exited. Rules:
+
+- After griddepcontrol.wait all that the first launch has done to memory is complete and visible. A thread that has not waited, and that does not synchronise with one
+  that has, races with all writes of the first launch, and with its reads if that executes griddepcontrol.launch_dependents.
+- The exit of a CTA publishes nothing: its writes may become visible after the next launch has begun.
+- A fence of device scope before griddepcontrol.launch_dependents publishes what its thread knows to the start of the next launch.
+- Strong accesses of both launches that reach the device do not race with each other. A read that acquires what such a write of the first launch has released comes after
+  that launch, and after those that it has waited for, as far as its thread and those that synchronise with it are concerned. Which of the first launch's writes the release covers is not followed.
+- If the first launch has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may still run; a wait is for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import WARP
+from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.history import SCOPES, ArrayShadow, History, has_device_fence, scope_of
+from smemsim.run.sanitizer.operations import Operation, Operations
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["Prerequisite"]
+
+
+BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
+REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or in front of a barrier that orders it"
+
+
+class Prerequisite:
+    """What the launches in front have done to global memory, for the warps of a wave of the launch with this `history`; `where` names a place in an array."""
+
+    def __init__(
+        self, x: Wave, clocks: VectorClocks, operations: Operations, history: History, where: Callable[[Instruction, ArrayShadow, int], str]
+    ) -> None:
+        self.x, self.clocks, self.operations, self.history, self.where = x, clocks, operations, history, where
+        self._waits: list[Operation] = []
+        self._acquired: list[tuple[History, Operation]] = []  # strong reads that have found what a launch has released
+        self._behind = np.zeros(x.total // WARP, bool)
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that stand for waits and acquiring reads."""
+        return [operation.number for operation in (*self._waits, *(operation for _, operation in self._acquired))]
+
+    def waited(self, i: Instruction, warps: np.ndarray) -> None:
+        """Warps execute griddepcontrol.wait."""
+        for warp in warps[~self._behind[warps]].tolist():
+            operation = self.operations.begin(i, warp * WARP, "wait")
+            self._waits.append(operation)
+            self.clocks.knows(np.array([warp]), [operation])
+        self._behind[warps] = True
+        self.history.waits = self.history.is_ordered = True
+
+    def releases(self, warps: np.ndarray) -> None:
+        """Warps execute griddepcontrol.launch_dependents."""
+        self.history.releases.add(self.are_behind(warps))
+
+    def are_behind(self, warps: np.ndarray) -> bool:
+        """Does all that these warps do come behind a wait?"""
+        early = distinct(warps[~self._behind[warps]])
+        if early.size and self._waits:
+            self._behind[early] = self._have_done(early, self._waits)
+        return bool(self._behind[early].all())
+
+    def _have_done(self, warps: np.ndarray, operations: list[Operation]) -> np.ndarray:
+        """Which warps know one of these operations to be over?"""
+        found: np.ndarray = self.clocks.done[np.ix_(warps, np.array([operation.number for operation in operations], np.int64))].any(axis=1)
+        return found
+
+    def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:
+        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that a launch in front writes, or reads where these write."""
+        if self.are_behind(warps):
+            return
+        for before in self.history.before:
+            if (array := before.kept(memory)) is not None:
+                early = ~self._behind[warps]
+                if known := [operation for history, operation in self._acquired if history is before]:
+                    early &= ~self._have_done(warps, known)
+                if early.any():
+                    self._look(i, before, array, at[early], size, warps[early], writes=writes)
+
+    def _look(
+        self, i: Instruction, before: History, array: ArrayShadow, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool
+    ) -> None:
+        count = max(1, size >> array.cells.shift)
+        cells = (at >> array.cells.shift)[:, None] + np.arange(count)
+        epochs, does = self._open(before, array, cells, array.cells.writers, array.cells.line_writers), "writes"
+        if writes and before.releases_dependents and not epochs.any():
+            epochs, does = self._open(before, array, cells, array.cells.readers, array.cells.line_readers), "reads"
+        if epochs.any() and scope_of(i) >= SCOPES["gpu"]:
+            epochs = self._weak(i, before, epochs, warps, writes=writes)
+        if not epochs.any():
+            return
+        n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
+        other = before.instructions[int(epochs[n, k]) & loops.INDEX]
+        begins = (
+            "this launch may run beside it (programmatic stream serialization), and has not waited for its end"
+            if before.releases_dependents
+            else "this launch may begin when the threads of that one have exited (programmatic stream serialization), before its writes are visible, and has not waited for them"
+        )
+        self.x.launch.find(
+            "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
+            f"launch in front, of {before.name}, {does} at its line {other.line} ({other.name}): {begins}", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
+            arrays=(array.region.begin,),
+        )  # fmt: skip
+
+    def _weak(self, i: Instruction, before: History, epochs: np.ndarray, warps: np.ndarray, *, writes: bool) -> np.ndarray:
+        """The epochs of weak accesses, which alone race with a strong one. Warps whose strong read acquires what a launch has released are noted."""
+        index = epochs & loops.INDEX
+        strong = (epochs != 0) & (before.scope[index] >= SCOPES["gpu"])
+        if not writes and strong.any() and (_has(i, "acquire") or has_device_fence(self.x.launch.program)):
+            released = [before.publishes or _has(before.instructions[n], "release") for n in index[strong].tolist()]
+            rows = np.nonzero(strong)[0][np.array(released, bool)]
+            for warp in distinct(warps[rows]).tolist():
+                operation = self.operations.begin(i, warp * WARP, "wait")
+                first = self.history.before.index(before)
+                end = None if before.is_ordered else first + 1  # what it has waited for, or acquired, comes with it
+                self._acquired += [(history, operation) for history in self.history.before[first:end]]
+                self.history.is_ordered = True
+                self.clocks.knows(np.array([warp]), [operation])
+        return np.where(strong, 0, epochs)
+
+    @staticmethod
+    def _open(before: History, array: ArrayShadow, cells: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
+        """What a table has of cells that the start of this launch does not follow, 0 where it has nothing."""
+        epochs = _epochs(array.cells, cells, fine, lines)
+        if epochs.any():
+            epochs = np.where(before.are_published(epochs), 0, epochs)
+        return epochs
+
+
+def _has(i: Instruction, semantics: str) -> bool:
+    return semantics in i.modifiers or "acq_rel" in i.modifiers
+
+
+def _epochs(cells: loops.Cells, places: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """What a table has of cells, 0 where it has nothing."""
+    if not len(fine):
+        return np.zeros(places.shape, np.int64)
+    of_line = places >> cells.line - cells.shift
+    found: np.ndarray = np.where(cells.split[of_line], fine[places], lines[of_line])
+    return found

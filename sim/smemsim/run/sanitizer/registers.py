@@ -1,0 +1,340 @@
+"""Registers in flight (PTX ISA 9.1 §9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
+
+The PTX ISA wants a tcgen05.wait::ld in between (9.7.16.8.1). ptxas lets every instruction wait for the registers that it reads, and the epilogues that
+CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled). Triton and Gluon put the wait
+after the use. If no wait follows at all, that is a remark (rule tcgen05.registers).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.ptx.module import Address, Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.wgmma import IN_FLIGHT
+from smemsim.run.engine.wave import WARP
+from smemsim.run.lower.cfg import following
+from smemsim.run.sanitizer.operations import GROUP, Operation
+from smemsim.run.sanitizer.synchronisation import CommitGroups
+from smemsim.run.sanitizer.twins import Twins
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.lower.program import Block, Program
+
+__all__ = ["Named", "RegistersInFlight"]
+
+
+# ---- Which registers of tcgen05.ld an instruction names behind it: there the warp has waited for the load
+
+
+_TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # others may go on behind them
+
+
+class Named:
+    """For each block of a program: the registers that it names before its first instruction that tells other threads something (an arrival, a commit, a release)."""
+
+    def __init__(self, program: Program) -> None:
+        blocks, self._program = program.blocks, program
+        self._users: dict[int, Instruction | None] = {}
+        self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
+        self._first: dict[int, int] = {}
+        self._loads: dict[int, tuple[Instruction, int, bool]] = {}  # by the load: it, its registers, and whether they are named at once
+
+    def at_once(self, load: Instruction) -> bool:
+        """Does the load's own block name a register that the load brings, before it tells other threads something?"""
+        return self._about(load)[2]
+
+    def unwaited_user(self, load: Instruction) -> Instruction | None:
+        """The first instruction that names registers of a load that no tcgen05.wait::ld follows, on no way; None if one may follow."""
+        if id(load) not in self._users:
+            self._users[id(load)] = self._find_user(load)
+        return self._users[id(load)]
+
+    def _find_user(self, load: Instruction) -> Instruction | None:
+        block, n = self._places[id(load)]
+        todo, seen, user = [(block.index, n + 1)], set[int](), None
+        while todo:
+            index, first = todo.pop()
+            for i in self._program.blocks[index].instructions[first:]:
+                if i.op == "tcgen05" and i.modifiers[0] == "wait::ld":
+                    return None
+                if user is None and _bits(i) & self.registers(load) and not (i.op == "tcgen05" and i.modifiers[0] == "ld"):
+                    user = i
+            ways = following(self._program, index)
+            if ways is None:  # it is not known where that goes
+                return None
+            new = [to for to in ways if to < len(self._program.blocks) and to not in seen]
+            seen.update(new)
+            todo += [(to, 0) for to in reversed(new)]
+        return user
+
+    def are_unused(self, load: Instruction, store: Instruction, *, is_pending: bool) -> bool:
+        """Does a tcgen05.st come after a load with no tcgen05.wait::ld between, and with no instruction, itself counted, that names registers of the load?
+        `is_pending`: none is known to have come if the two stand in different blocks."""
+        of_load, n = self._places.get(id(load), (None, 0))
+        of_store, end = self._places.get(id(store), (None, 0))
+        registers = self.registers(load)
+        if _bits(store) & registers:
+            return False
+        if of_load is None or of_load is not of_store or n > end:
+            return is_pending
+        return not any(
+            _bits(i) & registers or (i.op == "tcgen05" and i.modifiers[0] == "wait::ld") for i in of_load.instructions[n + 1 : end]
+        )
+
+    def registers(self, load: Instruction) -> int:
+        """The registers that a load brings, as a bit set."""
+        return self._about(load)[1]
+
+    def _about(self, load: Instruction) -> tuple[Instruction, int, bool]:
+        found = self._loads.get(id(load))
+        if found is None:
+            brought = tuple(operand for operand in load.operands if not isinstance(operand, Address))
+            registers = _bits(dataclasses.replace(load, operands=brought, guard=None))
+            block, n = self._places.get(id(load), (None, 0))
+            at_once = block is not None and bool(_before_telling(block.instructions[n + 1 :]) & registers)
+            found = self._loads[id(load)] = load, registers, at_once
+        return found
+
+    def first(self, block: Block) -> int:
+        """The registers that a block names before it tells other threads something, as a bit set."""
+        if block.index not in self._first:
+            own = block.instructions
+            brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"  # into registers that nobody has named yet
+            self._first[block.index] = _before_telling(own[brings:])
+        return self._first[block.index]
+
+
+def _before_telling(instructions: Sequence[Instruction]) -> int:
+    named = 0
+    for i in instructions:
+        if i.op in _TELLS or (i.op == "tcgen05" and i.modifiers[0].startswith("commit")) or "release" in i.modifiers:
+            break
+        named |= _bits(i)
+    return named
+
+
+def _bits(i: Instruction) -> int:
+    return i.slot_bits
+
+
+# ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mask(slots: frozenset[int]) -> int:
+    """Registers as a bit set."""
+    return sum(1 << slot for slot in slots)
+
+
+class RegistersInFlight:
+    """Which registers wgmma still reads or writes, and which have a sum that nobody has read: `in_flight` and `of_sums`, by their bits."""
+
+    def __init__(self, x: Wave, groups: CommitGroups) -> None:
+        self.x, self.groups = x, groups
+        self.in_flight = self.of_sums = 0
+        self._held: dict[
+            int, tuple[Operation, int]
+        ] = {}  # operations that have registers, by their bits, in the order in which they took them
+        self._takes = 0
+        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
+        self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
+        self._naming: dict[int, tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]] = {}  # by the block's index
+        self._blanks: dict[frozenset[int], frozenset[int]] = {}
+        self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
+
+    def remembered(self) -> list[int]:
+        """The operations that have registers, by their numbers."""
+        return [op.number for op, _ in self._held.values()]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Does nothing: this part holds operations, which know their new numbers."""
+
+    def spread(self, first: RegistersInFlight, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one, which nobody has touched in flight."""
+        self.in_flight, self.of_sums, self._naming, self._blanks = first.in_flight, first.of_sums, first._naming, first._blanks
+        for _, some in itertools.groupby(first._held.values(), lambda held: (id(held[0].instruction), held[0].since)):
+            of_first = list(some)
+            for n in range(twins.count):
+                for op, bits in of_first:
+                    self._takes += 1
+                    self._held[self._takes] = twins.of(op, n), bits
+        for (warp, slots), i in first._sums.items():
+            self._sums |= {(warp + n * twins.warps, slots): i for n in range(twins.count)}
+        self._filled = twins.by_warp(first._filled, lambda slots, n: set(slots))
+        self._told = set(first._told)
+
+    def touches(self, block: Block) -> bool:
+        """Does a block name a register that is in flight, other than by wgmma?"""
+        return bool(self._naming_of(block)[0] & self.in_flight)
+
+    def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
+        """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
+        op.results = op.results | results if op.results else results
+        op.holds_registers = True
+        self._takes += 1
+        mask = _mask(slots)
+        self._held[self._takes] = op, mask
+        self.in_flight |= mask
+
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """`sums` and `takes` of the operations of one instruction."""
+        blank, held, mask, before = self._blank(sums), self._held, _mask(slots), self._sums
+        for op, adds in zip(ops, goes_on, strict=True):
+            key = int(op.warps[0]), sums
+            if blank or not adds or key not in before:
+                self.sums(op, sums, goes_on=adds)
+            else:
+                before[key] = op.instruction
+            op.results, op.holds_registers = op.results | sums if op.results else sums, True
+            self._takes += 1
+            held[self._takes] = op, mask
+        self.in_flight |= mask
+
+    def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
+        """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since, though
+        some instruction uses such sums (a compiler may drop what it finds to be of no use, and leaves the product);
+        R507 where it adds to what nobody has ever given a value."""
+        warp = int(op.warps[0])
+        key = (warp, slots)
+        before = self._sums.get(key)
+        blank = self._blank(slots)
+        if blank:
+            filled = self._filled.setdefault(warp, set())
+            if goes_on and not blank <= filled:
+                self._adds_to_nothing(op.instruction, min(blank - filled))
+            filled |= blank
+        if before is not None and not goes_on and not slots.isdisjoint(self._used):
+            self.x.launch.find(
+                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
+                "one is lost, nobody has read it",
+                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2", other=before,
+            )  # fmt: skip
+        if before is None:
+            self.of_sums |= _mask(slots)
+        self._sums[key] = op.instruction
+
+    @functools.cached_property
+    def _given(self) -> set[int]:
+        """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
+        body = self.x.program.inlined.body
+        return {slot for i in body if i.op != "wgmma" for slot, gives in i.mentions if gives}
+
+    @functools.cached_property
+    def _used(self) -> frozenset[int]:
+        """The registers whose values some instruction uses, anywhere in the program."""
+        return frozenset().union(*(i.used for i in self.x.program.inlined.body))
+
+    def _blank(self, slots: frozenset[int]) -> frozenset[int]:
+        """Those of some registers that get a value from wgmma alone."""
+        found = self._blanks.get(slots)
+        if found is None:
+            found = self._blanks[slots] = slots - self._given
+        return found
+
+    def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
+        self.x.launch.find(
+            "R507", i, f"{i.name} adds to its accumulator (scale-d is true), and nothing has given {self._register(slot)} a value: D is whatever was there",
+            "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
+        )  # fmt: skip
+
+    def _register(self, slot: int) -> str:
+        return self.x.program.inlined.registers[slot].name
+
+    def _sums_named(self, warps: set[int], slots: frozenset[int]) -> None:
+        """An instruction of these warps names registers: sums there count as read."""
+        named = [(first, held) for first, held in self._sums if warps & {*range(first, first + GROUP)} and held & slots]
+        for key in named:
+            del self._sums[key]
+        if named:
+            self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
+
+    def free(self, waited: Mapping[int, list[Operation]]) -> None:
+        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free."""
+        done = [op for warp, operations in waited.items() for op in operations if op.warps[0] == warp]
+        for op in done:
+            op.holds_registers = False
+        if done:
+            self._held = {n: (op, bits) for n, (op, bits) in self._held.items() if op.holds_registers}
+            self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
+
+    def named(self, block: Block) -> None:
+        """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or is the next wgmma on the same accumulators.
+
+        What it names of finished sums counts as read.
+        """
+        of_all, naming = self._naming_of(block)
+        if not of_all & (self.in_flight | self.of_sums):
+            return
+        warps = set((self.x.threads // WARP).tolist())
+        for i, bits, named in naming:
+            if not bits & (self.in_flight | self.of_sums):
+                continue
+            if self.of_sums & bits:
+                self._sums_named(warps, i.slots)
+            holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
+            if not holds:
+                continue
+            copied = next((op for slot, op in holds.items() if not named[slot] and slot in op.results | op.copies), None)
+            for slot, op in holds.items():
+                if slot in op.copies and named[slot]:  # another value is there now
+                    op.copies.discard(slot)
+                    self._held |= {n: (other, bits & ~(1 << slot)) for n, (other, bits) in self._held.items() if other is op}
+                elif i.op != "mov" or copied is None:
+                    self._touched(i, slot, op, "written" if named[slot] else "read")
+                    if slot in op.results | op.copies and not named[slot]:
+                        self._waits_itself(op, warps)
+                elif not named[slot] and slot in op.results:
+                    self._touched(i, slot, op, "copied")
+            if i.op == "mov" and copied is not None:  # its result is in flight as well
+                results = {slot for slot, is_result in named.items() if is_result} - copied.results
+                copied.copies |= results
+                self.takes(copied, frozenset(results))
+
+    def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]:
+        """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them; in front of them what all name."""
+        found = self._naming.get(block.index)
+        if found is None:
+            naming = []
+            for i in block.instructions:
+                if i.op != "wgmma":
+                    named = dict(sorted(i.mentions, key=lambda one: one[1]))  # of what is read and written: written
+                    naming.append((i, sum(1 << slot for slot in named), named))
+            found = self._naming[block.index] = functools.reduce(operator.or_, [bits for _, bits, _ in naming], 0), naming
+        return found
+
+    def _holding(self, slot: int, warps: set[int]) -> Operation | None:
+        """The first operation of these warps in flight that has a register."""
+        return next((op for op, bits in self._held.values() if bits >> slot & 1 and warps & set(op.warps.tolist())), None)
+
+    def _waits_itself(self, op: Operation, warps: set[int]) -> None:
+        """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""
+        for warp in sorted(warps & set(op.warps.tolist())):
+            over = self.groups.wait_for(op, warp, "wgmma")
+            if over:
+                self.free({warp: over})
+
+    def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
+        """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
+        rule = IN_FLIGHT[f"{'D' if slot in op.results | op.copies else 'A'} {how}"]
+        if (op.instruction.line, how) in self._told:
+            return
+        self._told.add((op.instruction.line, how))
+        told = f" ({' or '.join(rule.told)})" if rule.told else ""
+        made = f"; {rule.does}{told}, the PTX ISA leaves it undefined" if rule.is_safe else ""
+        self.x.launch.find(
+            "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {op.name} is in flight: its registers are not to be touched before "
+            f"wgmma.wait_group{made}", f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
+            because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
+        )  # fmt: skip
+
+
+_TOUCHES = {"read": "uses", "copied": "copies", "written": "overwrites"}

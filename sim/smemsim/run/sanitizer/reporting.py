@@ -1,0 +1,293 @@
+"""How the watch calls words, warps and operations in a finding, and what it proposes to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.finding import Touched
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import WARP
+from smemsim.run.isa.barriers.mbarrier import Delivery, Mbarrier, mbarriers
+from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
+from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.taint import is_followed
+from smemsim.run.sanitizer.twins import Twins
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["BARRIER", "WORD", "Reporting", "Waited"]
+
+
+WORD = 4
+BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, cute.arch.sync_threads)"
+MOST_RUNS = 64  # of bytes, that a finding keeps apart
+STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
+LOOKS_AGAIN = "the atomic operation looks at the value again, and it has held"
+MOST_BROUGHT = 4  # copies of a phase that are listed
+Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
+_EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
+    "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
+    "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
+    "arrive": ("whose scope by the PTX ISA leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
+    "lane": (
+        "which by the PTX ISA answers for the reads of the lane that executes it alone",
+        "bar.warp.sync (__syncwarp) in front of the arrival",
+    ),
+    "warpgroup": ("which by the PTX ISA waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
+}
+WAIT = {
+    "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+    "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+    "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+    "tcgen05.alloc": "put a barrier (bar.sync) between them",
+    "wgmma": "wgmma.commit_group and wgmma.wait_group first",
+    "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
+    "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+    "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+}
+
+
+class Reporting:
+    """Tells what is wrong to the launch: milder where only what compilers and libraries write between CTAs is in the way of order (`formal`).
+
+    `excuses` has the last such instruction of each of EXCUSES, `waits` what each warp waited for last.
+    """
+
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations) -> None:
+        self.x, self.clocks, self.operations = x, clocks, operations
+        self.excuses: dict[Formal, Instruction] = {}
+        self.waits: dict[int, Waited] = {}
+        self.lines = x.program.lines
+        self._per_cta = x.stride // WARP
+        self.group_waits: dict[
+            tuple[int, str], tuple[Instruction, int, Any]
+        ] = {}  # by warp and kind: the last wait for groups, how many it leaves, all groups
+        self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
+
+    def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
+        """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the phase brought to each CTA."""
+        self.excuses, self._told = dict(first.excuses), set(first._told)
+        for (warp, kind), (i, left, _) in first.group_waits.items():
+            self.group_waits.update({(warp + n * twins.warps, kind): (i, left, None) for n in range(twins.count)})
+        for warp, (barrier, line, _) in first.waits.items():
+            for n, own in enumerate(twins.made[barrier]):
+                self.waits[warp + n * twins.warps] = own, line, brought[warp][n]
+
+    # ---- findings
+
+    def find(
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = "",
+        other: int = 0, within_warp: bool = False, milder: Severity | None = None,
+    ) -> None:  # fmt: skip
+        """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words.
+
+        `other` is the line of the other half of a race, which is one between lanes of a warp or not.
+        """
+        than = self.lines.get(other)
+        held = code == "X008" and than is not None and self._looks_again(i, than)
+        before = self.x.launch.found(code, i.line, cause)
+        if before is not None and not self.x.launch.is_lesser(before, bool(formal) or held or milder is not None, within_warp=within_warp):
+            return
+        if formal and self._is_told(code, formal):
+            return
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
+        where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
+        where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
+        message = sentence.replace("{i}", i.name).replace("{where}", where)
+        runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
+        if len(runs) > MOST_RUNS:
+            runs = [offsets]
+        touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
+        because = "PTX ISA 9.1 §8 (memory consistency), 9.7.13"
+        if held or milder is not None:
+            self.x.launch.find(
+                code, i, f"{message}; {LOOKS_AGAIN}" if held else message, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
+                within_warp=within_warp,
+            )  # fmt: skip
+            return
+        self.tell(code, i, message, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
+
+    def _looks_again(self, i: Instruction, other: Instruction) -> bool:
+        """Is one of two a plain look in front of the other one (rule order.looks_again)? A table that is read, and then changed by cas with no barrier between,
+        is not looked at: what was read is used."""
+        program = self.x.launch.program
+        return any(
+            STRONG.isdisjoint(weak.modifiers)
+            and looks_again(program, weak, atom)
+            and may_follow(program, weak, atom)
+            and decides_alone(program, weak)
+            for weak, atom in ((i, other), (other, i))
+        )
+
+    def _is_told(self, code: str, formal: Formal) -> bool:
+        """Is a remark of the code told of the last instruction of its kind? What else rests on that needs the same change."""
+        return formal in self.excuses and (code, self.excuses[formal].line) in self._told
+
+    def tell(
+        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
+        cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
+        excuse = self.excuses.get(formal)
+        if excuse is None:
+            self.x.launch.find(
+                code, i, message, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
+            )  # fmt: skip
+            return
+        if self._is_told(code, formal):
+            return
+        self._told.add((code, excuse.line))
+        why, change = _EXCUSED[formal]
+        self.x.launch.find(
+            code, i, f"{message} but {excuse.name} of line {excuse.line}, {why}; compilers and libraries write it like this, and no failure is known",
+            f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
+            arrays=arrays,
+        )  # fmt: skip
+
+    def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
+        """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
+        was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
+        if was_used or not is_followed(i):
+            tell()
+        else:
+            late[i.line] = tell
+
+    # ---- names
+
+    def warp(self, warp: Any) -> str:
+        """A warp of the wave as findings call it, by its number in its CTA."""
+        cta, own = divmod(int(warp), self._per_cta)
+        return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+    def writer(self, who: int, line: int) -> str:
+        """Whoever wrote a word last, by the number in the table of who."""
+        if who >= OPERATIONS:
+            return self.operations[who - OPERATIONS].name
+        return f"warp {self.warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+
+    # ---- what to change
+
+    def last_wait(self, warps: np.ndarray, at: np.ndarray) -> Waited | None:
+        """What the first of these warps that is of the CTA of the words waited for last."""
+        cta = int(at[0]) // (self.x.pitch // WORD)
+        own = warps[warps // self._per_cta == cta]
+        return self.waits.get(int(own[0])) if own.size else None
+
+    def other_stage(self, waited: Waited | None, at: np.ndarray, op: Operation) -> tuple[str, str]:
+        """Where the mbarrier that a reader waited for last brought other bytes than it reads: which, and what to change."""
+        if waited is None or not waited[2]:
+            return "", ""
+        barrier, line = waited[:2]
+        brought = [d for d in waited[2] if d.to == barrier.cta.rank]
+        cta, words = divmod(at, self.x.pitch // WORD)
+        offsets = words * WORD + self.x.window_begin
+        came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
+        if came or not brought or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
+            return "", ""
+        mine = op.barriers[barrier.cta.index][1]
+        if mine == barrier.offset:
+            why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
+            return why, "let each phase expect all bytes that are read behind it, and no others come"
+        pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
+        ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
+        why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
+        return why, (
+            f"one index for the stage that is loaded, the mbarrier that counts it, the wait and the read: what is read here completes on the "
+            f"mbarrier at {mine:#x}"
+        )
+
+    def who_waited(self, op: Operation, *, only_read: bool = False) -> int:
+        """A warp that knows an operation, or (`only_read`) what it reads, to be over, of those that issued it before others; -1 where nobody does."""
+        done = self.clocks.read_done if only_read else self.clocks.done
+        know = np.flatnonzero(done[:, op.number])
+        own = know[np.isin(know, op.warps)]
+        return int((own if own.size else know)[0]) if know.size else -1
+
+    def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
+        """That a warp does not know an operation to be over, and whether others do."""
+        by = self.who_waited(op, only_read=only_read)
+        return "nobody has waited for it" if by < 0 else f"warp {self.warp(by)} has waited for it, and nothing tells warp {self.warp(warp)}"
+
+    def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
+        """How to wait for an operation, or how a warp is told that others have."""
+        by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
+        if found := self.too_weak(op, warp):
+            return found
+        if by < 0:
+            kind = "tma_store" if op.kind == "bulk" and op.lanes else op.kind
+            return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
+        far = by // self._per_cta != warp // self._per_cta
+        how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
+        return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+
+    def too_weak(self, op: Operation, warp: int) -> str:
+        """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""
+        kind = op.kind if op.kind in ("cp.async", "wgmma") else "bulk"
+        i, left, groups = self.group_waits.get((int(op.warps[0]), kind), (None, 0, None))
+        younger = groups.younger(op, kind) if groups is not None else None
+        if i is not None and younger is not None and younger < left:
+            return (
+                f"{i.name} {younger} instead of {left} in line {i.line}: it leaves {left} group{'s' * (left > 1)} pending, and the group of line "
+                f"{op.instruction.line} is among them"
+            )
+        named = [(cta.index, offset) for cta, offset in op.barriers.values()]
+        barrier, *_ = self.waits.get(warp, (None, 0, []))
+        return self.relaxed_wait(warp) if barrier is not None and (barrier.cta.index, barrier.offset) in named else ""
+
+    def relaxed_wait(self, warp: int) -> str:
+        """What to change in the last wait of a warp at an mbarrier, if that wait is relaxed."""
+        _, line, _ = self.waits.get(warp, (None, 0, []))
+        i = self.lines.get(line)
+        if i is None or "relaxed" not in i.modifiers:
+            return ""
+        return f".acquire instead of .relaxed in line {line}: a relaxed wait ({i.name}) shows nothing of what the phase has brought"
+
+    def narrow(self, formal: Formal) -> tuple[str, str]:
+        """Why the instruction that alone is in the way of order is too weak, and what to change in it; empty for none."""
+        excuse = self.excuses.get(formal)
+        if excuse is None:
+            return "", ""
+        why, change = _EXCUSED[formal]
+        return f": {excuse.name} of line {excuse.line} is there, {why}", f"{change} in line {excuse.line}"
+
+    def _by_issuer(self, op: Operation) -> str:
+        """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""
+        if not op.lanes or op.kind == "wgmma" or ("cp.async" if op.kind == "cp.async" else "bulk") not in self.operations.waits:
+            return ""
+        if op.lanes & op.lanes - 1:
+            return ", in each thread that issued the operation (commit groups belong to threads)"
+        return f", in lane {op.lane} of warp {self.warp(op.warps[0])}, which issued the operation (commit groups belong to threads)"
+
+    def or_free_later(self, op: Operation, warp: int) -> str:
+        """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""
+        if op.kind not in ("tma_load", "bulk"):
+            return ""
+        barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
+        if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
+            return ""
+        return (
+            "; or, if it means the bytes of an earlier phase, which it has waited for, let the load wait for an mbarrier at which the readers arrive "
+            "(tcgen05.commit, mbarrier.arrive) behind this read"
+        )
+
+    def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
+        """What to change where words are touched of those (`held`) that an operation still brings; of a load over a load that is not the first one's own
+        barrier."""
+        if i.op != "cp" or op.kind not in ("tma_load", "bulk"):
+            return self.wait_for(op, warp)
+        first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
+        if first != second:
+            return (
+                f"the two overlap: the first one's bytes begin at {first:#x}, these at {second:#x}; stages must lie as far apart as what is loaded "
+                "into one is long"
+            )
+        return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"

@@ -1,0 +1,947 @@
+"""The watch: what the instructions of one wave tell of their accesses and of synchronisation, and what is wrong with them.
+
+Written against the PTX memory model (PTX ISA 8): a write is seen by a later access of another thread only when synchronisation lies between
+them, by the asynchronous proxy (TMA, wgmma, tcgen05) only when a fence.proxy.async lies on that way too, and what an asynchronous operation
+writes only when its completion was waited for. Threads of one warp count as ordered.
+
+The watch has one part for each kind of state, and brings what it is told to those that it concerns:
+
+    order                happens_before.py            what every warp has seen
+    operations           operations.py        the asynchronous operations
+    groups, barriers     synchronisation.py   commit groups, and mbarrier.init
+    lanes                lanes.py             when the lanes of each warp last met
+    alone                partial_waits.py             waits of some lanes of a warp
+    lost                 lost_updates.py              updates that lanes of a warp lose
+    unreleased           release_missing_writes.py        releases by some lanes of a warp: what others of it have stored
+    freed                release_missing_reads.py             the same: what others of it may still read
+    named                named_barriers.py             who fills which phase of a barrier of some warps
+    shared               shared_memory.py            the last writer and the readers of each word of shared memory
+    early                uninitialised_reads.py             reads of it before anybody had written
+    tensor               tensor_memory.py            the same of the cells of tensor memory
+    registers            registers.py         registers in flight
+    lifetimes            lifetimes.py         CTAs of a cluster that begin and end, and what is under way when they do
+    unwritten            taint.py            values that may be wrong, up to where they are used
+    telling              reporting.py           findings, and the names in them
+    globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
+    maps                 tensor_maps.py              tensor maps in global memory that the kernel makes
+    siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
+    messages             messages.py          data and flags that strong accesses alone pass on
+    pairs                pairs.py             tensor memory that pairs of CTAs allocate and give back
+    objects              mbarriers.py         mbarrier objects, up to where they end
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import ALL, EXITED, WARP
+from smemsim.run.isa.barriers.mbarrier import Mbarrier, current
+from smemsim.run.lower.dataflow import passes_messages
+from smemsim.run.sanitizer.byte_masks import WHOLE
+from smemsim.run.sanitizer.clock_loops import all_threads_meet
+from smemsim.run.sanitizer.epochs import LAST, STEP
+from smemsim.run.sanitizer.expected import ExpectedBytes
+from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
+from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
+from smemsim.run.sanitizer.history import History
+from smemsim.run.sanitizer.lanes import PART_BITS, Lanes
+from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
+from smemsim.run.sanitizer.lost_updates import LostUpdates
+from smemsim.run.sanitizer.mbarriers import MbarrierObjects
+from smemsim.run.sanitizer.messages import Messages
+from smemsim.run.sanitizer.named_barriers import NamedPhases
+from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.pairs import PairAllocations
+from smemsim.run.sanitizer.partial_waits import PartialWaits
+from smemsim.run.sanitizer.registers import RegistersInFlight
+from smemsim.run.sanitizer.release_missing_reads import ReleaseMissingReads
+from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites, unmet_stores
+from smemsim.run.sanitizer.reporting import WORD, Reporting
+from smemsim.run.sanitizer.shared_memory import SharedShadow
+from smemsim.run.sanitizer.siblings import SiblingArrivals
+from smemsim.run.sanitizer.synchronisation import ALL_LANES, CommitGroups, Initialised, by_warps
+from smemsim.run.sanitizer.taint import Taint
+from smemsim.run.sanitizer.tensor_maps import MapsInMemory
+from smemsim.run.sanitizer.tensor_memory import TensorShadow
+from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.sanitizer.uninitialised_reads import UninitialisedReads
+from smemsim.run.scopes import CTA, GPU
+from smemsim.run.word_ranges import WordRanges
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.memory.spaces import Piece, Values
+    from smemsim.run.lower.program import Block, Program
+
+__all__ = ["MATRIX", "Begin", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
+
+
+COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
+MATRIX = ("wgmma", "tcgen05")
+_Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
+_NO_WARPS = np.zeros(0, np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
+    (`first.py`) also what follows values, for how many operations there is room, and how many `warps` the wave has."""
+
+    number: int
+    entered: int
+    taint: Taint | None = None
+    room: int = 0
+    warps: int = 0
+
+
+class Sanitizer:
+    """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
+
+    def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
+        self.x = x
+        if begin is None:
+            x.launch.watched += 1
+            begin = Begin(x.launch.watched, 0 if history is None else history.enters(x, x.launch.watched))
+        self.clocks = _order(x, begin)
+        self.operations = Operations(x, self.clocks.clock, self.clocks.done.shape[1])
+        self.reporting = Reporting(x, self.clocks, self.operations)
+        self.groups, self.barriers = CommitGroups(self.clocks), Initialised(self.clocks)
+        self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
+        self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting)
+        self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects)
+        self.alone = PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line)
+        self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
+        self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
+        self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint)
+        self.registers = RegistersInFlight(x, self.groups)
+        self.lifetimes = Lifetimes(x, self.clocks)
+        self.pairs, self.siblings = PairAllocations(x, self.tensor, self.lifetimes, self.reporting), SiblingArrivals(x, self.clocks)
+        self.globals = (
+            None if history is None else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered)
+        )
+        self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals  # who knows of writes by operations that nobody has waited for
+        self.unreleased = ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global)
+        self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.loose is not None else None
+        self.lost = LostUpdates(x, self.reporting, self._name_in_global)
+        self.freed = ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared)
+        self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
+        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
+        self._early_arrivals: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
+        self.expected = ExpectedBytes(self.clocks, self.reporting)
+        self.endings = Endings(x, self.clocks, self.operations, self.groups)
+        self.operations.holders += [self.alone, self.clocks, self.groups, self.shared, self.tensor, self.registers]
+        if self.globals is not None and self.maps is not None:
+            self.operations.holders += [self.globals, self.maps]
+        self.is_of_first = False  # see `first.py`
+        self.has_shared = x.launch.window_bytes > 0
+        self.has_declared = self.globals is not None and x.launch.memory.has_declared
+        self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
+
+    def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
+        """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
+        that it waited for last."""
+        self.operations.spread(first.operations, twins, np.asarray(first.clocks.read_done.all(axis=0)))
+        for part in ("clocks", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects", "expected"):
+            getattr(self, part).spread(getattr(first, part), twins)
+        self.reporting.spread(first.reporting, twins, brought)
+        wrong, excused = first._early_arrivals
+        self._early_arrivals = dict(wrong), dict(excused)
+        for barrier, of_all in twins.made.items():
+            for n, own in enumerate(of_all):
+                own.copies = [twins.of(op, n) for op in barrier.copies if twins.has(op)]
+
+    # ---- the end
+
+    def nothing_came(self) -> None:
+        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        self.abandoned()
+        self.early.nothing_came()
+
+    def abandoned(self) -> None:
+        """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
+        self.taint.origins.abandon()
+        self.taint.overwrites.ended()
+
+    def ends_in_order(self, cta: Cta) -> bool:
+        """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
+        taint = self.taint
+        if (
+            self.lifetimes.is_needed
+            or any(self._early_arrivals)
+            or self.expected.is_needed
+            or taint.overwrites.is_open
+            or taint.origins.are_whole
+        ):
+            return False
+        return self.endings.are_over(cta)
+
+    def ended(self) -> None:
+        """All threads have exited."""
+        self.lifetimes.ended()
+        self.endings.ended()
+        self.taint.overwrites.ended()
+        self.taint.origins.abandon(self._is_race)
+        self._tell_early_arrivals()
+        self.expected.ended()
+
+    def let_go(self) -> None:
+        """The wave is over: the parts know each other no more, so that their tables are freed."""
+        self.operations.holders.clear()
+        self.shared.by_epochs = None
+        self.operations.operations.clear()
+        vars(self).clear()
+
+    def _is_race(self, key: Any) -> bool:
+        """Does a doubt say that a read comes too early? Nobody multiplies a whole operand for nothing; what nobody ever writes harms only who uses it."""
+        late = {"shared": self.early.late, "tensor": self.tensor.late}.get(key[0])
+        return late is None or key[1] in late
+
+    # ---- ordinary accesses of shared memory
+
+    def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
+        self._reach(x, i, flat)
+        self._alone(i, flat, size, "read")
+        if self.taint.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere):
+            return
+        at, warps = self.shared.places(flat, size)
+        who = self.shared.read(i, at, warps, flat, size)
+        blank = self.shared.blank_of(at, flat, size, who)
+        nobody = blank != 0
+        if nobody.any():
+            self.early.note(i, at[nobody], self._running(x), blank[nobody])
+        if self.taint.shared is not None or nobody.any():
+            self._doubtful(x, i, at, flat, size)
+        self._elsewhere(who)
+
+    def follows_values(self) -> bool:
+        """Has the watch to look at each access of shared memory for more than its order?"""
+        if self.lifetimes.is_needed or self.freed.ticks:
+            return True
+        return self.taint.shared is not None or self.alone.concerns(self.lanes.meetings)
+
+    def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
+        if self.follows_values():
+            return False
+        return self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere)
+
+    def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """The same of a write that no two threads make at one place."""
+        if self.follows_values():
+            return False
+        return self.shared.is_written_apart(i, flat, size)
+
+    def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
+        """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
+        self._reach(x, i, flat)
+        at, warps = self.shared.places(flat, size)
+        blank = self.shared.blank_of(at, flat, size)
+        nobody = blank != 0
+        self.shared.strong_read(i, at, warps, size, scope)
+        if nobody.any():
+            self.early.note(i, at[nobody], self._running(x), blank[nobody])
+        if i.op == "ld" and (self.taint.shared is not None or nobody.any()):
+            self._doubtful(x, i, at, flat, size)
+
+    def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
+        """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
+
+        Who writes what lies there already races with nobody; that is so where `values` are given.
+        """
+        self._reach(x, i, flat)
+        self._alone(i, flat, size, "overwritten")
+        if self.taint.shared is not None:
+            self.taint.shared.clear(flat, size)
+        if self.freed.ticks:
+            self.freed.look(i, *self.shared.places(flat, size))
+        if not self.shared.is_written(i, flat, size, values):
+            self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
+
+    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True, scope: int = GPU) -> None:
+        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves.
+
+        Atomics that left everything as it was (`changed` False) have only looked.
+        """
+        self._reach(x, i, flat)
+        is_whole = i.op == "st" or "exch" in i.modifiers  # what lay there before matters no more
+        if self.taint.shared is not None and is_whole:
+            self.taint.shared.clear(flat, size)
+        at, warps = self.shared.places(flat, size)
+        if changed and self.freed.ticks:
+            self.freed.look(i, at, warps)
+        blank = at[:0] if is_whole else at[self.shared.blank_of(at, flat, size) != 0]
+        if size < WORD:
+            self.shared.fill_part(at, flat, size)
+        self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
+        self.changed_nothing(x, i, blank)
+
+    def takes(self, x: Wave, i: Instruction, piece: Piece, size: int) -> None:
+        """The running threads are about to get what lies there, each that puts something else in its place: of those at one place the first one gets it."""
+        if piece.space == "global":
+            marks = None if self.globals is None else self.globals.finds(i, piece, size)
+        else:
+            marks = self._finds(x, i, piece.at, size) if piece.space == "shared" else None
+        if marks is not None:
+            is_first = np.zeros(len(marks), bool)
+            is_first[np.unique(piece.at, return_index=True)[1]] = True
+            self.taint.loads(x.threads[is_first], marks[is_first], size)
+
+    def _finds(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of the bytes at places `flat` of `x.shared` (n, of each); None where none is in doubt."""
+        at, _ = self.shared.places(flat, size)
+        blank = at[self.shared.blank_of(at, flat, size) != 0]
+        if blank.size:
+            self.early.note(i, blank, self._running(x))
+        elif self.taint.shared is None:
+            return None
+        return self.taint.of_access(i, flat, size)
+
+    def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
+        """The words at places `flat` of `x.shared` that nobody has written."""
+        at, _ = self.shared.places(flat, size)
+        blank: np.ndarray = at[self.shared.blank_of(at, flat, size) != 0]
+        return blank
+
+    def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
+        """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
+        if blank.size:
+            self.early.note(i, blank, self._running(x))
+            self.taint.put_words(blank, np.full(len(blank), self.taint.nobody(i), np.int32))
+
+    def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""
+        self.shared.initialised(i, *self.shared.places(flat, 2 * WORD), flat)
+
+    def last_writer(self, word: int) -> Instruction | None:
+        """What wrote a word of `x.shared` last."""
+        return self.reporting.lines.get(int(self.shared.line[word]))
+
+    def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
+        """Do lanes touch words that only other lanes of their warp have waited for?"""
+        if self.alone.waits and self.alone.concerns(self.lanes.meetings):
+            at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
+            self.alone.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
+
+    def _name_in_global(self, i: Instruction, memory: np.ndarray, at: int) -> str:
+        return "global memory" if self.globals is None else self.globals.name(i, memory, at)
+
+    def _running(self, x: Wave) -> np.ndarray:
+        return distinct(x.threads >> 5)
+
+    def _reach(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        if self.lifetimes.is_needed:
+            self.lifetimes.touch(i, flat // x.pitch, x.threads >> 5)
+
+    def _elsewhere(self, who: np.ndarray) -> None:
+        """Note for the judge the operations `who` whose bytes are read by others than matrix instructions."""
+        if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
+            self.operations.read_elsewhere(distinct(by - OPERATIONS).tolist())
+
+    def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
+        """The running threads read words of which some have a value that is in doubt, or none."""
+        if i.op in ("ld", "wmma"):
+            marks = self.taint.of_access(i, flat, size)
+            if marks.any():
+                self.taint.loads(x.threads, marks, size)
+        elif i.op == "ldmatrix":
+            self.taint.matrix_is_unwritten = True
+        elif self.taint.shared is not None:
+            self.taint.origins.tell(i, self.taint.shared.of(flat, size))
+
+    # ---- asynchronous operations
+
+    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
+        """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async" "wgmma" "tcgen05.mma"
+        "tcgen05.cp" "tcgen05.shift". Returns its handle."""
+        return self.operations.begin(i, thread, kind)
+
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is. Where CTAs do the same (`first.py`) these are
+        those of the first one; `what` has an entry for each, by which they differ."""
+        return self.operations.begin_together(i, threads, kind)
+
+    def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> list[Operation]:
+        """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0 where that is not so."""
+        return self.operations.begin_together(i, threads, kind)
+
+    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+        """The operations of all CTAs, of those that `begin_together` gave."""
+        return ops
+
+    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
+        """The operation of the n-th thread, of those that `begin_together` gave: while the first CTA stands for all that of the first one."""
+        return ops[n]
+
+    def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> None:
+        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
+        runs = self.shared.of_cta(cta, offsets)
+        self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        if self.unreleased.is_exposed(self.x.shared):
+            self.unreleased.op_reads(op, self.x.shared, runs.words)
+        is_elsewhere = self._notes_reads_of(op)
+        is_ordered = not self.shared.has_holes(runs) and self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
+        if is_ordered and not self._follows(op):
+            return
+        at = runs.words
+        nobody = np.zeros(len(at), bool)
+        if not is_ordered:
+            who = self.shared.read_by_operation(op, at)
+            blank = np.where(who == NOBODY, np.uint8(WHOLE), self.shared.blank_bytes(at))
+            nobody = blank != 0
+            if nobody.any():
+                self.early.note(op.instruction, at[nobody], self._running(self.x), blank[nobody])
+            if is_elsewhere:
+                self._elsewhere(who)
+        if op.products:
+            op.products[-1].read(at, nobody)
+        elif self.taint.shared is not None:
+            self.taint.origins.tell(op.instruction, self.taint.shared.of_words(at))
+
+    def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> bool:
+        """An operation that a lane has issued, and `op_reads` was told of, reads the same for each lane of its warp. False, where each has to be told."""
+        runs = self.shared.of_cta(cta, offsets)
+        return (
+            not self._follows(op)
+            and not self.shared.has_holes(runs)
+            and self.shared.is_read_by(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
+        )
+
+    def _follows(self, op: Operation) -> bool:
+        """Is there a doubt that what an operation reads could have?"""
+        return self.taint.shared is not None or bool(op.products and self.taint.overwrites.probes_of(op.instruction))
+
+    def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
+        """Operations of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
+        by `op_reads`."""
+        if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared) or self.shared.parts.has_holes:
+            return False
+        if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
+            return False
+        for op, cta in zip(ops, ctas, strict=True) if self.lifetimes.is_needed else ():
+            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        return True
+
+    def _notes_reads_of(self, op: Operation) -> bool:
+        """Is it to be noted what others than matrix instructions read, and this operation is one?"""
+        return self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
+
+    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges, lay_there: np.ndarray | None = None) -> None:
+        """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
+        runs = self.shared.of_cta(cta, offsets)
+        self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        op.has_written |= len(runs.begins) * runs.count > 0
+        if self.freed.ticks:
+            self.freed.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
+        self.early.comes(op, runs, functools.partial(self.shared.is_unordered, op))
+        if lay_there is not None or not self.shared.is_written_by(op, runs):
+            self.shared.written_by_operation(op, runs.words, lay_there)
+        if self.taint.shared is not None:
+            self.taint.shared.clear(runs.words * WORD, WORD)
+
+    def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
+        """Operations of one instruction write the same words of the windows of CTAs of their own."""
+        if not self.pass_writes(ops, ctas, runs):
+            for op, cta in zip(ops, ctas, strict=True):
+                self.op_writes(op, cta, runs)
+
+    def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
+        """Is nothing suspicious about such writes, and all of them noted? Else each has to be told by itself."""
+        if self.early.has_read or self.freed.ticks or self.taint.shared is not None:
+            return False
+        if not self.shared.are_written_by(ops, ctas, runs):
+            return False
+        for op, cta in zip(ops, ctas, strict=True):
+            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+            op.has_written = True
+        return True
+
+    def reads_what_changes(self, address: int) -> bool:
+        """Is there anything to be told of an operation that reads the array in which a global address lies?"""
+        return self.globals is not None and self.globals.history.changes(address)
+
+    def op_reads_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
+        """An operation reads `size` bytes of global memory at each of these addresses, through the asynchronous proxy."""
+        if self.globals is not None:
+            self.globals.op_reads(op, addresses, size)
+
+    def op_brings(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, places: np.ndarray) -> None:
+        """What an operation has written in a CTA's window is what lies at these global addresses, `size` bytes at each: `places` (n, words) are offsets in the window."""
+        marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
+        if marks is not None:
+            flat = places.reshape(-1) + cta.index * self.x.pitch
+            if size < WORD:
+                self.taint.put_stored(flat, size, marks)
+                return
+            if size != places.shape[1] * WORD:  # packed elements, which get bytes of their own
+                marks = np.repeat(self.taint.origins.all(marks, axis=1)[:, None], places.shape[1] * WORD, axis=1)
+            self.taint.put_words(flat // WORD, marks.reshape(-1, WORD))
+
+    def op_writes_global(
+        self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        """An operation that a CTA has issued is about to write so; `stays` says of addresses of bytes which of them hold what it writes."""
+        if self.globals is not None:
+            self.globals.op_writes(op, addresses, size, stays)
+
+    def map_used(self, i: Instruction, thread: int, address: int, size: int) -> None:
+        """A thread issues a transfer with the tensor map at an address."""
+        if self.maps is not None:
+            self.maps.used(i, thread, address, size)
+
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
+        """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
+        numbers = self._copies(x, i)
+        self._reach(x, i, flat)
+        if self.freed.ticks:
+            self.freed.look(i, *self.shared.places(flat, size))
+        if not self.shared.is_copied(i, flat, size, numbers, values):
+            self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
+        if self.taint.shared is not None:
+            self.taint.shared.clear(flat, size)
+        self.taint.copied(x.threads, flat)
+
+    def passes_copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about a copy, of which no two threads make different ones at one place, and all of it noted? Else `copy` has to be told."""
+        if self.follows_values():
+            return False
+        return self.shared.is_copied(i, flat, size, self._copies(x, i), None)
+
+    def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
+        """The numbers of the operations, by their warps, that the running threads copy by."""
+        copies = self.groups.copies
+        for warp, lanes in by_warps(x.threads):
+            operation = copies.get(warp)
+            if operation is None:
+                copies[warp] = operation = self.begin(x, i, warp * WARP, "cp.async")
+            if lanes & ~operation.lanes:
+                self.groups.joins([operation], "cp.async", lanes & ~operation.lanes)
+        numbers = np.zeros(x.total // WARP, np.int32)
+        numbers[list(copies)] = [operation.number for operation in copies.values()]
+        return numbers
+
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
+
+        Triton lets TMA overwrite the word without fence.proxy.async.
+        """
+        starts = np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))
+        threads = x.threads[starts]
+        ctas = [x.ctas[cta] for cta in x.cta_of[threads].tolist()]
+        offsets = (flat[starts] - x.cta_of[threads] * x.pitch).tolist()
+        ops = self.begin_together(i, threads.tolist(), "tcgen05.alloc")
+        if len(set(offsets)) == 1 and len({cta.index for cta in ctas}) == len(ctas):
+            self.ops_write(ops, ctas, WordRanges.of(np.array(offsets[:1]) // WORD))
+        else:
+            for op, cta, offset in zip(ops, ctas, offsets, strict=True):
+                self.op_writes(op, cta, np.array([offset]))
+        self.clocks.know([(int(op.warps[0]), [op]) for op in ops])
+
+    # ---- registers
+
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """Operations (wgmma) each hold these registers of their warpgroup until they are waited for, and leave a sum in those of `sums`: it continues the one that is
+        there, where it `goes_on`, or begins another. Each belongs to the next group that its threads commit."""
+        self.registers.accumulate(ops, slots, sums, goes_on)
+        self.groups.joins(ops, "wgmma")
+
+    @property
+    def held_slots(self) -> int:
+        """The registers (a bit set) of which it matters that a block names them: in flight, or with a sum that nobody has read."""
+        return self.registers.in_flight | self.registers.of_sums | self.tensor.loading
+
+    def names(self, x: Wave, block: Block) -> None:
+        """The running threads begin a block, which names registers."""
+        if block.slots & (self.registers.in_flight | self.registers.of_sums):
+            self.registers.named(block)
+        if block.slots & self.tensor.loading:
+            self.tensor.names(x, block)
+
+    # ---- completion: groups and mbarriers
+
+    def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
+        """The current phases of mbarriers each count an operation's completion; the issuing threads must have seen its mbarrier.init."""
+        for op, barrier in zip(ops, barriers, strict=True):
+            self._uses(op.instruction, barrier, op.warps)
+            barrier.copies.insert(0, op)
+            if len(barrier.copies) % COPIES == 0:
+                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)]
+        each = iter(ops)
+        for warps, what in self.clocks.together([op.warps for op in ops], barriers):
+            self.clocks.brings(list(itertools.islice(each, count_of(what))), warps, what)
+
+    def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
+        """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
+        warps = distinct(threads >> 5)
+        return next((op for op in barrier.copies if self.operations.remembers(op) and not self.clocks.done[warps, op.number].all()), None)
+
+    def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
+        """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit set) of its warp does: "bulk" "cp.async" "wgmma"."""
+        self.groups.joins(ops, group, lanes)
+        if lanes:
+            self.operations.have_lanes(ops)
+
+    def commit(self, x: Wave, i: Instruction, group: str) -> None:
+        """The running threads commit their open group."""
+        self.groups.commit(self._threads(x, group), group)
+
+    def _threads(self, x: Wave, group: str) -> list[tuple[int, int]]:
+        """The running threads by their warps, of which wgmma has whole ones."""
+        return [(warp, ALL_LANES) for warp in self._running(x).tolist()] if group == "wgmma" else by_warps(x.threads)
+
+    def _part_of_copies(self, op: Operation, lanes: int) -> Operation:
+        """The part of an operation of cp.async that some of its lanes have issued, as an operation of its own."""
+        part = self.begin(self.x, op.instruction, int(op.warps[0]) * WARP, op.kind)
+        part.lanes = part.waited = lanes
+        op.lanes &= ~lanes
+        self.shared.part_of_copies(op, part, lanes)
+        return part
+
+    def counted(self, x: Wave, barrier: Any) -> None:
+        """The phase of an mbarrier counts the copies (cp.async) of the running threads."""
+        self.groups.counted(by_warps(x.threads), barrier, self._part_of_copies)
+
+    def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
+        """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
+        self.reporting.group_waits.update({(warp, group): (i, left, self.groups) for warp in self._running(x).tolist()})
+        if group == "wgmma":
+            self.registers.free(dict(self.groups.wait(self._threads(x, group), group, left, self._part_of_copies)))
+            return
+        self.operations.waits.add(group)
+        for _, over in self.groups.wait(self._threads(x, group), group, left, self._part_of_copies, only_read=only_read):
+            if self.writes is not None and group == "bulk" and not only_read:
+                for operation in over:
+                    self.writes.waited(operation)
+
+    def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Threads have found phases of mbarriers over: what these brought is what they expect to read."""
+        for threads, barrier in waits:
+            if self.clocks.might_be and "cta" in i.modifiers and self.clocks.hears_afar(distinct(threads >> 5), barrier):
+                self.reporting.excuses["wait"] = i
+            self.reporting.waits.update(dict.fromkeys((threads >> 5).tolist(), (barrier, i.line, barrier.state.last)))
+
+    def waited_for_launch(self, x: Wave, i: Instruction) -> None:
+        """griddepcontrol.wait of the running threads."""
+        if self.globals is not None and self.globals.before is not None:
+            self.globals.before.waited(i, self._running(x))
+
+    def lets_next_begin(self, x: Wave) -> None:
+        """griddepcontrol.launch_dependents of the running threads."""
+        if self.globals is not None:
+            self.globals.lets_next_begin(self._running(x))
+
+    def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> None:
+        """Threads execute mbarrier.init, each of a barrier."""
+        for barrier, thread in made:
+            self.objects.makes(i, barrier, thread)
+            self.barriers.makes(i, barrier, thread)
+
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads execute mbarrier.inval."""
+        self.objects.ends(i, barrier, threads)
+
+    def publish(self, x: Wave) -> None:
+        """fence.mbarrier_init of the running threads."""
+        self.barriers.publish(set(self._running(x).tolist()))
+
+    def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        """Threads arrive or wait at an mbarrier, or issue what arrives there: has each seen mbarrier.init?"""
+        self._uses(i, barrier, threads >> 5)
+        if i.op == "tcgen05":
+            self.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
+        elif i.op == "cp":
+            self.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
+
+    def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
+        for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
+            self.reporting.tell(
+                "X008", i, f"{i.name} of warp {self.reporting.warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self.reporting.warp(maker)} "
+                f"initialises at line {made.line}: nothing orders the two",
+                "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
+            )  # fmt: skip
+        self.objects.uses(i, barrier, warps)
+        self.expected.uses(i, barrier, warps)
+
+    def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
+        for warps, what in self.clocks.together([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
+            early, formal = self.clocks.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
+            if early.any() and not formal and not self.clocks.too_early:
+                n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
+                barrier = arrivals[n][1] if isinstance(what, Alike) else what
+                wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
+                warp = wrong[0] if wrong else int(warps[early][0])
+                self._early_arrivals[not wrong].setdefault(i.line, (i, warp, barrier, barrier.state.phase - 1))
+
+    def _tell_early_arrivals(self) -> None:
+        """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
+        if any(f.severity is not Severity.NOTE for f in self.x.launch.findings.values()):
+            return
+        wrong, excused = self._early_arrivals
+        for line, (i, warp, barrier, phase) in (excused | wrong).items():
+            is_excused = line not in wrong
+            why = (
+                " by the PTX ISA; it knows that the phase of another CTA's mbarrier is over, at which other lanes of the same instructions have arrived, and no failure is known"
+                if is_excused
+                else ""
+            )
+            self.x.launch.find(
+                "X010", i, f"{i.name} of warp {self.reporting.warp(warp)} may arrive in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, and "
+                f"not in the next: nothing tells it that this phase is over{why}", "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which "
+                "those arrive who have", because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None,
+            )  # fmt: skip
+
+    # ---- order
+
+    def release(self, x: Wave, threads: np.ndarray, what: Any) -> None:
+        """Threads arrive at a barrier of threads: what they have seen goes into its current phase."""
+        warps = distinct(threads >> 5)
+        self._releases(threads, relaxed=False)
+        self.clocks.hands_on(warps, what)
+        self.clocks.release(warps, what)
+
+    def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> None:
+        """Threads arrive at mbarriers: what they have seen, or had at their last fence, goes into the current phases."""
+        for threads, barrier in arrivals:
+            if self.clocks.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
+                self.reporting.excuses["arrive"] = current(x)
+            self._releases(threads, relaxed=relaxed)
+        for warps, what in self.clocks.together([distinct(threads >> 5) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
+            self.clocks.release(warps, what, relaxed=relaxed, scope=scope)
+
+    def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
+        """Threads are about to release, or to fence: do lanes of their warps take no part?"""
+        if self.unreleased.stores:
+            self.unreleased.releases(current(self.x), threads, relaxed=relaxed)
+        if len(self.freed.loads):
+            self.freed.releases(current(self.x), threads, relaxed=relaxed)
+
+    def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
+        """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
+        self.clocks.release_if(distinct(threads >> 5), what)
+        self.reporting.excuses["relaxed"] = i
+
+    def stored(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
+        """Threads of the same warps write, each at an address of its own, by operations that others may synchronise with; `replaces` says that it was no atomic."""
+        if self.messages is not None:
+            self.messages.stored(current(self.x), accesses)
+        for _, what in accesses:
+            if not self._is_strong(what):
+                self.clocks.weakly_stored(what)
+        self._releases(np.concatenate([threads for threads, _ in accesses]), relaxed=relaxed)
+        warps = distinct(accesses[0][0] >> 5)
+        self.clocks.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
+
+    def hands_on_at(self, threads: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
+        """Can a relaxed atomic of threads hand something on? Where none of their warps has fenced, and nobody has been at its addresses, nobody synchronises with it."""
+        return self.clocks.hands_on_at(distinct(threads >> 5), space, memory, at)
+
+    def loaded(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, scope: int) -> None:
+        """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was a plain store."""
+        strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
+        if strong:
+            decides = True
+            if self.messages is not None:
+                self.messages.loaded(i := current(self.x), strong)
+                decides = self.messages.decides(i)
+            warps = distinct(strong[0][0] >> 5)
+            self.clocks.loaded(warps, [what for _, what in strong], relaxed=relaxed, scope=scope, decides=decides)
+            for threads, what in strong if self.alone.waits and not relaxed else ():
+                self.alone.heard(threads, what)
+        self.lanes.learn_each([threads for threads, _ in strong])
+
+    def _is_strong(self, what: Any) -> bool:
+        """Does what a strong operation has written lie at an address?"""
+        space, _, at = what
+        return space != "shared" or bool(self.shared.strong[at >> 2])
+
+    def left(self, x: Wave, threads: slice, what: Any) -> None:
+        """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
+        gone = np.flatnonzero((x.key[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
+        if gone.size:
+            self.clocks.left(gone, what)
+
+    def complete(self, whats: Sequence[Any]) -> None:
+        """Phases of barriers are complete: those who acquire from now on see what was released into them."""
+        for _, what in self.clocks.together([_NO_WARPS] * len(whats), whats):
+            self.clocks.complete(what)
+        for what in whats:
+            self.lifetimes.complete(what)
+
+    def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, meets: int) -> None:
+        """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope (`meets`) have fenced (rule
+        order.barrier_fences)."""
+        warps = distinct(threads >> 5)
+        self.clocks.acquire(warps, what)
+        self.lanes.learn(threads)
+        self.clocks.takes_over(warps, what)
+        self.clocks.fence(warps, acquires=True, releases=False, scope=meets)
+
+    def acquire_at(
+        self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
+    ) -> None:
+        """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
+        each = iter(waits)
+        for warps, what in self.clocks.together([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
+            now = list(itertools.islice(each, count_of(what)))
+            for threads, _ in now if self.has_shared else ():
+                self.alone.waits_now(threads, self.lanes.meetings)
+            self.clocks.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
+            for threads, barrier in now if self.alone.waits else ():
+                self.alone.waited(i, threads, barrier, relaxed=relaxed)
+            self.lanes.learn(np.concatenate([threads for threads, _ in now]))
+            for _, barrier in now if self.lifetimes.is_needed else ():
+                self.lifetimes.acquire(barrier, warps)
+
+    def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> None:
+        """Threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
+
+        Where it is for all threads, those that have exited count as arrived.
+        """
+        is_everybody, per_cta = len(threads) == x.total, x.stride // WARP
+        if is_everybody and x.sel is ALL and self._all_meet(per_cta):
+            return
+        self.lanes.meet(None if is_everybody and x.sel is ALL else threads)
+        if is_everybody:
+            everybody = x.alike("warps of CTAs", lambda: np.arange(x.total // WARP).reshape(-1, per_cta))
+            present = x.alike("everybody is here", lambda: (np.ones(everybody.shape, bool), np.zeros(everybody.shape, bool)))
+            self.clocks.fence(everybody.reshape(-1), acquires=True, releases=False, scope=CTA)
+            self.clocks.meet(everybody, *present)
+            self.shared.epochs.ends(ctas)
+            return
+        here = np.zeros(x.total // WARP, bool)
+        here[threads >> 5] = True
+        warps = ctas[:, None] * per_cta + np.arange(per_cta)
+        gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
+        self.clocks.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
+        self.clocks.meet(warps, here[warps], gone[warps])
+        self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
+
+    def _all_meet(self, size: int) -> bool:
+        """`meet` of all threads of the wave, whose CTAs have `size` warps. False, and nothing has happened, where more is known than clocks of the own CTA."""
+        clocks, lanes, epochs = self.clocks, self.lanes, self.shared.epochs
+        if not clocks.is_plain:
+            return False
+        clocks.changes += 1
+        lanes.all_have_met()
+        if not all_threads_meet(
+            clocks.clock,
+            clocks.seen,
+            clocks.fenced,
+            size,
+            clocks.has_fenced,
+            lanes.now,
+            lanes.meetings,
+            1 << PART_BITS,
+            epochs.epoch,
+            STEP,
+            LAST,
+        ):
+            epochs.forget()
+        return True
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have all arrived at its barrier."""
+        self.barriers.met(set(range(first, first + count)))
+        self.lifetimes.met(first, count)
+
+    def fence_async(self, x: Wave, i: Instruction) -> None:
+        """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
+        warps = self._running(x)
+        self.unreleased.fences_proxy(warps)
+        if len(self.freed.loads):
+            self.freed.fences_proxy(warps)
+        if self.globals is not None and not is_for_shared(i):
+            self.globals.fence_async(i, warps)
+        self.clocks.fence_proxy(warps)
+
+    def fence_global(self, x: Wave, i: Instruction) -> None:
+        """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous operations ordered behind it."""
+        if self.globals is not None:
+            self.globals.fence_global(i, self._running(x))
+
+    def fence_maps(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
+        """fence.proxy.tensormap::generic of the running threads: an acquire of the maps at these addresses, one for each thread, or a release."""
+        self.fence(x, acquires=addresses is not None, releases=addresses is None, scope=scope)
+        if self.maps is None:
+            return
+        if addresses is None:
+            for warp in self._running(x).tolist():
+                self.maps.releases(i, warp)
+            return
+        for warp, address in dict.fromkeys(zip((x.threads >> 5).tolist(), addresses.tolist(), strict=True)):
+            self.maps.acquires(i, warp, address)
+
+    def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
+        """A memory fence of the running threads, with which their relaxed accesses order."""
+        if releases:
+            self._releases(x.threads, relaxed=False)
+        self.clocks.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)
+
+    def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+        """tcgen05.fence of the running threads."""
+        self.clocks.fence_tensor(self._running(x), acquires=acquires, releases=releases)
+
+
+def _order(x: Wave, begin: Begin) -> VectorClocks:
+    """What is ordered in a wave, with the orders that might be."""
+    formal, *might = (
+        functools.partial(
+            VectorClocks, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart,
+            has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places,
+            room=begin.room,
+        )
+        for places in x.launch.released
+    )  # fmt: skip
+    excuses = _excuses(x)
+    widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
+    of_tensor = None
+    if has_fenced_tensor(x):
+        of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
+    might_be = tuple(make(widens=w) for make, w in zip(might, widened, strict=False))
+    return formal(might_be=might_be, tensor=of_tensor, loose=might[-1](is_loose=True) if has_messages(x) else None)
+
+
+def has_messages(x: Wave) -> bool:
+    """May strong accesses alone pass data on?"""
+    program = x.program
+    if program not in _messages:
+        _messages[program] = passes_messages(program.inlined.body)
+    return _messages[program]
+
+
+def _excuses(x: Wave) -> list[Formal]:
+    """Those of EXCUSES that may matter to a wave."""
+    return [e for e in EXCUSES if e in x.program.excuses and (e == "relaxed" or x.launch.cluster_size > 1)]
+
+
+def has_excuses(x: Wave) -> bool:
+    """May any of EXCUSES matter to a wave?"""
+    return bool(_excuses(x))
+
+
+def has_fenced_tensor(x: Wave) -> bool:
+    """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
+    program = x.program
+    if "tcgen05" not in program.uses:
+        return False
+    if program not in _fenced:
+        body = program.inlined.body
+        has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
+        _fenced[program] = has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
+    return _fenced[program]
+
+
+_fenced: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
+_messages: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()

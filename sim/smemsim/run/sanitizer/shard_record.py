@@ -1,0 +1,283 @@
+"""What CTAs that ran in another process have done to global memory: what was noted there of each piece of each array, with the bytes that they have written.
+
+Where no piece that some of them have written was touched by others, and none of what others have written by them, nothing has happened that a process with all CTAs would have
+seen otherwise, in whatever order they ran: no value, and no race. Then the record `enters` the launch's history, which is as if they had run there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from smemsim.run.sanitizer import global_loops as loops
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.global_memory import Region
+    from smemsim.core.ptx.module import Instruction
+    from smemsim.run.sanitizer.history import ArrayShadow, History
+
+__all__ = ["NOTHING_BEFORE", "Record", "begin"]
+
+NOTHING = np.zeros(0, np.int64)
+
+
+class Begin(NamedTuple):
+    """How far a history had come when something began."""
+
+    warps: int
+    writes: int
+    waves: int
+    told: int
+
+
+NOTHING_BEFORE = Begin(0, 0, 0, 0)
+
+
+def begin(history: History) -> Begin:
+    """The CTAs of a record begin here: whoever meets those before is noted (`History.meets`)."""
+    history.others, history.has_met = history.warps, False
+    return Begin(history.warps, history.writes, len(history.waves), len(history.told))
+
+
+class Epochs(NamedTuple):
+    """Of some cells, or lines of them, the epochs that were noted, as `loops.Cells` has them: 0 for none, and no array where there are none at all."""
+
+    at: np.ndarray
+    writers: np.ndarray
+    earlier: np.ndarray
+    readers: np.ndarray
+    others: np.ndarray
+
+    @property
+    def is_written(self) -> np.ndarray:
+        """Which of them were written?"""
+        return self.writers != 0 if len(self.writers) else np.zeros(len(self.at), bool)
+
+    def of_each(self, make: Callable[[np.ndarray], np.ndarray]) -> Epochs:
+        """The same with other arrays in place of those that there are."""
+        return Epochs(make(self.at), *(make(table) if len(table) else table for table in self[1:]))
+
+    def those(self, which: np.ndarray) -> Epochs:
+        """Some of them, by a mask."""
+        return self if which.all() else self.of_each(lambda table: table[which])
+
+    def spread(self, times: int) -> Epochs:
+        """The same of `times` smaller cells in place of each."""
+        if times == 1 or not len(self.at):
+            return self
+        at = (self.at[:, None] * times + np.arange(times)).reshape(-1)
+        return self.of_each(lambda table: np.repeat(table, times))._replace(at=at)
+
+    def joined(self, other: Epochs) -> Epochs:
+        """Both, none of which has a cell of the other's."""
+        if not len(self.at) or not len(other.at):
+            return self if len(self.at) else other
+        own, more = ([table if len(table) else np.zeros(len(of.at), np.int64) for table in of] for of in (self, other))
+        return Epochs(*(np.concatenate(both) for both in zip(own, more, strict=True)))
+
+    def counted(self, warps: int, writes: int, numbers: np.ndarray, asynchronous: np.ndarray) -> Epochs:
+        """The same with warps, and asynchronous writes, counted from others on, and other numbers of instructions, of which some are asynchronous."""
+        are_same = (numbers == np.arange(len(numbers))).all()
+
+        def moved(table: np.ndarray, *, are_writes: bool) -> np.ndarray:
+            found = table + (warps << loops.WHO)
+            index = table & loops.INDEX if are_writes or not are_same else NOTHING
+            if not are_same:
+                found += numbers[np.minimum(index, len(numbers) - 1)] - index
+            if are_writes and asynchronous.any():
+                found += np.where(asynchronous[found & loops.INDEX], writes << loops.WHEN, 0)
+            found[table == 0] = 0
+            return found
+
+        of_writes, of_reads = (functools.partial(moved, are_writes=are_writes) for are_writes in (True, False))
+        return Epochs(
+            self.at, *(of_writes(table) if len(table) else table for table in (self.writers, self.earlier)),
+            *(np.sign(table) * of_reads(np.abs(table)) if len(table) else table for table in (self.readers, self.others)),
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """The same of one array, which begins at an address: of whole lines of `1 << line` bytes, and of cells of `1 << shift`; and what has been written there."""
+
+    address: int
+    shift: int
+    line: int
+    lines: Epochs
+    cells: Epochs
+    line_bytes: np.ndarray
+    cell_bytes: np.ndarray
+
+    @classmethod
+    def of(cls, shadow: ArrayShadow, since: Begin) -> Part | None:
+        """What has been done to an array since; None where that is nothing."""
+        cells, limit = shadow.cells, since.warps + 1 << loops.WHO
+        lines = _since((cells.line_writers, NOTHING, cells.line_readers, cells.line_others), limit)
+        lines = lines.those(~cells.split[lines.at])
+        fine = _since((cells.writers, cells.earlier, cells.readers, cells.others) if cells.split.any() else (NOTHING,) * 4, limit)
+        fine = fine.those(cells.split[fine.at >> cells.line - cells.shift])
+        if not len(lines.at) and not len(fine.at):
+            return None
+        memory = shadow.region.words
+        line_bytes = _units(memory, cells.line)[lines.at[lines.is_written]]
+        cell_bytes = _units(memory, cells.shift)[fine.at[fine.is_written]]
+        return cls(shadow.region.begin, cells.shift, cells.line, lines, fine, line_bytes, cell_bytes)
+
+    def fitted(self, shadow: ArrayShadow) -> tuple[Epochs, Epochs]:
+        """(lines, cells) as an array's own cells are, which are made as small."""
+        if len(shadow.cells.split):
+            shadow.fit(1 << self.shift)
+        own = shadow.cells
+        cells = self.cells.spread(1 << self.shift - own.shift)
+        if self.line == own.line:
+            return self.lines, cells
+        return self.lines.those(NOTHING), cells.joined(self.lines.spread(1 << self.line - own.shift))
+
+    def write(self, region: Region) -> None:
+        """Leave the bytes that were written."""
+        if region.blank is not None:
+            for epochs, shift in ((self.lines, self.line), (self.cells, self.shift)):
+                region.blank.fill(epochs.at[epochs.is_written] << shift, 1 << shift)
+        _units(region.words, self.line)[self.lines.at[self.lines.is_written]] = self.line_bytes
+        _units(region.words, self.shift)[self.cells.at[self.cells.is_written]] = self.cell_bytes
+
+
+def _since(tables: tuple[np.ndarray, ...], limit: int) -> Epochs:
+    """What was noted in tables from an epoch on."""
+    masks = [table >= limit for table in tables if len(table)]
+    at = np.flatnonzero(functools.reduce(np.logical_or, masks)) if masks else NOTHING
+    of = (table[at] if len(table) else NOTHING for table in tables)
+    return Epochs(at, *(np.where(np.abs(epochs) >= limit, epochs, 0) for epochs in of))
+
+
+def _at(table: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """What a table has at places; 0 where there is no table."""
+    found: np.ndarray = table[at] if len(table) else np.zeros(len(at), np.int64)
+    return found
+
+
+def _units(memory: np.ndarray, shift: int) -> np.ndarray:
+    """The bytes of an array in rows of `1 << shift`, as far as they go."""
+    raw = memory.view(np.uint8)
+    return raw[: len(raw) >> shift << shift].reshape(-1, 1 << shift)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """What some CTAs have done since `begin`. Warps, and asynchronous writes, are counted as in the history that it is of; instructions are places in the program."""
+
+    begin: Begin
+    waves: tuple[tuple[int, int, tuple[int, ...]], ...]  # the first warp, warps of a CTA, the CTAs
+    warps: int
+    instructions: tuple[int, ...]
+    waited: np.ndarray  # of asynchronous writes
+    used: dict[int, np.ndarray]  # of stores that use what a load has brought: which warps have executed them
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, history: History, since: Begin) -> Record:
+        """What has been done since."""
+        places = {id(i): n for n, i in enumerate(history.launch.program.inlined.body)}
+        waves = tuple(
+            (first - since.warps, per_cta, tuple(ctas))
+            for (first, _), (per_cta, ctas) in zip(history.waves[since.waves :], history.ctas[since.waves :], strict=True)
+        )
+        parts = (Part.of(shadow, since) for shadow in history.shadows())
+        used = {places[store]: done[since.warps : history.warps] for store, done in history.done.items()}
+        return cls(
+            since, waves, history.warps - since.warps, tuple(places[id(i)] for i in history.instructions),
+            history.waited[since.writes + 1 : history.writes + 1].copy(), used,
+            tuple(part for part in parts if part is not None),
+        )  # fmt: skip
+
+    def _shadows(self, history: History) -> Iterator[tuple[Part, ArrayShadow]]:
+        for part in self.parts:
+            shadow = history.array(history.launch.memory.find(part.address).words, 1 << part.shift)
+            if shadow is not None:
+                yield part, shadow
+
+    def meets(self, history: History) -> bool:
+        """Has a cell that these CTAs have written been touched by those of a history, or the other way round? Or is there no room for them?"""
+        if history.writes + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
+            return True
+        return any(_meets(part, shadow) for part, shadow in self._shadows(history))
+
+    def enter(self, history: History) -> None:
+        """Have it in a history, of whose CTAs they meet none, and the bytes in memory."""
+        body: list[Instruction] = history.launch.program.inlined.body
+        warps, writes, (_, per_cta, _) = history.warps, history.writes, self.waves[0]
+        numbers = np.array([history.index(body[place]) for place in self.instructions] or [0], np.int64)
+        for part, shadow in self._shadows(history):
+            lines, cells = part.fitted(shadow)
+            given = warps - self.begin.warps, writes - self.begin.writes, numbers, history.asynchronous
+            _enter(shadow, lines.counted(*given), cells.counted(*given), per_cta)
+            part.write(shadow.region)
+        for when in self.waited.tolist():
+            place = history.issues()  # which may make room
+            history.waited[place] = when
+        for first, of_each, ctas in self.waves:
+            history.launch.watched += 1
+            history.has_run(first + warps, history.launch.watched, of_each, list(ctas))
+        history.warps += self.warps
+        for place, done in self.used.items():
+            history.has_done(body[place], warps, done)
+
+
+def _expanded(lines: Epochs, shadow: ArrayShadow) -> Epochs:
+    """The cells of lines."""
+    own = shadow.cells
+    return lines.spread(1 << own.line - own.shift)
+
+
+def _meets(part: Part, shadow: ArrayShadow) -> bool:
+    lines, cells = part.fitted(shadow)
+    own = shadow.cells
+    is_split = own.split[lines.at]
+    whole, parts = lines.those(~is_split), _expanded(lines.those(is_split), shadow)
+    if _touch(whole, whole.at, own.line_writers, own.line_readers):
+        return True
+    of_cells = cells.at >> own.line - own.shift
+    near = own.split[of_cells]
+    far = cells.those(~near)
+    return (
+        _touch(far, of_cells[~near], own.line_writers, own.line_readers)
+        or _touch(parts, parts.at, own.writers, own.readers)
+        or _touch(those := cells.those(near), those.at, own.writers, own.readers)
+    )
+
+
+def _touch(epochs: Epochs, at: np.ndarray, writers: np.ndarray, readers: np.ndarray) -> bool:
+    return bool(_at(writers, at).any() or _at(readers, at[epochs.is_written]).any())
+
+
+def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, per_cta: int) -> None:
+    if len(lines.writers) or len(cells.writers):
+        shadow.for_writes(0)
+    if len(lines.readers) or len(cells.readers):
+        shadow.for_reads()
+    is_split = shadow.cells.split[lines.at]
+    cells = cells.joined(_expanded(lines.those(is_split), shadow))
+    lines = lines.those(~is_split)
+    shadow.split(cells.at >> shadow.cells.line - shadow.cells.shift)
+    own = shadow.cells
+    _note(lines, own.line_writers, own.line_readers, own.line_others, per_cta)
+    _note(cells, own.writers, own.readers, own.others, per_cta)
+
+
+def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, per_cta: int) -> None:
+    """Of cells that are read here and there alone, one reader of each, as `loops` keeps them."""
+    if len(epochs.writers):
+        written = epochs.is_written
+        writers[epochs.at[written]] = epochs.writers[written]
+    if len(epochs.readers):
+        read = epochs.those(epochs.readers != 0)
+        before = readers[read.at]
+        own, other = (((np.abs(table) >> loops.WHO) - 1) // per_cta for table in (read.readers, read.others))
+        is_alone = (read.others == 0) | (own == other)
+        is_lost = (read.others < 0) | (others[read.at] < 0) | ((before != 0) & (read.others != 0))
+        others[read.at] = np.where(is_alone & (before != 0), before, np.abs(read.others)) * np.where(is_lost, -1, 1)
+        readers[read.at] = read.readers

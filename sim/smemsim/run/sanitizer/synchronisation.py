@@ -1,0 +1,277 @@
+"""What threads commit and wait for in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and whose mbarrier.init they have seen (9.7.13.15.9)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.wave import WARP, are_whole_warps
+from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
+from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.twins import Twins
+
+__all__ = ["ALL_LANES", "CommitGroups", "Initialised", "Threads", "by_warps"]
+
+
+ALL_LANES = (1 << WARP) - 1
+Threads: TypeAlias = Sequence[tuple[int, int]]  # warps, each with a bit set of its lanes
+
+
+def by_warps(threads: np.ndarray) -> list[tuple[int, int]]:
+    """Threads (ascending) by their warps: each with a bit set of its lanes."""
+    if are_whole_warps(threads):
+        return [(warp, ALL_LANES) for warp in (threads[::WARP] // WARP).tolist()]
+    warps = threads // WARP
+    firsts = np.flatnonzero(np.diff(warps, prepend=-1))
+    lanes = np.bitwise_or.reduceat(np.int64(1) << (threads % WARP).astype(np.int64), firsts)
+    return list(zip(warps[firsts].tolist(), lanes.tolist(), strict=True))
+
+
+@dataclasses.dataclass(eq=False)
+class _Groups:
+    """The operations of an open group, and of the groups that are committed and not waited for, of some lanes of a warp (a bit set) that have issued, committed and
+    waited for the same. What the first `read` committed groups read is over."""
+
+    lanes: int
+    open: list[Operation] = dataclasses.field(default_factory=list)
+    pending: list[list[Operation]] = dataclasses.field(default_factory=list)
+    read: int = 0
+
+    def split(self, lanes: int) -> _Groups:
+        """The groups of some of the lanes, which are no longer among these."""
+        self.lanes &= ~lanes
+        return _Groups(lanes, list(self.open), [list(group) for group in self.pending], self.read)
+
+
+class CommitGroups:
+    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations of cp.async, by their warp.
+
+    An operation of several lanes is over for their warp when each of them has waited for it.
+    """
+
+    def __init__(self, clocks: VectorClocks) -> None:
+        self.clocks = clocks
+        self.copies: dict[int, Operation] = {}
+        self._groups: dict[tuple[int, str], list[_Groups]] = {}
+        self._over: list[Operation] = []  # that a wait has taken from its group, until their warp knows them to be over
+
+    def remembered(self) -> list[int]:
+        """The operations of all groups, by their numbers."""
+        groups = [op for each in self._groups.values() for g in each for some in (g.open, *g.pending) for op in some]
+        return [op.number for op in (*groups, *self._over, *self.copies.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Does nothing: this part holds operations, which know their new numbers."""
+
+    def spread(self, first: CommitGroups, twins: Twins) -> None:
+        """The groups of the warps of all CTAs, from those of the first one's."""
+        self.copies.update(twins.by_warp(first.copies, twins.of))
+        for (warp, kind), each in first._groups.items():
+            for n in range(twins.count):
+                own = self._groups[warp + n * twins.warps, kind] = []
+                for g in each:
+                    open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))
+                    own.append(_Groups(g.lanes, open_, pending, g.read))
+
+    def of_kind(self, kind: str) -> list[Operation]:
+        """The operations of all groups of a kind, open or pending."""
+        each = [g for (_, of), groups in self._groups.items() if of == kind for g in groups]
+        return list(dict.fromkeys(op for g in each for some in (*g.pending, g.open) for op in some))
+
+    def _of(self, warp: int, kind: str, lanes: int, *, makes: bool = False) -> list[_Groups]:
+        """The groups of some lanes of a warp, apart from those of its other lanes; lanes that have issued nothing have none, unless this call `makes` them."""
+        each = self._groups.get((warp, kind))
+        if each is None:
+            if not makes:
+                return []
+            each = self._groups[warp, kind] = []
+        if len(each) == 1 and each[0].lanes == lanes:
+            return each
+        found, known = [], 0
+        for g in list(each):
+            known |= g.lanes
+            if not g.lanes & lanes:
+                continue
+            if g.lanes & ~lanes:
+                each.append(g.split(g.lanes & lanes))
+                found.append(each[-1])
+            else:
+                found.append(g)
+        if makes and lanes & ~known:
+            found.append(_Groups(lanes & ~known))
+            each.append(found[-1])
+        return found
+
+    def joins(self, ops: Iterable[Operation], kind: str, lanes: int = 0) -> None:
+        """Operations belong to the next group that their threads commit: these `lanes`, else the one that issued the operation, or all of its warps."""
+        for op in ops:
+            own = lanes or (ALL_LANES if kind == "wgmma" else 1 << op.lane)
+            op.lanes |= own
+            for warp in op.warps.tolist():
+                for groups in self._of(warp, kind, own, makes=True):
+                    if not groups.open or groups.open[-1] is not op:
+                        groups.open.append(op)
+
+    def commit(self, threads: Threads, kind: str) -> None:
+        """Threads, by their warps, commit their open groups."""
+        for warp, lanes in threads:
+            if kind == "cp.async":
+                self.copies.pop(warp, None)
+            for groups in self._of(warp, kind, lanes):
+                groups.pending.append(groups.open)
+                groups.open = []
+
+    def counted(self, threads: Threads, barrier: Any, splits: Callable[[Operation, int], Operation]) -> None:
+        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that threads have issued until now, committed or not; no group changes
+        (PTX ISA 9.1 §9.7.13.15.15). Of an operation that other lanes have a part in it counts what `splits` makes of that of these lanes."""
+        for warp, lanes in threads:
+            self.copies.pop(warp, None)
+            some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
+            for group in some:
+                group[:] = [op for op in group if not self.clocks.done[warp, op.number]]
+            for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.lanes & ~lanes]:
+                self._replace(some, op, splits(op, op.lanes & lanes))
+            flags = np.zeros(self.clocks.done.shape[1], bool)
+            flags[[op.number for group in some for op in group]] = True
+            self.clocks.brings_all(flags, np.array([warp]), barrier)
+
+    @staticmethod
+    def _replace(some: list[list[Operation]], op: Operation, part: Operation) -> None:
+        for group in some:
+            group[:] = [part if one is op else one for one in group]
+
+    def unfinished(self, warps: np.ndarray) -> list[Operation]:
+        """The copies (cp.async) of warps that these do not know to be complete."""
+        each = [(warp, g) for warp in warps.tolist() for g in self._groups.get((warp, "cp.async"), ())]
+        return [op for warp, g in each for some in (*g.pending, g.open) for op in some if not self.clocks.done[warp, op.number]]
+
+    def wait(
+        self, threads: Threads, kind: str, left: int, splits: Callable[[Operation, int], Operation], *, only_read: bool = False
+    ) -> list[tuple[int, list[Operation]]]:
+        """Threads wait until at most `left` of their groups are pending, `only_read` for what these read: each warp that has waited for operations, and for which.
+        Of copies in which other lanes have a part, that of these lanes is over: `splits` makes an operation of it."""
+        waited = []
+        for warp, lanes in threads:
+            over: dict[Operation, int] = {}  # by which lanes
+            for groups in self._of(warp, kind, lanes):
+                for op in _left_behind(groups, left, only_read=only_read):
+                    over[op] = over.get(op, 0) | groups.lanes
+            self._over += over
+            done = (
+                list(over)
+                if kind == "wgmma"
+                else [done for op, by in over.items() if (done := _is_over(op, by, splits, only_read=only_read))]
+            )
+            self._over += done
+            if done:
+                waited.append((warp, done))
+        if waited:
+            self.clocks.know(waited, only_read=only_read)
+        self._over.clear()
+        return waited
+
+    def younger(self, op: Operation, kind: str) -> int | None:
+        """How many groups the threads of an operation have committed after its own group, which is pending; None if it is not."""
+        for groups in self._groups.get((int(op.warps[0]), kind), ()):
+            for n, group in enumerate(groups.pending, 1):
+                if op in group:
+                    return len(groups.pending) - n
+        return None
+
+    def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
+        """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
+        (groups,) = self._of(warp, kind, ALL_LANES, makes=True)
+        count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
+        over = [one for group in groups.pending[:count] for one in group]
+        if count is None:  # not committed yet
+            over += groups.open
+            groups.open = []
+        del groups.pending[:count]
+        if over:
+            self.clocks.knows(np.array([warp]), over)
+        return over
+
+
+def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operation]:
+    """The operations of all groups but the last `left`, for which some lanes wait."""
+    count = len(groups.pending) - left
+    if count <= 0:
+        return []
+    over = [op for done in groups.pending[groups.read * only_read : count] for op in done]
+    if only_read:
+        groups.read = max(groups.read, count)
+    else:
+        del groups.pending[:count]
+        groups.read = max(0, groups.read - count)
+    return over
+
+
+def _is_over(op: Operation, lanes: int, splits: Callable[[Operation, int], Operation], *, only_read: bool) -> Operation | None:
+    """What is over of an operation for which these lanes have waited: it, a part of it, or nothing, where other lanes have issued it too."""
+    if only_read:
+        op.waited_read |= lanes
+        return None if op.lanes & ~op.waited_read else op
+    op.waited |= lanes
+    if not op.lanes & ~op.waited:
+        return op
+    return splits(op, lanes) if op.kind == "cp.async" else None
+
+
+@dataclasses.dataclass(eq=False)
+class _Made:
+    """An mbarrier.init: the warp that executed it, its clock then, the instruction, and which warps have seen it."""
+
+    warp: int
+    when: int
+    instruction: Instruction
+    seen_by: set[int]
+
+
+class Initialised:
+    """The mbarriers that have been initialised, and who has seen that."""
+
+    def __init__(self, clocks: VectorClocks) -> None:
+        self.clocks = clocks
+        self._made: dict[Any, _Made] = {}
+        self._published: set[Any] = set()  # those with a fence.mbarrier_init behind
+
+    def spread(self, first: Initialised, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+        for barrier, made in first._made.items():
+            for n, own in enumerate(twins.made[barrier]):
+                begin = n * twins.warps
+                self._made[own] = _Made(made.warp + begin, made.when, made.instruction, {warp + begin for warp in made.seen_by})
+                if barrier in first._published:
+                    self._published.add(own)
+
+    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._made[barrier] = _Made(warp, int(self.clocks.clock[warp]), i, {warp})
+
+    def publish(self, warps: set[int]) -> None:
+        """fence.mbarrier_init of warps: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        self._published |= {barrier for barrier, made in self._made.items() if made.warp in warps}
+
+    def met(self, warps: set[int]) -> None:
+        """The warps of a cluster have met at its barrier."""
+        for barrier in [b for b in self._published if self._made[b].warp in warps]:
+            self._made[barrier].seen_by |= warps
+            self._published.discard(barrier)
+
+    def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, Formal]]:
+        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
+        EXCUSES alone is in the way."""
+        made = self._made.get(barrier)
+        if made is None:
+            return
+        for warp in sorted(set(warps.tolist()) - made.seen_by):
+            if self.clocks.has_seen(warp, made.warp) >= made.when:
+                made.seen_by.add(warp)
+            else:
+                excuse = next((order.widens[-1] for order in self.clocks.might_be if order.has_seen(warp, made.warp) >= made.when), "")
+                yield warp, made.warp, made.instruction, excuse

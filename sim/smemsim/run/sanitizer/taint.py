@@ -1,0 +1,1236 @@
+"""Values that may be wrong: what an instruction read too early, or where nobody had written, as marks that follow the value to where it is used.
+
+A kernel may read what it throws away: the rows below a ragged tile, the lanes without a product, the element past the end of a row. That harms nobody,
+so what is wrong with a read is a doubt about its value, and is told where the value is used. A value is used when it decides an address, a branch that does
+more than choose between values, a guard, or goes to global memory; moved, converted, multiplied or stored to shared or tensor memory it is not: the result has its doubts instead. Of D of
+a matrix instruction a row has the doubts of its row of A, and a column those of its row of B. The PTX ISA has no chapter about this: it leaves the value
+undefined (5.1, 9.7.9: state spaces are not initialised), and what depends on it.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
+from smemsim.core.spec.findings import Severity
+from smemsim.run.engine.wave import WARP
+from smemsim.run.isa.registers import bits_of
+from smemsim.run.isa.registry import Plain
+from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
+from smemsim.run.lower.fused import COMPUTING
+from smemsim.run.sanitizer.byte_masks import WHOLE, Parts
+from smemsim.run.sanitizer.operations import Operation, Tell
+from smemsim.run.sanitizer.settled_bytes import (
+    TABLES,
+    are_bytes_cut,
+    changing,
+    is_compared,
+    is_highest_known,
+    parts_of,
+    parts_of_video,
+    picked_bits,
+    spread,
+    trailing_zeros,
+    value_of,
+)
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.isa.memory.spaces import Piece
+
+__all__ = ["WORD", "Follows", "Origins", "Product", "Taint", "Tell", "Words", "end_of", "is_followed", "uses"]
+
+
+WORD = 4
+VOTED = " in which lanes that have a value vote too"
+
+
+# ---- Sets of doubts
+
+
+class Origins:
+    """A mark is the number of a set of doubts, 0 of none; arrays of marks are int32.
+
+    >>> origins, told = Origins(), []
+    >>> a, b = (origins.of(name, lambda user, name=name: told.append(name)) for name in "ab")
+    >>> both = origins.join(np.array([0, a, a], np.int32), np.array([0, 0, b], np.int32))
+    >>> origins.tell(None, both[1:2]); origins.tell(None, both)
+    >>> told
+    ['a', 'a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._sets: list[frozenset[int]] = [frozenset()]
+        self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        self._known: dict[Hashable, int] = {}
+        self._tells: list[Tell] = []
+        self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
+        self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}  # by number what `of` has been given for `computed`
+        self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
+        self._of_results: set[int] = set()  # of these the ones for which only results count
+
+    def of(
+        self,
+        key: Hashable,
+        tell: Tell,
+        *,
+        is_whole: bool = False,
+        computed: Callable[[Instruction], Tell] | None = None,
+        only_results: bool = False,
+    ) -> int:
+        """The mark of the doubt with this key alone, told by its first `tell`. If it is milder for a value that is only copied, `computed` gives what tells it of
+        what an instruction computes with the value (`only_results`: if that is a result, see `is_result`)."""
+        mark = self._known.get(key)
+        if mark is None:
+            number = len(self._tells)
+            mark = self._known[key] = self._number(frozenset((number,)))
+            self._tells.append(tell)
+            if computed is not None:
+                self._computed[number] = key, computed
+                self._of_results.update((number,) * only_results)
+        if is_whole:
+            self._whole.update(dict.fromkeys(self._sets[mark], key))
+        return mark
+
+    def _number(self, origins: frozenset[int]) -> int:
+        number = self._numbers.get(origins)
+        if number is None:
+            number = self._numbers[origins] = len(self._sets)
+            self._sets.append(origins)
+        return number
+
+    def union(self, a: int, b: int) -> int:
+        """The mark of the doubts of two marks."""
+        if a == b or not b:
+            return a
+        return self._number(self._sets[a] | self._sets[b])
+
+    def join(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The marks of what two values make."""
+        joined: np.ndarray = np.maximum(a, b)
+        if a is b:
+            return joined
+        both = (a != b) & (joined > 0) & (np.minimum(a, b) > 0)
+        if both.any():
+            a, b = (np.broadcast_to(marks, both.shape)[both].astype(np.int64) for marks in (a, b))
+            pairs, at = np.unique(a << 32 | b, return_inverse=True)
+            joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
+        return joined
+
+    def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
+        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or what the values alone decide."""
+        if not self._computed or not marks.any():
+            return marks
+        known, which = np.unique(marks, return_inverse=True)
+        made = [self._computed_one(i, mark, is_result) for mark in known.tolist()]
+        return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
+        origins = self._sets[mark]
+        changing = {n for n in origins & self._computed.keys() if is_result or n not in self._of_results}
+        made = self._number(origins - changing)
+        for number in sorted(changing):
+            key, tell = self._computed[number]
+            made = self.union(self.of(("computed", key, i.line), tell(i)), made)
+        return made
+
+    def all(self, marks: np.ndarray, axis: int) -> np.ndarray:
+        """The marks of what all values along an axis make."""
+        joined: np.ndarray = marks.max(axis=axis)
+        if (np.where(marks == 0, np.expand_dims(joined, axis), marks) != np.expand_dims(joined, axis)).any():
+            parts = np.moveaxis(marks, axis, 0)
+            joined = parts[0]
+            for part in parts[1:]:
+                joined = self.join(joined, part)
+        return joined
+
+    def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
+        """Values with these marks are used."""
+        origins = frozenset().union(*(self._sets[mark] for mark in distinct(marks).tolist()))
+        for number in sorted(origins):
+            self._tells[number](user)
+
+    def milder(self, marks: np.ndarray, name: str, of: Callable[[Tell], Tell]) -> np.ndarray:
+        """The marks with other doubts in place of their own: told by what `of` makes of the first ones' tells, which `name` stands for."""
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            other = 0
+            for number in sorted(self._sets[mark]):
+                own = self._milder.get(number)
+                if own is None:
+                    own = self.of((name, number), of(self._tells[number]))
+                    self._milder.update(dict.fromkeys((number, *self._sets[own]), own))
+                other = self.union(other, own)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    @property
+    def are_whole(self) -> bool:
+        """Is there one that leaves nothing of a result without doubt?"""
+        return bool(self._whole)
+
+    def abandon(self, concerns: Callable[[Hashable], bool] = lambda key: True) -> None:
+        """The kernel ends, and nobody uses its values any more: told is what spoiled a result wholly, of the doubts whose key concerns somebody."""
+        for number, key in self._whole.items():
+            if concerns(key):
+                self._tells[number](None)
+
+
+# ---- Where doubtful values go: through the registers of threads, and through words of shared and local memory
+#
+# Sorts and scans read one element past their tile and throw it away: the comparison with it is masked, a `selp` takes the other value. Triton loads the
+# product of an iteration that a causal mask leaves out, reduces it, and drops the result. So arithmetic hands the marks on to its result, but for `and`,
+# `or`, `selp` and `setp` whose other operands settle the result; exchanges hand them on to the warp, stores to the words that they write, matrix
+# instructions row by row. Everything else is a use: a store to global memory, an address, a branch or a guard, an atomic operation.
+
+
+EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
+PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
+PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
+INTEGERS = frozenset(f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64))
+BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
+BITWISE = frozenset(("and", "lop3", "not", "or", "xor"))  # whose bytes of a result come of the same bytes of what they read
+CHOOSING = {
+    "bfe": 2,
+    "bfi": 2,
+    "prmt": 1,
+    "shf": 1,
+    "shl": 1,
+    "shr": 1,
+}  # that take bits of a register: how many of their last operands say which
+RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
+MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
+UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
+MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
+TELLING = frozenset(
+    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
+)  # they say themselves where the values go, and so does st.async
+METADATA = {"mma": 4, "wgmma": 3}  # which operand a sparse instruction's metadata is
+
+
+def is_followed(i: Instruction) -> bool:
+    """Is what an instruction reads from memory followed to where it is used?"""
+    if i.op == "cp":  # from shared memory to that of another CTA
+        return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
+    if i.op == "atom":  # what others make of a value that nobody has written is none either
+        return "exch" in i.modifiers
+    return i.op in ("ld", "ldmatrix", "wgmma", "wmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
+
+
+class Words:
+    """The marks of the bytes of a memory.
+
+    >>> words = Words(Origins(), 2)
+    >>> words.put(np.array([4, 6]), 2, np.array([0, 3], np.int32))
+    >>> words.of(np.array([4, 6, 4]), 2).tolist(), words.of(np.array([0]), 8).tolist()
+    ([[0], [3], [0]], [[0, 0, 0, 0, 0, 0, 3, 3]])
+    >>> words.clear(np.array([4]), 4)
+    >>> words.marks.tolist()
+    [[0, 0, 0, 0], [0, 0, 0, 0]]
+    """
+
+    def __init__(self, origins: Origins, words: int) -> None:
+        self.origins = origins
+        self.marks = np.zeros((words, WORD), np.int32)
+
+    def of(self, flat: np.ndarray, size: int) -> np.ndarray:
+        """The marks of accesses of `size` bytes at `flat`: (n, bytes of one), or (n, words of one) if the bytes of each word have the same."""
+        if size < WORD:
+            found: np.ndarray = self.marks.reshape(-1)[flat[:, None] + np.arange(size)]
+            return found[:, :1] if (found == found[:, :1]).all() else found
+        whole: np.ndarray = self.marks[_words(flat, size)]
+        return whole[..., 0] if (whole == whole[..., :1]).all() else whole.reshape(len(flat), -1)
+
+    def of_words(self, words: np.ndarray) -> np.ndarray:
+        """The marks of words, by their places: of each those of all its bytes."""
+        found: np.ndarray = self.origins.all(self.marks[words], axis=-1)
+        return found
+
+    def put(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
+        """Values with these marks, (n,) or of their bytes (n, bytes), are written."""
+        if size >= WORD:
+            self.marks[_words(flat, size)] = marks[:, None, None] if marks.ndim == 1 else marks.reshape(len(flat), -1, WORD)
+            return
+        self.marks.reshape(-1)[flat[:, None] + np.arange(size)] = marks[:, None] if marks.ndim == 1 else marks
+
+    def clear(self, flat: np.ndarray, size: int) -> None:
+        """Values without a doubt are written."""
+        self.put(flat, size, np.zeros(len(flat), np.int32))
+
+    def widen(self, threads: int, words: int) -> None:
+        """Every thread has `words` now, of which those behind what it had are without a mark."""
+        self.marks = _widened(self.marks, threads, words * WORD).reshape(-1, WORD)
+
+
+def _by_bytes(marks: np.ndarray, size: int) -> np.ndarray:
+    """The marks (n, bytes) of accesses of `size` bytes, from those of their bytes or words."""
+    return marks if marks.shape[1] == size else marks.repeat(size // marks.shape[1], axis=1)
+
+
+def _bytes_of(bits: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+    """Which bytes of accesses of `size` bytes at `flat` are set in the bits of their words (n, words): (n, bytes)."""
+    first = (flat & WORD - 1)[:, None] if size < WORD else 0
+    places = np.asarray(first + np.arange(size) % WORD, np.uint8)
+    found: np.ndarray = (bits.repeat(min(size, WORD), axis=1) >> places & 1) != 0
+    return found
+
+
+def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
+    """Marks of parts (parts, n): a single row if all rows are the same, and those of bytes if the bits of each byte have the same."""
+    if (parts == parts[:1]).all():
+        return parts[:1]
+    if len(parts) < MOST_BYTES * 2:
+        return parts
+    bytes_ = parts.reshape(-1, 8, parts.shape[1])
+    return bytes_[:, 0] if (bytes_ == bytes_[:, :1]).all() else parts
+
+
+def is_result(by: Instruction | None) -> bool:
+    """Is what an instruction has computed with a value more than the value itself: a matrix product, or one of two other values that it decides between? Padding
+    is converted and scaled, and nothing else."""
+    return by is not None and by.op in RESULTS
+
+
+def _cancels(i: Instruction, sources: Sequence[Operand]) -> bool:
+    """Is the result 0 whatever the register holds that both sources are?"""
+    first, second = sources if len(sources) == 2 else (None, None)
+    of_one = isinstance(first, Register) and isinstance(second, Register) and first.slot == second.slot
+    return of_one and (i.op == "xor" or (i.op == "sub" and INTEGERS.issuperset(i.modifiers)))
+
+
+def _widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
+    """The words, or bytes, of each thread one after the other, when each gets room for so many."""
+    own = words.reshape(threads, -1)
+    return np.pad(own, ((0, 0), (0, room - own.shape[1]))).reshape(-1)
+
+
+def _words(flat: np.ndarray, size: int) -> np.ndarray:
+    found: np.ndarray = (flat >> 2)[:, None] + np.arange(size // WORD)
+    return found
+
+
+class Taint:
+    """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in `doubts`."""
+
+    def __init__(self, x: Wave, blank: Callable[[np.ndarray], np.ndarray], is_used: Callable[..., None]) -> None:
+        self.x, self.total, self.words = x, x.total, len(x.shared) // WORD
+        self.blank = blank  # which bytes of words of shared memory, by their places, are uninitialised: a bit for each
+        self.is_used = is_used  # an instruction uses what a line read from shared memory before it was written
+        self.origins = Origins()
+        self.overwrites = Overwrites()
+        self.slots = 0  # registers with marks, as a bit set
+        self.marks: dict[int, np.ndarray] = {}
+        self.parts: dict[
+            int, np.ndarray
+        ] = {}  # of registers whose halves or bytes have marks of their own, (parts, threads): `marks` has what they make
+        self.shared: Words | None = None  # made when the first doubtful value is stored
+        self.local: Words | None = None
+        self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
+        self.is_stored = False  # is what is told of values just now that a store puts them into global memory, and no more?
+        self.is_voted = False  # does what is told come from a vote in which other lanes had a value (`_voted`)?
+        self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
+        self._pieces: list[Piece] | None = None  # where the store that runs writes
+        for slot, reader in x.program.never_given.items():
+            self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
+
+    def _is_blank(self, slot: int, reader: Instruction, user: Instruction | None) -> None:
+        """R507: a value is used that comes from a register which no instruction ever gives one."""
+        register = self.x.program.inlined.registers[slot].name
+        self.x.launch.find(
+            "R507", user or reader, f"{register}, which line {reader.line} reads, has never got a value from any instruction{uses(user)}",
+            f"give {register} a value first, such as 0", because="PTX ISA 9.1 §5.1: registers are not initialised",
+        )  # fmt: skip
+
+    def concerns(self, slots: int) -> bool:
+        """May instructions that name these registers, by their bits, read or get a doubtful value?"""
+        return bool(self.slots & slots) or self.local is not None
+
+    # ---- what instructions tell
+
+    def nobody(self, i: Instruction, *, is_whole: bool = False) -> int:
+        """The mark of what an instruction reads from shared memory that nobody has written; `is_whole`: nothing of what it makes is without."""
+        return self.origins.of(("shared", i.line), lambda user: self.is_used(i.line, user, is_voted=self.is_voted), is_whole=is_whole)
+
+    def padding(self, i: Instruction) -> int:
+        """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written: compilers copy the padding of structures."""
+        return self.origins.of(
+            ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored, is_voted=self.is_voted),
+            computed=lambda by: lambda user: self.is_used(i.line, user, is_voted=self.is_voted),
+        )  # fmt: skip
+
+    def loads(self, threads: np.ndarray, marks: np.ndarray, size: int) -> None:
+        """Threads (n,) load `size` bytes with these marks, of each byte or of each word: (n, bytes) or (n, words)."""
+        marks = _by_bytes(marks, size)
+        if self.read is None:
+            self.read = np.zeros((self.total, size), np.int32)
+        elif self.read.shape[1] < size:  # of cp.async, threads that copy less
+            self.read = np.pad(self.read, ((0, 0), (0, size - self.read.shape[1])))
+        marks = np.pad(marks, ((0, 0), (0, self.read.shape[1] - size)))
+        self.read[threads] = self.origins.join(self.read[threads], marks)
+
+    def taken(self) -> np.ndarray | None:
+        """What threads have just loaded, which an instruction hands on itself: the marks of the bytes of every thread; None where nothing is in doubt."""
+        read, self.read = self.read, None
+        return read
+
+    def copied(self, threads: np.ndarray, flat: np.ndarray) -> None:
+        """What threads have just loaded goes to places of shared memory (cp.async)."""
+        read, self.read = self.read, None
+        if read is not None and (self.shared is not None or read.any()):
+            self.put_stored(flat, read.shape[1], read[threads])
+
+    def writes(self, piece: Piece, size: int) -> None:
+        """Threads write `size` bytes each to a piece of some memory."""
+        if piece.space == "local":
+            if size >= WORD:
+                self.is_written[_words(piece.at, size)] = WHOLE
+            else:
+                np.bitwise_or.at(self.is_written, piece.at >> 2, Parts.bits(piece.at, size))
+        if self._pieces is not None:
+            self._pieces.append(piece)
+        elif self.local is not None and piece.space == "local":
+            self.local.clear(piece.at, size)
+
+    @functools.cached_property
+    def is_written(self) -> np.ndarray:
+        """Which bytes of each word of local memory have been written, as bits."""
+        return np.zeros(self.x.local.size // WORD, np.uint8)
+
+    def stack_grew(self) -> None:
+        """Every thread has more local memory than it had."""
+        room = self.x.local.shape[1] // WORD
+        self.is_written = _widened(self.is_written, self.total, room)
+        if self.local is not None:
+            self.local.widen(self.total, room)
+
+    def reads_local(self, i: Instruction, piece: Piece, size: int) -> None:
+        """Threads load `size` bytes each of a piece of local memory: bytes that they have not written are in doubt."""
+        marks = None if self.local is None else _by_bytes(self.local.of(piece.at, size), size)
+        if i.op == "ld" and "param" not in i.modifiers[0]:
+            blank = _bytes_of(~self.is_written[_words(piece.at, max(size, WORD))], piece.at, size)
+            if blank.any():
+                mark = self.origins.of(
+                    ("local", i.line), functools.partial(self._say_local, i), computed=self._computed_local(i), only_results=True
+                )
+                padding = self.origins.of(
+                    ("local padding", i.line), functools.partial(self._say_local, i, is_padding=True), computed=self._computed_local(i)
+                )
+                own = np.where(blank.all(axis=1, keepdims=True), np.int32(mark), np.int32(padding))
+                marks = np.where(blank, own, 0 if marks is None else marks)
+        if marks is not None:
+            self.loads(self.x.threads if piece.part is None else self.x.threads[piece.part], marks, size)
+
+    def _computed_local(self, i: Instruction) -> Callable[[Instruction], Tell]:
+        return lambda by: functools.partial(self._say_local, i, by=by)
+
+    def _say_local(self, i: Instruction, user: Instruction | None, *, is_padding: bool = False, by: Instruction | None = None) -> None:
+        """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone, unless it is the result
+        of a matrix product (`by`). Padding beside bytes that it has written may be copied."""
+        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
+        if is_copied and is_padding:
+            return
+        end, milder = end_of(user, by, is_copied=is_copied, is_voted=self.is_voted)
+        self.x.launch.find(
+            "R507", i, f"{i.name} reads bytes of local memory that its thread has not written{end}",
+            "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised", milder=milder,
+        )  # fmt: skip
+
+    def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The marks of registers (registers, threads); None where there are none."""
+        marks = [self._of(operand, threads) for operand in operands]
+        if all(m is None for m in marks):
+            return None
+        return np.stack([np.zeros(len(threads), np.int32) if m is None else m for m in marks])
+
+    def put_registers(self, operands: Sequence[Operand], threads: np.ndarray, marks: Any) -> None:
+        """Registers have got values with these marks (registers, threads), or without any (0)."""
+        for n, operand in enumerate(operands):
+            if isinstance(operand, Register):
+                self._mark(operand.slot, threads, marks if np.ndim(marks) == 0 else marks[n])
+
+    def concerns_matrices(self) -> bool:
+        """May registers that matrices have just been loaded into get marks, or lose some?"""
+        read, self.matrix_is_unwritten = self.matrix_is_unwritten, False
+        return read or bool(self.slots) or self.shared is not None
+
+    def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
+        """Threads (n,) get the value that `sources` (n,) have; `undefined`: who get none (rule order.shuffles), which is told where it is used."""
+        result, value = i.operands[:2]
+        parts = _joined_if_alike(self._parts_of(value, np.arange(self.total), self._count(value)))[:, sources]
+        if undefined is not None:
+            n = int(np.argmax(undefined))
+            tell = functools.partial(self._took_no_part, i, int(threads[n]), int(sources[n]))
+            parts = np.where(undefined, np.int32(self.origins.of(("shuffle", i.line), tell)), parts)
+        first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
+        if isinstance(first, Register):
+            self._mark_parts(first.slot, threads, parts)
+        self.put_registers(others, threads, 0)
+
+    def _took_no_part(self, i: Instruction, thread: int, source: int, user: Instruction | None) -> None:
+        """X011: a value is used that a lane has got by a shuffle from one that gave none."""
+        lane, of = thread % WARP, source % WARP
+        self.x.launch.find(
+            "X011", i, f"{i.name}: lane {lane} of warp {thread // WARP} reads lane {of}, which takes no part or is not in its member mask: what it gets is undefined"
+            f"{uses(user)}", "let every lane that others read come to the instruction, and name it in the mask; or use the value where its lane took part alone",
+            because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG,
+        )  # fmt: skip
+
+    def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
+        """The marks that each thread gets which may get any of these from any other of its warp."""
+        of_threads = np.zeros(self.total, np.int32)
+        of_threads[threads] = self._joined(marks)
+        found: np.ndarray = self.origins.all(of_threads.reshape(-1, WARP), axis=1).repeat(WARP)[threads]
+        return found
+
+    def of_words(self, i: Instruction, words: np.ndarray) -> np.ndarray:
+        """The marks of the bytes of words of shared memory, (..., 4), that an instruction reads; those that nobody has written have the instruction's own."""
+        bits = self.blank(words)[..., None]
+        found = np.zeros((*words.shape, WORD), np.int32) if self.shared is None else self.shared.marks[words]
+        if bits.any():
+            own = np.where(bits == WHOLE, np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            found = np.where(bits >> np.arange(WORD, dtype=np.uint8) & 1, own, found)
+        return found
+
+    def of_access(self, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray:
+        """The same of accesses of `size` bytes at places of shared memory: (n, bytes)."""
+        if size >= WORD:
+            return self.of_words(i, _words(flat, size)).reshape(len(flat), size)
+        bits = self.blank(flat >> 2)
+        found = np.zeros((len(flat), size), np.int32) if self.shared is None else _by_bytes(self.shared.of(flat, size), size)
+        blank = _bytes_of(bits[:, None], flat, size)
+        if blank.any():
+            own = np.where(blank.all(axis=1, keepdims=True), np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            found = np.where(blank, own, found)
+        return found
+
+    def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
+        """Values of `size` bytes with these marks, (n,) or of their bytes (n, bytes), are stored at places of shared memory."""
+        self._shared().put(flat, size, marks)
+
+    def put_words(self, words: np.ndarray, marks: np.ndarray) -> None:
+        """Words of shared memory, by their places, have got values with these marks, (n,) or of their bytes (n, 4)."""
+        if self.shared is not None or marks.any():
+            self.put_stored(words * WORD, WORD, marks)
+
+    def put_bytes(self, places: np.ndarray, marks: np.ndarray) -> None:
+        """Registers whose bytes have these marks are stored, each to four bytes of shared memory: both (..., 4)."""
+        self._shared().put(places.reshape(-1), 1, marks.reshape(-1))
+
+    def parts_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, count: int = WORD) -> np.ndarray | None:
+        """The marks of the bytes, or halves, of 32-bit registers (registers, threads, parts); None where there are none."""
+        if self.of_registers(operands, threads) is None:
+            return None
+        return np.stack([self._parts_of(operand, threads, count).T for operand in operands])
+
+    def put_parts_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, marks: np.ndarray) -> None:
+        """32-bit registers have got values whose bytes, or halves, have these marks (registers, threads, parts)."""
+        for operand, own in zip(operands, marks, strict=True):
+            if isinstance(operand, Register):
+                self._mark_parts(operand.slot, threads, _joined_if_alike(own.T))
+
+    # ---- instructions of threads
+
+    def run(self, x: Wave, i: Instruction, step: Plain) -> None:
+        """Execute a step, and what it does to the marks."""
+        if not self.slots:
+            step(x)
+            self.came(i)
+            return
+        threads = self._active(x, i)
+        if i.op in TELLING or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
+            self._operands_used(i, threads)
+            step(x)
+        elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
+            self._operands_used(i, threads)
+            self._store(x, i, step, threads, _items(i.operands[1]))
+        elif i.op == "atom" and "exch" in i.modifiers:
+            self._exchange(x, i, step, threads)
+        else:
+            in_parts = self._handed_on_in_parts(i, threads)
+            results, sources = _registers(i)
+            marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
+            if i.op in COMPUTING and not _moves(i):
+                marks = self.origins.computed(i, np.asarray(marks))
+                in_parts = None if in_parts is None else [(slot, self.origins.computed(i, parts)) for slot, parts in in_parts]
+            decided = self._decided(i, threads)
+            step(x)
+            for slot in results if in_parts is None else ():
+                self._mark(slot, threads, marks if decided is None else self._chosen_by(i, decided, np.broadcast_to(marks, decided.shape)))
+            for slot, parts in in_parts or ():
+                self._mark_parts(
+                    slot, threads, parts if decided is None else self.origins.join(parts, np.broadcast_to(decided, parts.shape))
+                )
+        if self.read is not None:
+            self._loaded(i, threads)
+
+    def came(self, i: Instruction) -> None:
+        """An instruction has run of whose registers none had a mark: what it loaded may have brought some."""
+        if self.read is not None:
+            self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
+
+    # ---- inside
+
+    def _loaded(self, i: Instruction, threads: np.ndarray) -> None:
+        """Registers have got what `read` says."""
+        read, self.read = self.read, None
+        if read is None:
+            return
+        if id(i) in bit_fields(self.x.launch.program):
+            return
+        items = _items(i.operands[0])
+        each = read.shape[1] // len(items)
+        for n, item in enumerate(items):
+            if isinstance(item, Register):
+                own = read[threads, n * each : (n + 1) * each].T
+                above = bits_of(item.type) // 8 - each
+                if above > 0:  # 0, or the sign
+                    own = np.concatenate([own, np.repeat(own[-1:] * i.modifiers[-1].startswith("s"), above, axis=0)])
+                self._mark_parts(item.slot, threads, _joined_if_alike(own))
+
+    def _exchange(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
+        """An exchange hands on the marks of what it puts there as a store does: of threads at one place each gets the value of the one in front of it."""
+        self._operands_used(i, threads)
+        put = self._part(i.operands[2], threads)
+        given = np.zeros(self.total, np.int32)
+        for piece in self._store(x, i, step, threads, _items(i.operands[2])):
+            own = np.arange(len(threads)) if piece.part is None else np.flatnonzero(piece.part) if piece.part.dtype == bool else piece.part
+            order = np.argsort(piece.at, kind="stable")
+            follows = np.flatnonzero(piece.at[order][1:] == piece.at[order][:-1])
+            given[threads[own[order[follows + 1]]]] = put[own[order[follows]]]
+        if isinstance(i.operands[0], Register):
+            self._mark(i.operands[0].slot, threads, 0)
+        if given.any():
+            self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
+
+    def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
+        """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a use; gives where it has stored any."""
+        size = bits_of(i.modifiers[-1]) // 8
+        marks = [self._stored(item, threads, size) for item in items]
+        if not any(own.any() for own in marks):
+            step(x)
+            return []
+        self._pieces = []
+        try:
+            step(x)
+            pieces = self._pieces
+        finally:
+            self._pieces = None
+        for piece in pieces:
+            each = marks if piece.part is None else [own[:, piece.part] for own in marks]
+            if piece.space == "global":
+                self._told_as_stored(i, np.concatenate([own.reshape(-1) for own in each]))
+                continue
+            memory = self._shared() if piece.space == "shared" else self._local()
+            for n, own in enumerate(each):
+                memory.put(piece.at + n * size, size, own[0] if len(own) == 1 else own.T)
+        return pieces
+
+    def stored(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
+        """Values with these marks (n,) have been stored to a piece of shared or global memory."""
+        if piece.space == "global":
+            self._told_as_stored(i, marks)
+        elif self.shared is not None or marks.any():
+            self.put_stored(piece.at, size, marks)
+
+    def _told_as_stored(self, i: Instruction, marks: np.ndarray) -> None:
+        self.is_stored = True
+        self.origins.tell(i, marks)
+        self.is_stored = False
+
+    def _stored(self, operand: Operand, threads: np.ndarray, size: int) -> np.ndarray:
+        """The marks of the lower bytes of an operand, (bytes, n), or (1, n) if all have the same."""
+        if self._count(operand) == 1 or not isinstance(operand, Register):
+            return self._part(operand, threads)[None]
+        return _joined_if_alike(self._parts_of(operand, threads, bits_of(operand.type) // 8)[:size])
+
+    def _shared(self) -> Words:
+        if self.shared is None:
+            self.shared = Words(self.origins, self.words)
+        return self.shared
+
+    def _local(self) -> Words:
+        if self.local is None:
+            self.local = Words(self.origins, self.x.local.size // WORD)
+        return self.local
+
+    def _active(self, x: Wave, i: Instruction) -> np.ndarray:
+        """The threads that execute an instruction; a guard with a mark is used, but that of a branch that chooses between values."""
+        threads = x.threads
+        if i.guard is None:
+            return threads
+        marks = self._of(i.guard, threads)
+        if marks is not None:
+            results = choices(x.launch.program).results.get(id(i)) if i.op == "bra" else None
+            if results is None:
+                self.origins.tell(i, marks)
+            for slot in results or ():
+                own = self.marks.get(slot)
+                self._mark(slot, threads, self._chosen_by(i, marks, np.zeros_like(marks) if own is None else own[threads]))
+        active: np.ndarray = threads[_value(x, i.guard, threads)]
+        return active
+
+    def _chosen_by(self, i: Instruction, decides: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The marks of values (n,) that a predicate with marks has chosen, which have marks of their `own`, or none: then it alone decides what the result is."""
+        alone = self.origins.computed(i, decides, is_result=True)
+        return self.origins.join(own, np.where(own == 0, alone, decides))
+
+    def _decided(self, i: Instruction, threads: np.ndarray) -> np.ndarray | None:
+        """The marks of what decided that these threads execute an instruction, by a branch over it."""
+        guard = choices(self.x.launch.program).deciding.get(id(i))
+        return None if guard is None else self._of(guard, threads)
+
+    def _operands_used(self, i: Instruction, threads: np.ndarray) -> None:
+        """Addresses, descriptors and predicates are used: all but the values that are followed."""
+        for n, operand in enumerate(i.operands):
+            if not _is_value(i, n, operand):
+                for slot in slots_in(operand):
+                    marks = self._of(Register(slot, "", ""), threads)
+                    if marks is not None:
+                        self.origins.tell(i, marks)
+
+    def _handed_on(self, x: Wave, i: Instruction, sources: list[Operand], threads: np.ndarray) -> Any:
+        """The marks of an instruction's results; those of other instructions are used."""
+        marks = [self._of(source, threads) for source in sources]
+        known = [m for m in marks if m is not None]
+        if not known:
+            return 0
+        if i.op == "vote" and "ballot" not in i.modifiers:
+            return self._voted(i, threads)
+        if i.op in EXCHANGES:
+            return self.of_warps(known, threads)
+        if i.op not in COMPUTING:
+            for m in known:
+                self.origins.tell(i, m)
+            return 0
+        if i.op == "setp":
+            marks[:2], known = self._compared(i, sources, marks[:2], threads), [m for m in marks[2:] if m is not None]
+            known += [m for m in marks[:2] if m is not None]
+        handed_on = self._joined(known)
+        if i.op == "selp":
+            zero = np.zeros(len(threads), np.int32)
+            either = [zero if m is None else m for m in marks[:2]]
+            if marks[2] is None:
+                return np.where(_value(x, sources[2], threads), *either)
+            return self._chosen_by(i, marks[2], self._joined(either))
+        logic = i.op if i.op in ("and", "or") else next((m for m in i.modifiers if m in ("and", "or")), "") if i.op == "setp" else ""
+        settling = (sources if i.op in ("and", "or") else sources[2:]) if logic else []
+        for source, mark in zip(settling, marks[len(sources) - len(settling) :], strict=True):
+            if mark is None and isinstance(source, Register) and source.type == "pred":
+                handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
+        return handed_on
+
+    def _compared(
+        self, i: Instruction, sources: Sequence[Operand], marks: list[np.ndarray | None], threads: np.ndarray
+    ) -> list[np.ndarray | None]:
+        """The marks of what `setp` compares, without those of threads in which the bits that have none decide what it gives."""
+        kind = i.modifiers[-1]
+        values = [value_of(source, self.x.r, threads, kind) for source in sources[:2]] if kind in INTEGERS else [None]
+        numbers = [value for value in values if value is not None]
+        if len(numbers) < 2 or all(m is None for m in marks):
+            return marks
+        unknown = [self._unknown(source, threads, value.dtype) for source, value in zip(sources, numbers, strict=False)]
+        settled = is_compared(i.modifiers[0], kind, numbers, unknown)
+        if settled is None or not settled.any():
+            return marks
+        return [None if m is None else np.where(settled, np.int32(0), m) for m in marks]
+
+    def _voted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
+        """The marks of a vote: none where a lane that has a value settles it. Where lanes that have one vote beside others, they have what they need from it in many
+        kernels (FlashAttention-4 rescales all rows if one of them, which may lie past the end, has to be): its use is a remark."""
+        own = self._part(i.operands[1], threads)
+        doubtful = own != 0
+        warps = threads // WARP
+        settling = _value(self.x, i.operands[1], threads) == ("any" in i.modifiers)
+        settled = np.zeros(self.total // WARP, bool)
+        settled[warps[settling & ~doubtful]] = "uni" not in i.modifiers
+        of_warps = self.of_warps([own, self._part(i.operands[2], threads)], threads)
+        has_value = np.zeros(self.total // WARP, bool)
+        has_value[warps[~doubtful]] = True
+        found: np.ndarray = np.where(has_value[warps], self.origins.milder(of_warps, "voted", self._of_vote), of_warps)
+        return np.where(settled[warps], np.int32(0), found)
+
+    def _balloted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
+        """The marks (bits, n) of a ballot: each bit has those of its lane, and all have those of the member mask."""
+        given = np.zeros(self.total, np.int32)
+        given[threads] = self._part(i.operands[1], threads)
+        bits = given.reshape(-1, WARP)[threads // WARP].T
+        return self.origins.join(bits, np.broadcast_to(self.of_warps([self._part(i.operands[2], threads)], threads), bits.shape))
+
+    def _of_vote(self, tell: Tell) -> Tell:
+        def voted(user: Instruction | None) -> None:
+            before, self.is_voted = self.is_voted, True
+            tell(user)
+            self.is_voted = before
+
+        return voted
+
+    def _handed_on_in_parts(self, i: Instruction, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
+        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or bytes, of a register; None of other instructions."""
+        is_packed = not PACKED.isdisjoint(i.modifiers)
+        result, *sources = i.operands or (None,)
+        if i.op == "mov" and isinstance(sources[0], Vector):
+            if isinstance(result, Register):
+                each = max(self._count(item) for item in sources[0].items)
+                return [(result.slot, np.concatenate([self._parts_of(item, threads, each) for item in sources[0].items]))]
+        elif i.op == "mov" and isinstance(result, Vector):
+            each = max(1, self._count(sources[0]) // len(result.items))
+            parts = self._parts_of(sources[0], threads, each * len(result.items))
+            return [(item.slot, parts[n * each : (n + 1) * each]) for n, item in enumerate(result.items) if isinstance(item, Register)]
+        elif isinstance(result, Register) and i.op == "mov" and isinstance(sources[0], Register) and sources[0].slot in self.parts:
+            return [(result.slot, self.parts[sources[0].slot][:, threads])]
+        elif isinstance(result, Register) and i.op == "cvt" and len(i.modifiers) > 1 and i.modifiers[-2] in PAIRS:
+            return [(result.slot, self._converted_pair(i, sources, threads))]
+        elif isinstance(result, Register) and i.op == "cvt" and len(sources) == 1 and self._of(sources[0], threads) is not None:
+            return self._converted(i, result, sources[0], threads)
+        elif isinstance(result, Register) and i.op == "vote" and "ballot" in i.modifiers:
+            return [(result.slot, self._balloted(i, threads))]
+        elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
+            return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
+        elif isinstance(result, Register) and _cancels(i, sources):
+            return [(result.slot, np.zeros((1, len(threads)), np.int32))]
+        elif isinstance(result, Register) and any(self._of(source, threads) is not None for source in sources):
+            settled = self._of_values(i, sources, threads)
+            return None if settled is None else [(result.slot, settled)]
+        return None
+
+    def _of_values(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The marks (parts, n) of a result of which some parts do not depend on some of what is read, for what the rest of it holds; None where all may."""
+        if i.op in CHOOSING:
+            return self._by_numbers(i, sources, threads)
+        if i.op == "selp":
+            return self._selected(sources, threads)
+        if i.op in BITWISE and "pred" not in i.modifiers:
+            return self._bitwise(i, sources, threads)
+        if i.op == "brev":
+            return self._parts_of(sources[0], threads, bits_of(i.modifiers[0]))[::-1]
+        if i.op in ("bfind", "clz"):
+            return self._highest(i, sources[0], threads)
+        if i.op in ("dp2a", "dp4a"):
+            return self._dotted(i, sources, threads)
+        if i.op in UPWARD and INTEGERS.issuperset(i.modifiers[-1:]):
+            return self._carried(i, sources, threads)
+        return self._of_video(i, sources, threads) if i.op[0] == "v" and i.op != "vote" else None
+
+    def _by_numbers(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of what takes bits by numbers, each for the threads that have it; None if these are in doubt."""
+        taken, last = sources[: -CHOOSING[i.op]], sources[-CHOOSING[i.op] :]
+        numbers = [value_of(source, self.x.r, threads, "u32") for source in last]
+        if any(own is None for own in numbers) or any(self._of(source, threads) is not None for source in last):
+            return None
+        width = bits_of(i.modifiers[-1] if i.op == "shf" else i.modifiers[0])
+        rows = picked_bits(i, width, [own.astype(np.int64) for own in numbers if own is not None])
+        own = np.concatenate([*(self._parts_of(source, threads, width) for source in taken), np.zeros((1, len(threads)), np.int32)])
+        found: np.ndarray = np.take_along_axis(own, rows, axis=0)
+        return found
+
+    def _selected(self, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of `selp`, which takes one of two, where a part of them has marks of its own."""
+        *taken, predicate = sources
+        count = max(self._count(source) for source in taken)
+        if count == 1 or self._of(predicate, threads) is not None:
+            return None
+        parts = [self._parts_of(source, threads, count) for source in taken]
+        found: np.ndarray = np.where(_value(self.x, predicate, threads), *parts)
+        return found
+
+    def _bitwise(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of what computes bit by bit: bytes that change nothing of it, such as those behind a mask, give it no doubt."""
+        kind = i.modifiers[0]
+        words, table = (sources[:3], sources[3]) if i.op == "lop3" else (sources, Immediate(TABLES[i.op]))
+        values = [value for source in words if (value := value_of(source, self.x.r, threads, kind)) is not None]
+        if len(values) < len(words) or not isinstance(table, Immediate):
+            return None
+        unit = self._unit(words, bits_of(kind))
+        parts = [self._parts_of(source, threads, bits_of(kind) // unit) for source in words]
+        changes = changing(table.value, values, [own != 0 for own in parts])
+        if any(are_bytes_cut(bits & spread(own != 0, bits.dtype)) for bits, own in zip(changes, parts, strict=True)):
+            unit, parts = 1, [self._parts_of(source, threads, bits_of(kind)) for source in words]
+        which = [parts_of(bits, unit) for bits in changes]
+        if all(self._count(source) == 1 for source in words) and all(
+            (bits | (own == 0)).all() for bits, own in zip(which, parts, strict=True)
+        ):
+            return None
+        return self._joined([np.where(bits, own, 0) for bits, own in zip(which, parts, strict=True)])
+
+    def _carried(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of sums and products of integers: what is carried goes upward, and the bits of a product below those of a factor that is not in doubt are 0."""
+        mode, kind = i.modifiers[:-1], i.modifiers[-1]
+        if mode not in ((), ("lo",), ("hi",), ("wide",)):
+            return None
+        factors = sources[:2] if i.op in ("mad", "mul") else ()
+        shifts = [np.zeros(len(threads), np.int64) for _ in sources]
+        for n, factor in enumerate(factors):
+            known = value_of(factor, self.x.r, threads, kind)
+            if known is not None and self._of(factor, threads) is None:
+                shifts[1 - n] = trailing_zeros(known)
+        if all(self._count(source) == 1 for source in sources) and not any((low >= 8).any() for low in shifts):
+            return None
+        if mode in (("hi",), ("wide",)):
+            marks = [np.where(low == 64, 0, self._part(source, threads)) for source, low in zip(sources, shifts, strict=True)]  # fmt: skip
+            return self._joined(marks)[None]
+        unit = self._unit(sources, bits_of(kind))
+        size = bits_of(kind) // unit
+        found = [np.zeros((size, len(threads)), np.int32)]
+        for source, low in zip(sources, shifts, strict=True):
+            below = list(self._parts_of(source, threads, size))
+            for n in range(1, size):
+                below[n] = self.origins.join(below[n - 1], below[n])
+            rows = np.stack([np.zeros_like(below[0]), *below])
+            found.append(np.stack([rows[np.maximum(unit * (n + 2) - 1 - low, 0) // unit, np.arange(len(threads))] for n in range(size)]))
+        return self._joined(found)
+
+    def _highest(self, i: Instruction, source: Operand, threads: np.ndarray) -> np.ndarray | None:
+        """The same of what looks for the highest bit: a known one above all that are in doubt settles it."""
+        known = value_of(source, self.x.r, threads, i.modifiers[-1])
+        if known is None:
+            return None
+        settled = is_highest_known(i, known, self._unknown(source, threads, known.dtype))
+        return np.where(settled, np.int32(0), self._part(source, threads))[None] if settled.any() else None
+
+    def _unknown(self, operand: Operand, threads: np.ndarray, kind: np.dtype[Any]) -> np.ndarray:
+        """Words (n,) of that unsigned type in which the bits of an operand are set that have marks."""
+        size = kind.itemsize
+        parts = self._parts_of(operand, threads, size * (8 if self._count(operand) > size else 1))
+        return spread(parts != 0, kind)
+
+    def _dotted(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of `dp4a` and `dp2a`: parts that are multiplied with 0, or with nothing, give no doubt."""
+        values = [value_of(source, self.x.r, threads, "u32") for source in sources[:2]]
+        size = 1 if i.op == "dp4a" else 2  # of the first one's elements
+        first = 2 if "hi" in i.modifiers else 0
+        parts = [self._parts_of(source, threads, WORD) for source in sources[:2]]
+        found = [self._part(sources[2], threads)]
+        for n in range(WORD // size):
+            one, other = slice(size * n, size * n + size), slice(first + n, first + n + 1)
+            marks = [self._joined(list(own[part])) for own, part in zip(parts, (one, other), strict=True)]
+            zero = [
+                value is not None and (value.astype(np.uint32).view(np.uint8).reshape(-1, WORD)[:, part] == 0).all(axis=1) & (own == 0)
+                for value, part, own in zip(values, (one, other), marks, strict=True)
+            ]
+            found += [np.where(zero[1 - side], 0, own) for side, own in enumerate(marks)]
+        return self._joined(found)[None]
+
+    def _of_video(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The same of video instructions: each part of the result has the doubts of the parts that it comes from."""
+        found = np.zeros((WORD, len(threads)), np.int32)
+        own = [self._parts_of(source, threads, WORD) for source in sources]
+        for to, of in parts_of_video(i):
+            found[to] = self._joined([self._joined(list(own[n][part])) for n, part in of])
+        return found
+
+    def _converted(self, i: Instruction, result: Register, source: Operand, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
+        """The same of `cvt` of one number, which looks at the lower bytes of a wider register: an integer keeps them, and has its sign, or 0, above."""
+        if not isinstance(source, Register) or "pred" in (source.type, result.type):
+            return None
+        to, of = i.modifiers[-2:]
+        unit = self._unit([source], bits_of(source.type))
+        own = self._parts_of(source, threads, bits_of(source.type) // unit)[: bits_of(of) // unit]
+        if "sat" in i.modifiers or not INTEGERS.issuperset((to, of)):
+            return [(result.slot, self.origins.all(own, axis=0)[None])]
+        for name, bits in ((of, bits_of(to)), (to, bits_of(result.type))):
+            own = own[: bits // unit]
+            above = own[-1] if name.startswith("s") else np.zeros_like(own[0])
+            own = np.stack([*own, *[above] * (bits // unit - len(own))])
+        return [(result.slot, own)]
+
+    def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper half, or of another pair."""
+        numbers = 2 if i.modifiers[-1] == "f32" else 1
+        first = [self._part(source, threads) for source in sources]
+        if i.modifiers[-1] in PAIRS:
+            halves = self._parts_of(sources[0], threads, 2)
+        else:
+            halves = np.stack([first[numbers - 1], first[0]])
+        return self._joined([halves, *first[numbers:]])  # behind them scales
+
+    def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
+        marks = self._of(operand, threads)
+        return np.zeros(len(threads), np.int32) if marks is None else marks
+
+    def _parts_of(self, operand: Operand, threads: np.ndarray, count: int) -> np.ndarray:
+        """The marks of the parts of an operand, least significant first: (count, n)."""
+        known = self.parts.get(operand.slot) if isinstance(operand, Register) else None
+        if known is None:
+            return np.broadcast_to(self._part(operand, threads), (count, len(threads)))
+        own: np.ndarray = known[:, threads]
+        if len(own) > count:
+            return self.origins.all(own.reshape(count, -1, len(threads)), axis=1)
+        return own if len(own) == count else own.repeat(count // len(own), axis=0)
+
+    def _count(self, operand: Operand) -> int:
+        """How many parts of an operand have marks of their own."""
+        return len(self.parts[operand.slot]) if isinstance(operand, Register) and operand.slot in self.parts else 1
+
+    def _unit(self, operands: Sequence[Operand], bits: int) -> int:
+        """How many bits of operands of that width have marks of their own: 1, or 8."""
+        return 1 if any(self._count(operand) > bits // 8 for operand in operands) else 8
+
+    def _joined(self, marks: list[np.ndarray]) -> np.ndarray:
+        joined = marks[0]
+        for more in marks[1:]:
+            joined = self.origins.join(joined, more)
+        return joined
+
+    def _of(self, operand: Operand, threads: np.ndarray) -> np.ndarray | None:
+        """The marks that an operand has in these threads; None where it has none."""
+        if not isinstance(operand, Register) or not self.slots >> operand.slot & 1:
+            return None
+        marks: np.ndarray = self.marks[operand.slot][threads]
+        return marks if marks.any() else None
+
+    def _mark_parts(self, slot: int, threads: np.ndarray, parts: np.ndarray) -> None:
+        """A register has got a value of parts with these marks (parts, n)."""
+        parts = _joined_if_alike(parts)
+        before = self.parts.get(slot)
+        self._mark(slot, threads, parts[0] if len(parts) == 1 else self.origins.all(parts, axis=0))
+        if len(parts) < 2 or slot not in self.marks:
+            return
+        if before is None:
+            self.parts[slot] = np.repeat(self.marks[slot][None], len(parts), axis=0)
+        elif len(before) < len(parts):
+            self.parts[slot] = before.repeat(len(parts) // len(before), axis=0)
+        self.parts[slot][:, threads] = parts.repeat(len(self.parts[slot]) // len(parts), axis=0)
+
+    def _mark(self, slot: int, threads: np.ndarray, doubt_marks: Any) -> None:
+        if slot in self.parts:
+            self.parts[slot][:, threads] = doubt_marks
+        if slot not in self.marks:
+            if not np.any(doubt_marks):
+                return
+            self.marks[slot] = np.zeros(self.total, np.int32)
+        self.marks[slot][threads] = doubt_marks
+        if self.marks[slot].any():
+            self.slots |= 1 << slot
+        else:
+            del self.marks[slot]
+            self.parts.pop(slot, None)
+            self.slots &= ~(1 << slot)
+
+
+def _moves(i: Instruction) -> bool:
+    """Does an instruction only move bits, and compute nothing with them?"""
+    return i.op in MOVING or (i.op == "cvt" and INTEGERS.issuperset(i.modifiers[-2:]))
+
+
+def _items(operand: Operand) -> Sequence[Operand]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
+    """Is an operand a value that is stored, multiplied or a result, and not what decides where or how?"""
+    if i.op == "wgmma":
+        return n == 0 or (n == 1 and isinstance(operand, Vector)) or (n == METADATA["wgmma"] and "sp" in i.modifiers)
+    if i.op == "mma" and n == METADATA["mma"]:  # of a sparse one, the only one that has so many operands
+        return True
+    if i.op == "tcgen05":
+        return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
+    if i.op == "wmma":
+        return n in {"load": (0,), "mma": (0, 1, 2, 3), "store": (1,)}[i.modifiers[0]]
+    return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
+
+
+def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
+    """The registers that an instruction gives a value, and what it reads."""
+    results = [slot for slot, is_result in i.mentions if is_result]
+    if i.op in ("and", "or", "selp", "setp"):  # of which it matters which operand is which
+        return results, list(i.operands[1:])
+    flat = {slot for slot, is_result in i.mentions if not is_result}
+    if i.guard is not None:
+        flat.discard(i.guard.slot)
+    return results, [Register(slot, "", "") for slot in sorted(flat)]
+
+
+def _value(x: Wave, operand: Operand, threads: np.ndarray) -> np.ndarray:
+    """The values of a predicate."""
+    if not isinstance(operand, Register):
+        return np.ones(len(threads), bool)
+    values: np.ndarray = x.r[operand.slot][threads] ^ operand.negated
+    return values
+
+
+# ---- What matrix instructions make of doubtful operands: a row of D has the doubts of its row of A, a column those of its row of B
+#
+# DeepGEMM's wgmma of 64 rows read tiles of 16 and 32 rows, and with them the stages behind, of which nobody has waited for anything; their epilogue
+# leaves those rows of D alone (sm90_bf16_gemm.cuh, `BLOCK_M < WGMMA::M`). So an operand's words are traced back to its rows.
+
+
+Probe: TypeAlias = tuple[
+    tuple[object, ...], Tell, np.ndarray, np.ndarray
+]  # a doubt's key and how it is told, rows and columns of D that have it
+
+
+def uses(user: Instruction | None, by: Instruction | None = None) -> str:
+    """The end of a sentence about a value: what uses it, or what another instruction computes with it."""
+    value = "the value" if by is None else f"what {by.name} of line {by.line} computes with the value"
+    return f"; {user.name} of line {user.line} uses {value}" if user is not None else ""
+
+
+def end_of(
+    user: Instruction | None, by: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
+) -> tuple[str, Severity | None]:
+    """`uses`, and why that is a remark: a store copies the value and nothing else depends on it, or lanes that have a value vote too."""
+    why = ", and nothing else depends on it" if is_copied else f" by way of a vote{VOTED}" if is_voted else ""
+    return uses(user, by) + why, Severity.NOTE if why else None
+
+
+class Follows(abc.ABC):
+    """An asynchronous instruction whose result is followed: told of the words of shared memory that it reads, and of what is wrong with them."""
+
+    def __init__(self, taint: Taint, i: Instruction) -> None:
+        self.taint, self.i = taint, i
+
+    @abc.abstractmethod
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        """Something is wrong with words that the instruction reads, by their places."""
+
+    @abc.abstractmethod
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        """The instruction reads words of shared memory; `nobody` marks those that nobody has written."""
+
+    def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
+        """Words that the operation may still read are overwritten: can that be told when its result is used?"""
+        return False
+
+
+class Product(Follows):
+    """A matrix product: D (m, n) of A (m, k) and B (n, k). What is wrong is noted while its operands are read, and goes into D's marks by `finish`."""
+
+    m: int
+    n: int
+
+    def __init__(self, taint: Taint, i: Instruction) -> None:
+        super().__init__(taint, i)
+        self.found: list[tuple[int, np.ndarray, np.ndarray]] = []  # mark, rows, columns
+
+    @abc.abstractmethod
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the words that each row of A and of B reads, (m, some) and (n, some); (m, 0) where A is elsewhere."""
+
+    @abc.abstractmethod
+    def bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which bytes of `words` each row reads, as bits."""
+
+    @abc.abstractmethod
+    def marks(self) -> np.ndarray:
+        """The marks of D (m, n) as it is."""
+
+    @abc.abstractmethod
+    def is_unread(self, operation: Operation) -> bool:
+        """Has nobody read the result of the operation?"""
+
+    @abc.abstractmethod
+    def put(self, marks: np.ndarray) -> None:
+        """Give D's registers or cells these marks."""
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        rows, columns = self.depends(places)
+        self._note((code, self.i.line, rows.tobytes(), columns.tobytes()), tell, rows, columns)
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        for probe in self.taint.overwrites.probes_of(self.i):
+            self._note(*probe)
+        if nobody.any():
+            rows, columns = self.depends(at[nobody], self.taint.blank(at[nobody]))
+            mark = self.taint.nobody(self.i, is_whole=bool(rows.all() or columns.all()))
+            self.found.append((mark, rows, columns))
+        if self.taint.shared is not None and (marks := self.taint.shared.marks[at]).any():
+            for mark in distinct(marks[marks != 0]).tolist():
+                bits = np.packbits(marks == mark, axis=-1, bitorder="little")[..., 0]
+                self.found.append((mark, *self.depends(at, bits)))
+
+    def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
+        rows, columns = self.depends(places)
+        if rows.all() or columns.all():
+            return False
+        key = ("overwritten", self.i.line, rows.tobytes(), columns.tobytes())
+        if self.is_unread(operation):
+            self.found.clear()
+            self._note(key, tell, rows, columns)
+            self.finish(None, None, goes_on=True)
+        else:
+            self.taint.overwrites.probe(self.i, (key, tell, rows, columns))
+        return True
+
+    def depends(self, places: np.ndarray, bits: np.ndarray | int = WHOLE) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of A and of B that have words at these places, or some of these bytes of them."""
+        there = np.zeros(self.taint.words + 1, np.uint8)
+        there[places] = bits
+        a, b = self.words()
+        of_a, of_b = (WHOLE, WHOLE) if np.all((bits == WHOLE) | (bits == 0)) else self.bytes()
+        read = there[a] & of_a != 0, there[b] & of_b != 0
+        if any(these.any() for these in read):
+            read = tuple(these if idle is None else these & ~idle for these, idle in zip(read, self.idle(), strict=True))
+        return read[0].any(1), read[1].any(1)
+
+    def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Which elements of A (m, k) and of B (n, k) change nothing of D, whatever they are: all that they are multiplied with is zero, and their type has numbers
+        alone. None: no element is known to be one."""
+        return None, None
+
+    def is_known(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Have these bytes of words in shared memory certain values?"""
+        at = np.minimum(at, self.taint.words - 1)
+        unknown = self.taint.blank(at.reshape(-1)).reshape(at.shape)
+        if self.taint.shared is not None:
+            unknown = unknown | np.packbits(self.taint.shared.marks[at] != 0, axis=-1, bitorder="little")[..., 0]
+        found: np.ndarray = unknown & bits == 0
+        return found
+
+    def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
+        """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
+        origins, made = self.taint.origins, functools.partial(self.taint.origins.computed, self.i, is_result=True)
+        marks = made(self.marks()) if goes_on else np.zeros((self.m, self.n), np.int32)
+        for mark, of_rows, of_columns in self.found:
+            marks = origins.join(marks, np.where(of_rows[:, None] | of_columns, made(np.array(mark, np.int32)), np.int32(0)))
+        if rows is not None:
+            marks = origins.join(marks, np.broadcast_to(made(rows)[:, None], marks.shape))
+        if columns is not None:
+            marks = origins.join(marks, np.broadcast_to(made(columns), marks.shape))
+        self.put(marks)
+
+    def _note(self, key: tuple[object, ...], tell: Tell, rows: np.ndarray, columns: np.ndarray) -> None:
+        self.found.append((self.taint.origins.of(key, tell, is_whole=bool(rows.all() or columns.all())), rows, columns))
+
+
+class Overwrites:
+    """Overwrites of words that some rows of a product may still read, when nobody knows any more who used those rows.
+
+    The next time that its line runs, they get a doubt: the kernel uses them then as it did before. Where it does not run again, the overwrite is told.
+    """
+
+    def __init__(self) -> None:
+        self._probes: dict[int, dict[tuple[object, ...], Probe]] = {}  # by line and key
+        self._open: dict[tuple[object, ...], Tell] = {}
+
+    def probe(self, i: Instruction, probe: Probe) -> None:
+        """The rows and columns of a product are in doubt from now on."""
+        key, tell, _, _ = probe
+        known = self._probes.setdefault(i.line, {})
+        if key not in known:
+            known[key] = probe
+            self._open[key] = tell
+
+    def probes_of(self, i: Instruction) -> list[Probe]:
+        """The doubts of the product of a line that runs again."""
+        probes = list(self._probes.get(i.line, {}).values())
+        for key, _, _, _ in probes:
+            self._open.pop(key, None)
+        return probes
+
+    @property
+    def is_open(self) -> bool:
+        """Is there one that would be told now?"""
+        return bool(self._open)
+
+    def ended(self) -> None:
+        """The wave is over."""
+        for tell in self._open.values():
+            tell(None)
+        self._open.clear()

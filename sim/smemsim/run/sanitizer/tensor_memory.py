@@ -1,0 +1,716 @@
+"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): who wrote and who reads each cell, and whether those that touch it now have waited for that.
+
+tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
+tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.1 §9.7.16.6).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.machine.tmem.layout import boxes_of_d
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
+from smemsim.run.engine.wave import WARP
+from smemsim.run.sanitizer import operation_sets
+from smemsim.run.sanitizer.happens_before import Alike, Formal, VectorClocks, count_of
+from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.registers import Named
+from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.sanitizer.taint import WORD, Taint, end_of, is_followed, uses
+from smemsim.run.sanitizer.twins import Twins
+
+if TYPE_CHECKING:
+    from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
+    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.isa.barriers.mbarrier import Mbarrier
+    from smemsim.run.lower.program import Block
+
+__all__ = ["PRODUCT", "TensorShadow"]
+
+
+PENDING = 1 << 30  # the clock of what its warp has not waited for
+PRODUCT, FILL, NUMBERS = 1, 2, 3
+_Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
+
+
+class TensorShadow:
+    """What tcgen05 instructions of one wave leave behind, and whether the next one is ordered behind them."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, taint: Taint) -> None:
+        self.x, self.operations, self.reporting, self.taint = x, operations, reporting, taint
+        self.all_order, self.clocks = clocks, clocks.tensor or clocks  # that of everything, and that of tcgen05 instructions
+        shape = (len(x.tensor), LANES, COLUMNS)
+        self.per_cta = x.stride // WARP
+        self.who = np.full(shape, NOBODY, np.int32)
+        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        groups = -(-self.per_cta // GROUP)
+        self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
+        self.read_line = np.zeros(shape, np.int32)
+        self.read_by, self.sets = np.zeros(shape, np.int32), operation_sets.made()  # operations that may still read, as entries of sets
+        self.unread = np.zeros(
+            shape, np.uint8
+        )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nobody has read
+        self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
+        self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
+        self.marks: np.ndarray | None = None  # of uninitialised values, of the four bytes of each cell, made when the first one is written
+        # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
+        self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
+        self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
+        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
+        self._last: dict[int, list[Operation]] = {}  # by thread: what its last commit came after
+        self.loading = 0  # registers of loads that nobody has waited for, by their bits
+        self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
+        self._stores: dict[int, _Pending] = {}
+
+    @functools.cached_property
+    def named(self) -> Named:
+        """Which registers of loads the blocks of the program name."""
+        return Named(self.x.program)
+
+    def spread(self, first: TensorShadow, twins: Twins) -> None:
+        """Of the cells of all CTAs what is known of those of the first one."""
+        if not len(self.who):
+            return
+        is_known = (first.who[0] != NOBODY) | (first.read_by[0] != 0) | first.read_when[:, 0].any(axis=0)
+        columns = np.flatnonzero(is_known.any(axis=0))
+        at = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
+        tables = (self.when, first.when), (self.line, first.line), (self.unread, first.unread)
+        for table, of_first in (*tables, (self.read_when, first.read_when), (self.read_line, first.read_line)):
+            table[..., at] = of_first[..., at]
+        self.who[..., at] = _of_all(first.who[0][:, at], twins)
+        self.read_by[..., at] = operation_sets.entries_of_twins(first.read_by[0][:, at], twins.numbers, first.sets)
+        self.sets = operation_sets.of_twins(first.sets, twins.numbers)
+        for n in range(twins.count):
+            self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
+            for warp, stores in first._stores.items():
+                self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
+            for warp, loads in first._loads.items():
+                self._loads[warp + n * twins.warps] = [((at[0], n, *at[2:]), registers) for at, registers in loads]
+        self.loading, self._summed = first.loading, set(first._summed)
+        begin = twins.warps * WARP
+        for thread, flags in first.issued.items():
+            self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
+        for (thread, line), op in first._open.items():
+            self._open |= {(thread + n * begin, line): twins.of(op, n) for n in range(twins.count)}
+        for thread, ops in first._last.items():
+            self._last |= {thread + n * begin: [twins.of(op, n) for op in ops if twins.has(op)] for n in range(twins.count)}
+
+    # ---- threads
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
+
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`). If no
+        tcgen05.wait::ld follows at all, it is a remark (rule tcgen05.registers).
+        """
+        user = self.named.unwaited_user(i)
+        if user is not None:
+            self.x.launch.find(
+                "X007", user, f"{user.name} uses registers that {i.name} of line {i.line} brings, and no tcgen05.wait::ld follows that line: ptxas makes instructions wait for "
+                "registers that they name, the PTX ISA promises the values behind tcgen05.wait::ld alone", f"tcgen05.wait::ld.sync.aligned behind line {i.line}",
+                because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=i,
+            )  # fmt: skip
+        is_unwritten = False
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            is_unwritten |= self._seen(i, at, warp, "reads")
+            if warp in self._stores:
+                self._has_stored(i, at, warp)
+            if not self._summed.isdisjoint(self._fills(at)):
+                self.x.launch.left_out.add(i.line)
+            self.unread[at] = 0
+            group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
+            self.read_line[at] = i.line
+            if self.named.at_once(i):
+                self.read_when[(group, *at)] = self.clocks.clock[warp]
+            else:
+                self.read_when[(group, *at)] = PENDING
+                self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
+                self.loading |= self.named.registers(i)
+        return is_unwritten
+
+    def _has_stored(self, i: Instruction, at: Any, warp: int) -> None:
+        """A remark if a warp loads cells that it has stored, with no tcgen05.wait::st between (rule tcgen05.own_stores)."""
+        own = (self.who[at] == warp) & (self.when[at] == PENDING)
+        if not own.any():
+            return
+        other = self.reporting.lines.get(int(self.line[at][own][0]))
+        if other is not None:
+            self.x.launch.find(
+                "X012", i, f"{i.name} of warp {self.reporting.warp(warp)} reads cells of tensor memory that it writes by {other.name} of line {other.line}, with no "
+                "tcgen05.wait::st between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::st.sync.aligned behind line {other.line}",
+                because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
+            )  # fmt: skip
+
+    def _has_loaded(self, i: Instruction, at: Any, warp: int) -> None:
+        """A remark if a warp stores to cells that it loads, with no tcgen05.wait::ld and no use of the loaded registers between (rule tcgen05.own_loads)."""
+        read_when = self.read_when[(int(self.x.tid[warp * WARP]) // WARP // GROUP, *at)]
+        if not read_when.any():
+            return
+        for line in distinct(self.read_line[at][read_when > 0]).tolist():
+            load = self.reporting.lines.get(line)
+            if load is not None and self.named.are_unused(
+                load, i, is_pending=bool((read_when[self.read_line[at] == line] == PENDING).any())
+            ):
+                self.x.launch.find(
+                    "X012", i, f"{i.name} of warp {self.reporting.warp(warp)} overwrites cells of tensor memory that it reads by {load.name} of line {line}, with no "
+                    "tcgen05.wait::ld between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::ld.sync.aligned behind line {line}",
+                    because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=load.name, other=load,
+                )  # fmt: skip
+
+    def _fills(self, at: Any) -> set[int]:
+        """The parts of the program whose tcgen05.st have put there what no instruction has read yet."""
+        fills = self.unread[at] >= FILL
+        lines = distinct(self.line[at][fills]).tolist() if fills.any() else ()
+        return {self._part_of_line.get(line, -1) for line in lines}
+
+    @functools.cached_property
+    def _part_of_line(self) -> dict[int, int]:
+        """By line a number that instructions share between which no branch and no label lies."""
+        inlined = self.x.program.inlined
+        labels, count, parts = {*inlined.labels.values()}, 0, {}
+        for n, i in enumerate(inlined.body):
+            count += n in labels
+            parts[i.line] = count
+            count += i.op == "bra"
+        return parts
+
+    def passes_load(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Does each warp read what an operation has written that it knows to be over, or what it has itself, and is none of it in doubt?"""
+        if self.marks is not None:
+            return False
+        for warp, cta, lane, first, end in boxes:
+            self._touched(cta)
+            cells = self.who[cta, lane : lane + lanes, first:end]
+            who = int(cells.flat[0])
+            if (cells != who).any() or not (who == warp or (who >= OPERATIONS and self.clocks.done[warp, who - OPERATIONS])):
+                return False
+        return True
+
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
+        """Warps write boxes."""
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._readers_done(i, at, warp, "overwrites")
+            self._has_loaded(i, at, warp)
+            self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
+            self.unread[at] = FILL if are_alike else NUMBERS
+            self._stores.setdefault(warp, []).append((at, warp, i.line))
+
+    def waited(self, x: Wave, what: str) -> None:
+        """tcgen05.wait of the running warps."""
+        clock = self.clocks.clock
+        warps = distinct(x.threads // WARP)
+        for warp in warps.tolist():
+            if what == "ld":
+                for at, _ in self._loads.pop(warp, ()):
+                    self.read_when[at] = clock[warp]
+                self.loading = 0 if not self._loads else self.loading
+            else:
+                for at, _, _ in self._stores.pop(warp, ()):
+                    mine = (self.who[at] == warp) & (self.when[at] == PENDING)
+                    self.when[at] = np.where(mine, clock[warp], self.when[at])
+
+    def names(self, x: Wave, block: Block) -> None:
+        """The running threads begin a block that names registers of loads: these are done."""
+        first = self.named.first(block)
+        for warp in distinct(x.threads // WARP).tolist():
+            waiting = self._loads.pop(warp, [])
+            for at, registers in waiting:
+                if registers & first:
+                    self.read_when[at] = self.clocks.clock[warp]
+            left = [(at, registers) for at, registers in waiting if not registers & first]
+            for at, _ in left:  # of the same cells, too
+                self.read_when[at] = PENDING
+            if left:
+                self._loads[warp] = left
+
+    def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
+        """tcgen05.dealloc by warps (warp, CTA, first column, column behind the last): nobody may be using the columns any more; what is in them counts as unwritten."""
+        for warp, cta, first, end in given:
+            self.are_free(i, warp, cta, first, end)
+            self.empties(cta, first, end)
+
+    def are_free(self, i: Instruction, warp: int, cta: int, first: int, end: int) -> None:
+        """A warp gives columns of a CTA back: X012 where others may still be using them."""
+        at = (cta, slice(0, LANES), slice(first, end))
+        self._seen(i, at, warp, "gives back")
+        self._readers_done(i, at, warp, "gives back")
+
+    def empties(self, cta: int, first: int, end: int) -> None:
+        """What is in columns of a CTA counts as unwritten from now on."""
+        at = (cta, slice(0, LANES), slice(first, end))
+        self.who[at] = NOBODY
+        if self.marks is not None:
+            self.marks[at] = 0
+        self.unread[at] = 0
+        self.read_by[at] = 0
+        self.read_when[(slice(None), *at)] = 0
+
+    def passes_freed(self, given: Sequence[tuple[int, int, int, int]]) -> bool:
+        """Does each warp know that all is over that others have done to the cells?"""
+        clocks = self.clocks
+        for warp, cta, first, end in given:
+            self._touched(cta)
+            at = (cta, slice(0, LANES), slice(first, end))
+            who, by, read_when = self.who[at], self.read_by[at], self.read_when[(slice(None), *at)]
+            numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *operation_sets.members_of(self.sets, distinct(by))]
+            by_warp = (who >= 0) & (who < OPERATIONS)
+            if not clocks.done[warp, numbers].all() or (clocks.seen[warp][who[by_warp]] < self.when[at][by_warp]).any():
+                return False
+            groups, lanes = np.arange(len(read_when))[:, None] * GROUP, np.arange(LANES) // WARP_LANES
+            readers = cta * self.per_cta + np.minimum(groups + lanes, self.per_cta - 1)
+            if (read_when > clocks.seen[warp, readers][:, :, None]).any():
+                return False
+        return True
+
+    # ---- operations
+
+    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
+        """An operation that a thread issues; those of one line that one commit completes are one."""
+        key = (thread, i.line)
+        op = self._open.get(key)
+        if op is None:
+            op = self._open[key] = self.operations.begin(i, thread, kind)
+            self.issued.setdefault(key[0], np.zeros(self.operations.room, bool))[op.number] = True
+        return op
+
+    def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """`begin` of several; see `Sanitizer.begin_together`."""
+        return [self.begin(x, i, thread, kind) for thread in threads]
+
+    def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
+        """An mma reads and writes boxes. Have only operations touched them so that the tensor core has executed in front of it, or nobody, and is no product lost?
+        Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        of_reads, of_writes = (
+            [(members[n].index, lanes, slice(first, end)) for n, lanes, first, end in boxes] for boxes in (reads, writes)
+        )
+        if self.early or self.marks is not None:
+            return False
+        for member in members:
+            self._touched(member.index)
+        if not all(self._is_of_piped(op, at) for at in (*of_reads, *of_writes)) or any((self.who[at] == NOBODY).any() for at in of_reads):
+            return False
+        read = {(n, first, end) for n, _, first, end in reads}
+        if any((n, first, end) not in read and _is_lost(self.unread[at]) for (n, _, first, end), at in zip(writes, of_writes, strict=True)):
+            return False
+        for at in of_writes:
+            self._summed |= self._fills(at)
+        for at in of_reads:
+            self._joins(op, at)
+            self.unread[at] = 0
+        for at in of_writes:
+            self.unread[at], self.who[at], self.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
+        return True
+
+    def _is_of_piped(self, op: Operation, at: Any) -> bool:
+        """Have only operations touched cells, if anybody, that the tensor core has executed in front of this one, and stores that its warp has seen?"""
+        warp, cells = int(op.warps[0]), self.who[at]
+        if self.read_when[(slice(None), *at)].any():
+            return False
+        by_warp = (cells >= 0) & (cells < OPERATIONS)
+        if by_warp.any() and (self.clocks.seen[warp][np.where(by_warp, cells, 0)] < self.when[at])[by_warp].any():
+            return False
+        who, by = distinct(cells), operation_sets.members_of(self.sets, distinct(self.read_by[at]))
+        numbers = {*(who[who >= OPERATIONS] - OPERATIONS).tolist(), *by}
+        return all(self._is_piped(op.instruction, warp, self.operations[n]) for n in numbers)
+
+    def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Has anybody touched one of the cells of boxes, as `stored` takes them?"""
+        each = [(cta, slice(lane, lane + lanes), slice(first, end)) for _, cta, lane, first, end in boxes]
+        return any(
+            bool((self.who[at] != NOBODY).any() or self.read_by[at].any() or self.read_when[(slice(None), *at)].any()) for at in each
+        )
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that cells or open commits refer to."""
+        of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
+        readers = operation_sets.members_of(self.sets, distinct(self.read_by))
+        added = (op.number for held in self._added.values() for op, _ in held.values())
+        return [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
+        by = self.who >= OPERATIONS
+        self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
+        is_used = np.zeros(int(self.sets.used[0]), bool)
+        is_used[-self.read_by[self.read_by < 0]] = True
+        self.sets, entries = operation_sets.compacted(self.sets, is_used, new)
+        operation_sets.renumber(self.read_by.reshape(-1), new, entries)
+        for thread, row in self.issued.items():
+            self.issued[thread] = np.zeros(room, bool)
+            self.issued[thread][: len(kept)] = row[kept]
+
+    def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
+        """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
+        if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
+            for which, lanes, first, end in reads:
+                self.taint.origins.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
+        self.writes(op, members, writes)
+
+    def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
+        """An operation adds to an accumulator, and touches nothing else of tensor memory. Have only operations done so that the tensor core has executed in front
+        of it? Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        held = [self._added.get(member.index, {}).get((d, which)) for which, member in enumerate(members)]
+        warp = int(op.warps[0])
+        if self.marks is not None or not all(one is not None and self._is_piped(op.instruction, warp, one[0]) for one in held):
+            return False
+        self.added(op, members, d)
+        return True
+
+    def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
+        """An operation has added to an accumulator."""
+        for box in boxes_of_d(d):
+            self._added.setdefault(members[box[0]].index, {})[d, box[0]] = op, box
+
+    def _touched(self, cta: int) -> None:
+        """Somebody touches tensor memory of a CTA: the tables get what was added there last."""
+        for op, (_, lanes, first, end) in self._added.pop(cta, {}).values():
+            at = (cta, lanes, slice(first, end))
+            self.who[at], self.read_by[at], self.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.line
+
+    def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
+        """An operation reads boxes. Is something wrong with what is there?"""
+        warp, i = int(op.warps[0]), op.instruction
+        is_doubtful = False
+        for which, lanes, first, end in boxes:
+            at = (members[which].index, lanes, slice(first, end))
+            is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
+            self._joins(op, at)
+            self._summed |= self._fills(at)
+            self.unread[at] = 0
+        return is_doubtful
+
+    def _joins(self, op: Operation, at: Any) -> None:
+        """An operation joins the readers of cells; those leave them that are over, or that the tensor core executes before it."""
+        warp, before = int(op.warps[0]), self.read_by[at]
+        first = int(before.flat[0])
+        if (before == first).all():  # most often one operation has read them all
+            self.read_by[at] = self._joined(op, warp, first)
+            return
+        entries, which = np.unique(before, return_inverse=True)
+        joined = np.array([self._joined(op, warp, entry) for entry in entries.tolist()], np.int32)
+        self.read_by[at] = joined[which.reshape(before.shape)]
+
+    def _joined(self, op: Operation, warp: int, entry: int) -> int:
+        if entry in (0, op.number + 1):
+            return op.number + 1
+        left = [
+            n
+            for n in operation_sets.members_of(self.sets, np.array([entry]))
+            if not self.clocks.done[warp, n] and not self._is_piped(op.instruction, warp, self.operations[n])
+        ]
+        self.sets, joined = operation_sets.entry_of(self.sets, {*left, op.number})
+        return joined
+
+    def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
+        """An operation reads boxes as numbers of less than 32 bits, several a column: R508 where a product left its sums there, one a column."""
+        for which, lanes, first, end in boxes:
+            self._touched(members[which].index)
+            at = (members[which].index, lanes, slice(first, end))
+            by = distinct(self.who[at][self.who[at] >= OPERATIONS]) - OPERATIONS
+            for before in (self.operations[n] for n in by.tolist()):
+                if before.kind != "tcgen05.mma" or "ashift" in before.instruction.modifiers:  # .ashift leaves rows of A moved, too
+                    continue
+                where, i = self._where(at, self.who[at] == OPERATIONS + before.number), op.instruction
+                self.x.launch.find(
+                    "R508", i, f"{i.name} reads {where} as A, numbers of {dtype}; there lies what {before.instruction.name} of line "
+                    f"{before.instruction.line} has summed up, one number of 32 bits a column", "the columns that hold A; or convert the sums first "
+                    "(tcgen05.ld, cvt, tcgen05.st, tcgen05.wait::st)", because="PTX ISA 9.1 §9.7.16.10.4",
+                )  # fmt: skip
+
+    def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], *, is_product: bool | None = None) -> None:
+        """An operation writes boxes; an mma a product, unless it says otherwise."""
+        warp, i = int(op.warps[0]), op.instruction
+        is_product = i.modifiers[0] == "mma" if is_product is None else is_product
+        for which, lanes, first, end in boxes:
+            at = (members[which].index, lanes, slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._came_late(i, at, warp)
+            self._readers_done(i, at, warp, "overwrites")
+            if is_product:
+                self._lost(i, at, warp)
+                self._summed |= self._fills(at)
+            self.unread[at] = PRODUCT if is_product else 0
+            self.who[at], self.line[at] = OPERATIONS + op.number, i.line
+
+    def committed(self, thread: int) -> list[Operation]:
+        """The operations that a commit of a thread is the first to come after; where there are none, those of its commit before."""
+        return [op for key, op in self._open.items() if key[0] == thread] or self._last.get(thread, [])
+
+    def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase of the barrier is."""
+        threads = {thread for thread, _ in commits}
+        self._last.update({thread: self.committed(thread) for thread in threads})
+        self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
+        none, each = np.zeros(self.operations.room, bool), iter(commits)
+        for warps, what in self.all_order.together(
+            [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
+        ):
+            rows = np.stack([self.issued.get(thread, none) for thread, _ in itertools.islice(each, count_of(what))])
+            self.all_order.brings_all(rows if isinstance(what, Alike) else rows[0], warps, what)
+
+    # ---- inside
+
+    def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
+        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
+        self._touched(at[0])
+        who, clocks, x = self.who[at], self.clocks, self.x
+        first = int(who.flat[0])
+        if (who == first).all():  # most often one instruction wrote them all
+            if first >= OPERATIONS:
+                operation = self.operations[first - OPERATIONS]
+                if clocks.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
+                    return False
+            elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
+                return False
+        is_unwritten = done == "reads" and bool((who == NOBODY).any())
+        if is_unwritten:
+            if is_followed(i):
+                self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
+            else:
+                where = self._where(at, who == NOBODY)
+                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
+        by_op = who >= OPERATIONS
+        if by_op.any():
+            numbers = distinct(who[by_op]) - OPERATIONS
+            numbers = numbers[[not self._is_piped(i, warp, self.operations[n]) for n in numbers.tolist()]]
+            unseen, formal = self.clocks.missing(lambda clocks: ~clocks.done[warp, numbers])
+            if unseen.any():
+                number = int(numbers[unseen][0])
+                operation = self.operations[number]
+                where = self._where(at, who == OPERATIONS + number)
+                self.reporting.tell(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
+                    f"{operation.instruction.line} writes: {self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}", self._wait_for(warp),
+                    "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                )  # fmt: skip
+        by_warp = (who >= 0) & ~by_op
+        if i.modifiers[0] in ("ld", "st", "dealloc"):
+            by_warp &= who != warp
+        if by_warp.any():
+            when = self.when[at]
+            late_cells, formal = self.clocks.missing(lambda clocks: by_warp & (clocks.seen[warp][np.where(by_warp, who, 0)] < when))
+            if late_cells.any():
+                place = tuple(a[0] for a in np.nonzero(late_cells))
+                pending, line = bool(when[place] == PENDING), int(self.line[at][place])
+                self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending, formal)
+        return is_unwritten
+
+    def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
+        """May the cells be overwritten, or given back?"""
+        cta, lanes = at[0], at[1]
+        for group, read_when in enumerate(self.read_when):
+            when = read_when[at]
+            if not when.any():
+                continue
+            lane = np.arange(LANES)[lanes]
+            readers = cta * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
+            others = (readers != warp)[:, None] if i.modifiers[0] in ("ld", "st", "dealloc") else np.ones((len(readers), 1), bool)
+            late, formal = self.clocks.missing(
+                lambda order, when=when, readers=readers, others=others: others & (when > order.seen[warp, readers][:, None])  # type: ignore[misc]
+            )
+            if late.any():
+                place = tuple(a[0] for a in np.nonzero(late))
+                pending = bool(when[place] == PENDING)
+                reader, line = int(readers[place[0]]), int(self.read_line[at][place])
+                self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
+        by = self.read_by[at]
+        first = by.flat[:1]
+        kinds = first if (by == first[0]).all() else distinct(by)  # most often one operation has read them all
+        for number in operation_sets.members_of(self.sets, kinds):
+            operation = self.operations[number]
+            if self._is_piped(i, warp, operation):
+                continue
+            unseen, formal = self.clocks.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
+            if unseen.any():
+                having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.sets, np.array([entry]))]
+                self.reporting.tell(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, np.isin(by, having))}, which "
+                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: {self.reporting.unwaited(operation, warp)}",
+                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                )  # fmt: skip
+
+    def _wait_for(self, warp: int) -> str:
+        """What to change where a warp does not wait for an operation."""
+        if self.clocks.why_early(warp):
+            return "wait for every phase of that mbarrier in turn; and who commits waits first for what this warp has read, so as not to be two phases ahead"
+        if change := self.reporting.relaxed_wait(warp):
+            return change
+        return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first"
+
+    def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
+        """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
+        first = int(before.warps[0])
+        return i.modifiers[0] in _PIPED and (first == warp or bool(self.clocks.seen[warp, first] >= before.when))
+
+    def _not_ordered(
+        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: Formal
+    ) -> None:
+        """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
+        access, does = what
+        why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
+        wait = f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction"
+        after = (
+            f"between tcgen05.wait::{access} behind line {line} and this instruction an arrival and a wait for it (where they are relaxed, with "
+            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or is one of the two addresses another than meant?"
+        )
+        self.reporting.tell(
+            "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
+            wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal,
+        )  # fmt: skip
+
+    def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
+        found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells), axis=-1)
+        return found
+
+    def of_halves(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the halves of cells, the lower one first: (..., 2)."""
+        found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells).reshape(*cells.shape, 2, -1), axis=-1)
+        return found
+
+    def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the bytes of cells: (..., 4)."""
+        found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
+        nobody = self.who.reshape(-1)[cells] == NOBODY
+        if nobody.any():
+            mark = self.taint.origins.of(("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all()))
+            found = self.taint.origins.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])
+        return found
+
+    def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
+        """Cells, by their place among all, have got values with these marks."""
+        self.put_parts(cells, np.asarray(marks)[..., None])
+
+    def put_parts(self, cells: np.ndarray, marks: np.ndarray) -> None:
+        """Cells have got values whose bytes have these marks: (..., 4), or (..., 1) where all have the same."""
+        if self.marks is None:
+            if not np.any(marks):
+                return
+            self.marks = np.zeros((*self.who.shape, WORD), np.int32)
+        self.marks.reshape(-1, WORD)[cells] = marks
+
+    def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
+        """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2): the upper halves of cells that nobody has written are
+        uninitialised."""
+        mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
+        before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
+        upper = np.where((self.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
+        self.put_parts(cells, np.concatenate([marks, np.broadcast_to(upper, marks.shape)], axis=-1))
+
+    def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
+        """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
+        self.x.launch.find(
+            "R507", i, f"{i.name} writes the lower 16 bits of each column, and nothing has written the upper ones{uses(user)}",
+            "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
+        )  # fmt: skip
+
+    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
+        """What a line read before anybody had written it is used."""
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self.early:
+            i, cells = self.early[line]
+            cta = int(np.argmax(cells.any((1, 2))))
+            where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
+            end, milder = end_of(user, is_voted=self.taint.is_voted)
+            message = f"{i.name} reads {where}, which nobody has written{end}"
+            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST), milder=milder)
+
+    def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
+        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
+
+        Not where the reader was done before the operation was issued: then it could not.
+        """
+        for line, (reader, cells) in list(self.early.items()):
+            missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
+            if missed.any() and line != i.line:
+                del self.early[line]
+                message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
+                repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
+                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6")
+                self.reporting.came_late(reader, tell, self.late)
+
+    def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
+        """The cells whose readers a warp does not know to be done."""
+        lane = np.arange(LANES)[at[1]]
+        late = np.zeros(self.who[at].shape, bool)
+        for group, read_when in enumerate(self.read_when):
+            readers = at[0] * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
+            seen = self.clocks.seen[warp, readers]
+            late |= read_when[at] > seen[:, None]
+        return late
+
+    def _lost(self, i: Instruction, at: Any, warp: int) -> None:
+        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`: dead work changes no result. One number everywhere
+        is no loss."""
+        held = self.unread[at]
+        if (held == PRODUCT).all():
+            by = int(self.who[at].flat[0]) - OPERATIONS
+            is_committed = all(op.number != by for op in self._open.values())
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the product that line "
+                f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
+                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, where this belongs to the same sum, " * is_committed)
+                + "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
+                other=self.operations[by].instruction,
+            )  # fmt: skip
+        elif (held >= FILL).all() and (held == NUMBERS).any():
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the numbers that tcgen05.st of line "
+                f"{int(self.line[at].flat[0])} put there are lost, nobody has read them",
+                "enable-input-d true for the first instruction too, where the sum begins with what lies in D", because="PTX ISA 9.1 §9.7.16.10",
+                milder=Severity.NOTE,
+            )  # fmt: skip
+
+    def _where(self, at: Any, cells: np.ndarray) -> str:
+        """Cells as lanes and columns."""
+        lane = np.arange(LANES)[at[1]][np.flatnonzero(cells.any(1))]
+        column = np.arange(COLUMNS)[at[2]][np.flatnonzero(cells.any(0))]
+        of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
+        lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
+        columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
+        return f"tensor memory {lanes}, {columns}{of}"
+
+    def _warp(self, warp: int) -> str:
+        cta, own = divmod(warp, self.per_cta)
+        return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+
+def _of_all(of_first: np.ndarray, twins: Twins) -> np.ndarray:
+    """A table of who wrote cells, of all CTAs, from that of the first one."""
+    numbers = twins.numbers.astype(np.int32)
+    kinds = (
+        of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
+    )  # most often one has done it all
+    of_each = np.stack([kinds] * twins.count)
+    for own, row, begin in zip(of_each, numbers, range(0, twins.count * twins.warps, twins.warps), strict=True):
+        by_operation = own >= OPERATIONS
+        own[(own >= 0) & ~by_operation] += begin
+        own[by_operation] = row[own[by_operation] - OPERATIONS] + OPERATIONS
+    found: np.ndarray = of_each if kinds is of_first else of_each[..., None]
+    return found
+
+
+def _is_lost(held: np.ndarray) -> bool:
+    """Is what nobody has read in some cells a product, or numbers that a sum was to begin with, so that it may not be overwritten?"""
+    return bool((held == PRODUCT).all() or ((held >= FILL).all() and (held == NUMBERS).any()))
+
+
+_PIPED = ("mma", "cp", "shift")
+_WRITE_FIRST = "write these cells first (tcgen05.st, tcgen05.cp or tcgen05.mma), and check the address"
+_UNWRITTEN = {
+    "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
+    "ld": "check the address, and that the instruction that writes it was issued",
+}

@@ -1,0 +1,68 @@
+"""What is known of all CTAs of a wave, from what is known of the first one (`first.py`): numbers of warps and operations, clocks, flags and mbarriers of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Cta
+
+__all__ = ["Twins"]
+
+
+V = TypeVar("V")
+
+
+class Twins:
+    """CTAs of `warps` warps each, of which the first one stood for all. `room` is for how many operations of all there is room, `made` has of each mbarrier of the first
+    CTA those of all, and `used` are those of its own of which not all have been invalidated; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
+
+    def __init__(self, ctas: Sequence[Cta], warps: int, room: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
+        self.ctas, self.count, self.warps, self.room, self.made, self.used = ctas, len(ctas), warps, room, made, used
+        self.numbers = np.zeros((self.count, 0), np.int64)
+        self._of: dict[int, list[Any]] = {}
+
+    def add(self, ops: list[Any]) -> None:
+        """Operations of all CTAs, the first one's first."""
+        self._of[id(ops[0])] = ops
+
+    def has(self, op: Any) -> bool:
+        """Is an operation of the first CTA still remembered?"""
+        return id(op) in self._of
+
+    def of(self, op: Any, n: int) -> Any:
+        """That of the n-th CTA, of an operation of the first one."""
+        return self._of[id(op)][n]
+
+    def each(self, ops: Sequence[Any]) -> list[Any]:
+        """Those of all CTAs, one CTA after the other."""
+        return [self.of(op, n) for n in range(self.count) for op in ops]
+
+    def by_warp(self, table: dict[int, V], make: Callable[[V, int], V]) -> dict[int, V]:
+        """A table by warp, of all CTAs: what `make` makes of an entry for the n-th."""
+        return {warp + n * self.warps: make(value, n) for warp, value in table.items() for n in range(self.count)}
+
+    def warps_of(self, warps: set[int]) -> set[int]:
+        """The same warps of all CTAs."""
+        return {warp + n * self.warps for warp in warps for n in range(self.count)}
+
+    def clocks(self, of_one: np.ndarray) -> np.ndarray:
+        """Up to which clocks others were seen, the last axis those others: (CTAs, ..., warps of all)."""
+        every = np.arange(self.count)
+        found = np.zeros((self.count, *of_one.shape[:-1], self.count, self.warps), of_one.dtype)
+        found[every, ..., every, :] = of_one
+        return found.reshape(self.count, *of_one.shape[:-1], -1)
+
+    def flags(self, of_one: np.ndarray) -> np.ndarray:
+        """What is known of operations, the last axis these: (CTAs, ..., room)."""
+        found = np.zeros((self.count, *of_one.shape[:-1], self.room), bool)
+        for own, numbers in zip(found, self.numbers, strict=True):
+            own[..., numbers] = of_one[..., : len(numbers)]
+        return found
+
+    def rows(self, of_one: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """What `VectorClocks.rows` has of warps, or is released: (CTAs, ...)."""
+        return *map(self.clocks, of_one[:2]), *map(self.flags, of_one[2:])

@@ -1,0 +1,133 @@
+"""Reads of shared memory before anybody had written it, whose writer may still come: then the reader did not wait (PTX ISA 8, a read that races)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.isa.barriers.hang_causes import before_loads, is_wait
+from smemsim.run.isa.barriers.mbarrier import mbarriers
+from smemsim.run.sanitizer.byte_masks import WHOLE
+from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
+from smemsim.run.sanitizer.taint import end_of, is_followed
+from smemsim.run.word_ranges import WordRanges
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.wave import Wave
+
+__all__ = ["UNWRITTEN", "UninitialisedReads"]
+
+
+LOADED = 4  # words of the smallest load
+UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that the load that fills the stage was issued")
+
+
+class UninitialisedReads:
+    """By line: the instruction, the words that it read before anybody had written them, and what the reader had waited for last."""
+
+    def __init__(self, x: Wave, reporting: Reporting, words: int, beside: Callable[[int], Instruction | None]) -> None:
+        """`beside` says what has written the written word next to a word."""
+        self.x, self.reporting, self.words, self.beside = x, reporting, words, beside
+        self._reads: dict[int, tuple[Instruction, np.ndarray]] = {}
+        self._waits: dict[int, Waited] = {}
+        self.late: dict[int, Callable[[], None]] = {}  # of those whose words came later: how to tell that once the value is used
+
+    def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | int = WHOLE) -> None:
+        """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which may be thrown away."""
+        words = self._reads.setdefault(i.line, (i, np.zeros(self.words, np.uint8)))[1]
+        if not is_followed(i):
+            own = np.zeros(self.words, np.uint8)
+            np.bitwise_or.at(own, at, bits)
+            self._say(i, own)
+        np.bitwise_or.at(words, at, np.asarray(bits, np.uint8))
+        if i.line not in self._waits and (waited := self.reporting.last_wait(warps, at)) is not None:
+            self._waits[i.line] = waited
+
+    @property
+    def has_read(self) -> bool:
+        """Has anybody read what nobody had written?"""
+        return bool(self._reads)
+
+    def comes(self, op: Operation, runs: WordRanges, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
+        """An operation brings words; `is_unordered` says of a line and words whether it is not ordered behind those who read them there."""
+        for line, (i, words) in list(self._reads.items()):
+            late = runs.words[words[runs.words] != 0]
+            if late.size and is_unordered(line, late):
+                del self._reads[line]
+                why, repair = self.reporting.other_stage(self._waits.get(line), late, op)
+                sentence = f"{{i}} reads {{where}} before {op.name} has brought it{why or ': nothing makes the reader wait'}"
+                repair = self._passed(i, op) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                tell = functools.partial(self.reporting.find, "X004", i, late, sentence, repair)
+                self.reporting.came_late(i, tell, self.late)
+
+    def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        """An instruction uses a value that a line read so; nobody can any more, where there is no user. `is_copied`, `is_voted`: `end_of`."""
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self._reads:
+            self._say(*self._reads[line], user, is_copied=is_copied, is_voted=is_voted)
+
+    def _say(
+        self, i: Instruction, words: np.ndarray, user: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
+    ) -> None:
+        """R507 of bytes, of each word as bits."""
+        places = np.flatnonzero(words)
+        where = self._where(places, words[places])
+        end, milder = end_of(user, is_copied=is_copied, is_voted=is_voted)
+        sentence = f"{{i}} reads {where}, which nobody has written{end}"
+        self.reporting.find("R507", i, places, sentence, self._repair(i, int(places[0])), milder=milder)
+
+    def _where(self, places: np.ndarray, bits: np.ndarray) -> str:
+        """The bytes in the first CTA that has some, as findings call them."""
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        own = places // per_cta == cta.index
+        which = np.unpackbits(bits[own, None], axis=1, count=WORD, bitorder="little").astype(bool)
+        at = (places[own, None] % per_cta * WORD + np.arange(WORD))[which] + self.x.window_begin
+        where = f"shared {int(at[0]):#x}" + (f" to {int(at[-1]):#x}" if len(at) > 1 else "")
+        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else "")
+
+    def _repair(self, i: Instruction, place: int) -> str:
+        """What has to write the bytes, or to keep the instruction from them."""
+        if i.op in UNWRITTEN:
+            return UNWRITTEN[i.op]
+        by = self.beside(place)
+        if by is None:
+            return f"write it before line {i.line} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
+        return (
+            f"let line {by.line} ({by.name}), which writes the bytes next to it, write these too (are all threads and trips there?); or let line {i.line} read no more "
+            "than was written"
+        )
+
+    def nothing_came(self) -> None:
+        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        loads = [i for i in self.reporting.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
+        for line, (i, words) in list(self._reads.items()):
+            of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
+            if loads and of_cta >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
+                self.reporting.find(
+                    "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
+                    "may, and never came to it): nothing made the reader wait",
+                    self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
+                )  # fmt: skip
+
+    def _passed(self, i: Instruction, op: Operation | None = None) -> str:
+        """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended of the mbarrier that counts `op`."""
+        waits = [other for other in self.reporting.lines.values() if is_wait(other) and other.line < i.line]
+        last = max(waits, key=lambda wait: wait.line, default=None)
+        if last is None or before_loads(last, self.x):
+            return ""
+        for cta in self.x.ctas.made:
+            for barrier in mbarriers(cta).values():
+                counts = barrier.state.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
+                if last.line in barrier.state.passed and counts:
+                    return (
+                        f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
+                        "wait for parity 0 in the first round"
+                    )
+        return ""

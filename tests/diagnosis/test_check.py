@@ -1,0 +1,357 @@
+"""`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work, and correct kernels raise nothing."""
+
+import json
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import BITS, TOML, WIDTHS, changed, kernel, said_of_damaged, word_with
+from places import TESTS
+from smemsim import InputError, Severity, SmemDescriptor, check
+from smemsim.cli import main
+from smemsim.core.spec.findings import CODES
+from smemsim.core.tables import keys_of
+from smemsim.diagnosis import STEPS, TABLES, json_schema
+from smemsim.diagnosis.scenario import Operand
+from strategies import examples
+
+FILES = sorted((TESTS / "scenarios").glob("*/*.toml"))
+SCENARIOS = [tomllib.loads(path.read_text()) for path in FILES]
+BUGS = [path for path in FILES if path.parent.name == "bugs"]
+
+
+def test_the_known_cases_are_there():
+    assert len(BUGS) == 26
+    assert len(FILES) == 56
+    assert len({s["title"] for s in SCENARIOS}) == 56
+    assert all(s["source"] for s in SCENARIOS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_known_kernels_are_clean_and_known_bugs_have_their_cause(path):
+    scenario = tomllib.loads(path.read_text())
+    report = check(path)
+    assert report.as_expected, report.text()
+    assert report.ok
+    assert bool(report.expected) is (path in BUGS)
+    without = check({key: value for key, value in scenario.items() if key != "expect"})
+    assert without.findings == report.findings
+    assert without.ok is not any(f.severity in ("trap", "wrong") for f in report.findings)
+
+
+def test_known_bugs_are_gone_when_their_fixes_are_made():
+    mended = 0
+    for path in BUGS:
+        scenario = tomllib.loads(path.read_text())
+        fixes = [f.fix for f in check(path).findings if f.fix]
+        for where, old, new in fixes:
+            place = where.replace("[", ".").replace("]", "")
+            assert value_at(scenario, place) == number_of(old)
+            scenario = changed(scenario, place, number_of(new))
+        if fixes:
+            assert check(scenario).codes == (), path.stem
+        mended += bool(fixes)
+    assert mended >= 12
+
+
+def test_the_command_line_runs_all_of_them_as_regression_tests():
+    result = CliRunner().invoke(main, ["check", *map(str, FILES)])
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.count("as expected") == len(FILES)
+
+
+KERNELS = [
+    ("sm_90a", "bf16", "K", "128B", 64, 128), ("sm_90a", "f16", "MN", "64B", 64, 64), ("sm_90a", "e4m3", "K", "64B", 128, 128),
+    ("sm_90a", "bf16", "K", "none", 64, 64), ("sm_90a", "tf32", "K", "32B", 64, 32), ("sm_100a", "bf16", "K", "128B", 128, 128),
+    ("sm_100a", "f16", "MN", "128B", 128, 64), ("sm_100a", "e5m2", "MN", "32B", 128, 128), ("sm_100a", "bf16", "MN", "none", 128, 64),
+]  # fmt: skip
+WORD, ADDS = "step.1.a.word", "step.1.a.k_add"
+
+
+def faults(scenario):
+    """(the codes that are right, in words, the scenario with the fault)."""
+    operand, arch = scenario["step"][1]["a"], scenario["arch"]
+    d = SmemDescriptor.decode(operand["word"], arch=arch)
+    sbo, lbo, name = d.stride_byte_offset, d.leading_byte_offset, str(d.swizzle)
+
+    def word(**fields):
+        return changed(scenario, WORD, word_with(arch, **fields))
+
+    yield "D301", "SBO in bytes", word(stride_byte_offset=sbo * 16 % (1 << 18))
+    yield "D308", "SBO doubled", word(stride_byte_offset=2 * sbo)
+    if {sbo, lbo} - {16} and sbo != lbo:
+        yield "D309", "LBO and SBO exchanged", word(stride_byte_offset=lbo, leading_byte_offset=sbo)
+    for other in WIDTHS:
+        if other != name:
+            yield "D302 R501", f"read as {other}", word(swizzle=other)
+            yield "R501 D302 T202", f"written with {other}", changed(scenario, "map.tm.swizzle", other)
+    if name == "128B":
+        yield "D306", "a base offset", word(base_offset=3)
+    yield "R502 R503", "K steps that do not advance", changed(scenario, ADDS, lambda adds: [0] * len(adds))
+    yield "R502 R503", "K steps twice as far", changed(scenario, ADDS, lambda adds: [2 * x for x in adds])
+    yield "R508", "another start", changed(scenario, "step.1.a.start_offset", lambda x: x + 16)
+    yield "D303", "low bits lost", changed(scenario, "step.1.a.start_offset", lambda x: x + 24)
+    yield "R505 I602", "the other major-ness", changed(scenario, "step.1.a.major", lambda x: "MN" if x == "K" else "K")
+    yield "A101", "a buffer off 128 B", changed(scenario, "buffer.s.address", lambda x: x + 64)
+    yield "A107", "half the buffer", changed(scenario, "buffer.s.bytes", lambda x: x // 2)
+    yield "T210", "another byte count", changed(scenario, "step.0.expect_bytes", lambda x: x * 2)
+    if scenario["tensor"]["X"]["dtype"] in ("bf16", "f16", "tf32") and WIDTHS[name] >= 64:
+        yield "T211", "another element width", changed(scenario, "map.tm.data_type", "UINT8")
+    yield "T207", "another stride", changed(scenario, "map.tm.global_strides", lambda x: [x[0] * 2])
+
+
+FAULTS = [pytest.param(k, n, id=f"{'-'.join(map(str, k))}: {what}") for k in KERNELS for n, (_, what, _) in enumerate(faults(kernel(*k)))]
+
+
+DAMAGE = [{"stride_byte_offset": 512}, {"stride_byte_offset": 2048}, {"swizzle": "64B"}, {"base_offset": 3}]
+
+
+def as_words(scenario):
+    """The same operand as a list of raw words."""
+    other = changed(scenario, WORD, lambda word: word)
+    a, begin = other["step"][1]["a"], scenario["buffer"]["s"]["address"]
+    a["words"] = [a["word"] & ~0x3FFF | begin + add >> 4 for add in a.pop("k_add")]
+    for key in ("word", "start", "start_offset"):
+        a.pop(key, None)
+    return other
+
+
+def changed_words(finding):
+    """The words that a repair changes: the first one as it is, and as it must be."""
+    for _, *words in finding.together or ([finding.fix] if finding.fix else []):
+        first = [word[0] if isinstance(word, list) else word for word in words]
+        if isinstance(first[1], str) and first[1].startswith("0x"):
+            yield [int(word, 16) for word in first]
+
+
+@pytest.mark.parametrize("of", [KERNELS[n] for n in (0, 1, 3, 5, 7)], ids=lambda of: "-".join(map(str, of)))
+@pytest.mark.parametrize("idle", [{"leading_byte_offset": 4096}, {"base_offset": 2}])
+def test_a_repair_names_every_field_of_the_word_that_it_changes(of, idle):
+    """Fields beside the wrong one may be set to what no instruction uses: they stay, or the repair names them."""
+    reserved, seen = 1 << 15, 0
+    for damage in DAMAGE:
+        wrong = changed(changed(kernel(*of), WORD, word_with(of[0], **idle | damage)), WORD, lambda word: word | reserved)
+        for finding in [*check(wrong).findings, *check(as_words(wrong)).findings]:
+            for old, new in changed_words(finding):
+                seen += 1
+                before, after = (SmemDescriptor.decode(word, arch=of[0]) for word in (old, new))
+                for name in ("swizzle", "leading_byte_offset", "stride_byte_offset", "base_offset"):
+                    assert getattr(before, name) == getattr(after, name) or name in finding.repair, finding.repair
+                assert not (old ^ new) & reserved or "bits 15:14 2 must be 0" in finding.repair, finding.repair
+    assert seen
+
+
+@pytest.mark.parametrize(("of", "number"), FAULTS)
+def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number):
+    right, _, scenario = list(faults(kernel(*of)))[number]
+    report = check(scenario)
+    findings = [f for f in report.findings if f.severity is not Severity.NOTE]
+    assert findings, "clean"
+    first = findings[0]
+    assert first.code in right.split(), report.text()
+    assert CODES[first.code].slug
+    assert first.fix or first.code in ("A101", "A107", "R505", "T202", "T207", "T211", "I602") or first.severity == "luck", report.text()
+    if first.fix:
+        path, old, new = first.fix
+        place = path.replace("[", ".").replace("]", "")
+        assert value_at(scenario, place) == number_of(old)
+        assert check(changed(scenario, place, number_of(new))).codes == ()
+
+
+def number_of(value):
+    """Words are told in hex."""
+    if isinstance(value, list):
+        return [number_of(one) for one in value]
+    return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
+
+
+def value_at(scenario, path):
+    for part in path.split("."):
+        scenario = scenario[int(part) if part.isdigit() else part]
+    return scenario
+
+
+@st.composite
+def correct(draw):
+    """A kernel as its author should have written it."""
+    arch = draw(st.sampled_from(["sm_90a", "sm_100a"]))
+    dtype = draw(st.sampled_from(["bf16", "f16", "tf32", "e4m3", "e5m2"]))
+    transposes = BITS[dtype] == 16 or (arch != "sm_90a" and BITS[dtype] == 8)
+    major = draw(st.sampled_from(["K", "MN"] if transposes else ["K"]))
+    swizzle = draw(st.sampled_from(list(WIDTHS)))
+    size, width = BITS[dtype] // 8, WIDTHS[swizzle]
+    unit = max(width // size, 8)
+    rows = draw(st.integers(1, max(1, 256 // unit))) * unit if major == "MN" else draw(st.integers(1, 32)) * 8
+    steps = draw(st.integers(1, 8))
+    k = steps * 32 // size
+    if major == "K":
+        k = max(k, -(-k * size // width) * width // size)
+    stages = draw(st.integers(1, 3))
+    base = 0x400 + 128 * draw(st.integers(0, 20))
+    tile = rows * k * size
+    if k > 256 or tile % 128 or base + stages * tile > 0x39000 or (k if major == "MN" else rows) * width % 128:
+        return None
+    at = (draw(st.integers(0, 40)), draw(st.integers(0, 40)))
+    align = 16 // size
+    at = (at[0] // align * align, at[1] // align * align)
+    return kernel(arch, dtype, major, swizzle, rows, k, base=base, stages=stages, at=at, side="b" if rows > 64 or arch != "sm_90a" else "a")
+
+
+@examples(150)
+@given(correct())
+def test_correct_kernels_raise_nothing(scenario):
+    if scenario is not None:
+        report = check(scenario)
+        assert report.codes == (), report.text()
+        assert report.ok
+
+
+def test_findings_have_what_programs_need():
+    scenario = changed(kernel(*KERNELS[0]), WORD, word_with("sm_90a", stride_byte_offset=512))
+    one = check(scenario).findings[0]
+    assert (one.code, one.severity, one.where) == ("D308", "wrong", "step[1].a.word")
+    assert one.wrong == 64 * 128 // 8 * 7
+    assert one.of == 64 * 128
+    assert (one.first["block"], one.first["step"], one.first["row"], one.first["k"]) == (0, 0, 8, 0)
+    assert one.first["meant"] == "X[m=8, k=0]"
+    assert one.numbers == {"stride_byte_offset": [512, 1024]}
+    found = json.loads(json.dumps(check(scenario).as_dict()))
+    assert found["ok"] is False
+    assert found["findings"][0]["repair"]["new"] == f"{kernel(*KERNELS[0])['step'][1]['a']['word']:#018x}"
+
+
+def test_what_follows_from_an_earlier_finding_says_so():
+    scenario = changed(kernel(*KERNELS[0]), "map.tm.box_dim", [128, 64])
+    first, second = check(scenario).findings
+    assert (first.code, first.where) == ("T202", "map.tm")
+    assert (second.code, second.because) == ("R508", "T202")
+
+
+def test_errors_that_cancel_are_luck():
+    scenario = tomllib.loads(next(path for path in BUGS if path.stem.startswith("B12")).read_text())
+    report = check(scenario)
+    assert [f.code for f in report.findings if f.severity == "luck"] == ["H801"]
+    scenario["buffer"]["sB"]["address"] = 0x4800
+    assert "H801" not in check(scenario).codes
+
+
+def test_a_layout_without_words_asks_for_one():
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 64)
+    del scenario["step"][1]["a"]["word"], scenario["step"][1]["a"]["k_add"]
+    assert check(scenario).codes == ()
+    scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    scenario["buffer"]["s"]["layout"] = {"swizzle": "none", "mn": [[64, 48]], "k": [[32, 1]]}
+    assert check(scenario).codes == ("L402",)
+
+
+WRONG = {
+    "an unknown key": ("major =", "mayor =", r":28: step\[1\]\.a\.mayor: not a key here; did you mean 'major'\?"),
+    "a missing key": ('dtype = "bf16"\nmajor', "major", r"step\[1\]\.a: dtype is missing: needs a text"),
+    "an unknown op": ('op = "mma"', 'op = "mna"', r":21: step\[1\]\.op: 'mna': needs one of .*did you mean 'mma'\?"),
+    "an unknown buffer": ('start = "sA"', 'start = "sAA"', r":30: step\[1\]\.a\.start: 'sAA': there is no \[buffer.sAA\]; did you mean 'sA'\?"),
+    "an unknown map": ('map = "tm"', 'map = "tn"', r":17: step\[0\]\.map: 'tn': there is no \[map.tn\]"),
+    "a text for a number": ("m = 64\n", 'm = "64"\n', r":23: step\[1\]\.m: '64': needs a whole number"),
+    "axes of no tensor": ('axes = ["m", "k"]', 'axes = ["m", "q"]', r":32: step\[1\]\.a\.meant\.axes: .*needs two axes of A \(m, k\)"),
+    "axes that contradict": ("stride = { m = 128, k = 2 }", "stride = { m = 128, n = 2 }", r":5: tensor\.A\.stride: .*needs the same axes"),
+    "another major-ness": ('major = "K"', 'major = "N"', r":28: step\[1\]\.a\.major: 'N': needs 'K'"),
+    "no TOML": ("[tensor.A]", "[tensor.A", r"at line 2"),
+    "an unknown architecture": ('"sm_90a"', '"sm_80"', ":1: arch = 'sm_80'"),
+    "an unknown type": ('dtype = "bf16"\nmajor', 'dtype = "bf17"\nmajor', r":27: step\[1\]\.a\.dtype: 'bf17': not an element type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_files_are_a_sentence_with_the_line_and_the_key(what, tmp_path):
+    old, new, says = WRONG[what]
+    assert old in TOML
+    file = tmp_path / "kernel.toml"
+    file.write_text(TOML.replace(old, new, 1))
+    with pytest.raises(InputError, match=says):
+        check(file)
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    as_json = tmp_path / "kernel.json"
+    try:
+        as_json.write_text(json.dumps(tomllib.loads(file.read_text()), indent=1))
+    except tomllib.TOMLDecodeError:
+        return
+    with pytest.raises(InputError):
+        check(as_json)
+
+
+def test_other_things_are_no_scenarios(tmp_path):
+    (tmp_path / "a.json").write_text('{"arch": "sm_90a",\n "arch": "sm_90a"}')
+    (tmp_path / "b.json").write_text('{"arch": "sm_90a",\n nonsense}')
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "d.json").write_text("[" * 100_000)
+    for wrong in (
+        tmp_path / "none.toml",
+        tmp_path,
+        *tmp_path.glob("*.json"),
+        7,
+        None,
+        {},
+        {"arch": "sm_90a", "step": 3},
+        {"arch": "sm_90a", "tensor": []},
+    ):
+        with pytest.raises(InputError):
+            check(wrong)
+
+
+def test_the_command_line(tmp_path):
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text(TOML)
+    bad.write_text(TOML.replace("0x4000004000010000", "0x4000000800010000"))
+    run = CliRunner()
+    result = run.invoke(main, ["check", str(good)])
+    assert (result.exit_code, result.stdout) == (0, "no findings\n")
+    result = run.invoke(main, ["check", str(bad)])
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        "D308  step 2 (mma) a: 3584 of 4096 elements wrong (87.5%); first: block 0 step 0 row 8 k 0 reads A[m=1, k=0] at 0x490"
+    )
+    assert "repair: stride_byte_offset 128 must be 1024: 0x4000004000010000" in result.stdout
+    result = run.invoke(main, ["check", str(bad), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["findings"][0]["code"] == "D308"
+    bad.write_text(bad.read_text() + '\n[expect]\nfindings = ["D308"]\n')
+    result = run.invoke(main, ["check", str(good), str(bad)])
+    assert result.exit_code == 0
+    assert "1 finding" in result.stdout
+    assert "as expected" in result.stdout
+    assert run.invoke(main, ["check"]).exit_code == 2
+
+
+def test_every_key_has_a_meaning():
+    told = json.dumps(json_schema())
+    for name, table in (TABLES | STEPS | {"operand": Operand}).items():
+        for key, of in keys_of(table).items():
+            assert of.says, (name, key)
+            assert json.dumps(of.says) in told, (name, key)
+
+
+def test_the_schema_has_every_key():
+    schema = json_schema()
+    assert set(schema["properties"]) == set(keys_of(TABLES["scenario"]))
+    steps = {s["properties"]["op"]["const"]: s for s in schema["properties"]["step"]["items"]["anyOf"]}
+    assert set(steps) == set(STEPS)
+    assert set(steps["mma"]["properties"]["a"]["properties"]) == set(keys_of(Operand))
+    assert json.loads(CliRunner().invoke(main, ["check", "--schema"]).stdout) == schema
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
+    answers, sentences = said_of_damaged(SCENARIOS, seed, tries=300, places=3)
+    assert answers > 20
+    assert min(map(len, sentences)) > 20
+
+
+def test_two_checks_of_one_scenario_are_equal_and_those_of_others_are_not():
+    texts = TOML, TOML.replace('swizzle = "128B"', 'swizzle = "64B"')
+    same, again, other = (check(tomllib.loads(text)) for text in (texts[0], texts[0], texts[1]))
+    assert same == again
+    assert same != other

@@ -1,0 +1,673 @@
+"""Scale factors, tcgen05.cp and tensor memory, in scenarios and in launches: correct kernels raise nothing, planted faults have their code. Nothing is measured."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import changed, kernel, said_of_damaged, word_with
+from scaled import ARCH, MODES, scaled
+from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
+from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
+from smemsim.cli import main
+from smemsim.core.spec.tensor_memory import COPY_SHAPES
+from strategies import examples
+from test_check import number_of, value_at
+
+# ---- correct kernels
+
+
+@given(st.sampled_from(list(MODES)), st.sampled_from([64, 128, 192, 256]), st.integers(1, 8), st.sampled_from(["threads", "bulk", "tma"]),
+       st.sampled_from([(0, 0), (128, 4), (256, 8)]), st.booleans())  # fmt: skip
+@examples(25)
+def test_correct_block_scaled_kernels_are_clean_and_looked_at(mode, n, steps, by, at, meant):
+    report = check(scaled(mode, n=n, steps=steps, by=by, at=at, meant=meant))
+    assert report.findings == ()
+    assert report.unchecked == ()
+    assert (report.machine.tmem_writer >= 0).any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tensor_memory_holds_what_the_machine_copies(mode):
+    """The owners of a scenario against `tcgen05_cp` on bytes, read back by `ScaleLayout`."""
+    scenario = scaled(mode, steps=4)
+    tmem = check(scenario).machine.tmem
+    first, copies = scenario["step"][2], 4 * MODES[mode][2] // 4
+    shared, memory = SharedMemory(ARCH), TensorMemory(ARCH)
+    pad = memory.alloc(512)
+    assert pad.column == 0
+    offsets = first["a"]["k_add"]
+    assert len(offsets) == copies
+    tmem_bytes = bytes((7 * i + i // 256) % 256 for i in range(512 * copies))
+    shared.write(0x400, tmem_bytes)
+    for offset, column in zip(offsets, first["to_tmem"][0], strict=True):
+        tcgen05_cp(memory, column, first["a"]["word"] + (0x400 + offset >> 4), shape="32x128b", multicast="warpx4", shared=shared)
+    held = check(scenario).machine.memory
+    source = held.source(np.arange(held.size))
+    for row in (0, 1, 31, 32, 70, 127):
+        for step in range(4):
+            kind, _, each, _ = MODES[mode]
+            layout = ScaleLayout("A", m=128, n=128, kind=kind, scale_vec=mode, scale_id=scenario["step"][4]["scale_a"]["id"][step],
+                                 column=scenario["step"][4]["scale_a"]["tmem"][step])  # fmt: skip
+            for index in range(each):
+                for number in range(layout.copies):
+                    _, lane, column, byte = layout.location(row, index, number)
+                    at = [int(x) for x in (source == tmem[lane, column, byte]).nonzero()[0]]
+                    assert len(at) == 1
+                    assert memory.read(lane, column) >> 8 * byte & 0xFF == tmem_bytes[at[0] - 0x400]
+
+
+def test_two_instructions_of_m_in_one_tile():
+    """M = 256 as two blocks of A; the offsets that take the logical shape for the layout in tensor memory (triton issue 11633) are found."""
+    scenario = scaled("4X", n=256, steps=4)  # what is B there is the A of 256 rows here
+    mma = scenario["step"][4]
+    good, bad = [[0, 8, 16, 24], [4, 12, 20, 28]], [[0, 8, 16, 24], [8, 16, 24, 32]]
+    wide = mma.pop("scale_b")
+    mma["n"], mma["idesc"] = 128, scaled("4X")["step"][4]["idesc"]
+    mma["scale_a"] = wide | {"id": 0, "tmem": [[320 + c for c in row] for row in good]}
+    assert check(scenario).findings == ()
+    wrong = changed(scenario, "step.4.scale_a.tmem", [[320 + c for c in row] for row in bad])
+    [one] = check(wrong).findings
+    assert (one.code, one.wrong, one.of) == ("S702", 2048, 4096)
+    assert one.numbers["tmem"]["needed"] == scenario["step"][4]["scale_a"]["tmem"]
+    assert one.fix == ("step[4].scale_a.tmem", wrong["step"][4]["scale_a"]["tmem"], scenario["step"][4]["scale_a"]["tmem"])
+
+
+# ---- planted faults
+
+
+def faults(mode, meant):
+    """(code, in words, scenario)."""
+    good = scaled(mode, steps=8, meant=meant)
+    scales = 8 * MODES[mode][2]
+    plain = {"swizzle": "none", "mn": [[128, scales]], "k": [[scales, 1]]}
+    columns, ids = good["step"][4]["scale_a"]["tmem"], good["step"][4]["scale_b"]["id"]
+    adds, to = good["step"][2]["a"]["k_add"], good["step"][2]["to_tmem"][0]
+    yield "S701", "row-major scales", changed(good, "buffer.sfa.layout", plain)
+    yield "S701", "scale-major scales", changed(good, "buffer.sfa.layout", {"swizzle": "none", "mn": [[128, 1]], "k": [[scales, 128]]})
+    yield "S701", "rows of a block in order", changed(good, "buffer.sfa.layout.mn", [[128, 4], [1, 512]])
+    yield "D308", "another SBO", changed(good, "step.2.a.word", word_with(ARCH, stride_byte_offset=256))
+    yield "D301", "SBO in bytes", changed(good, "step.2.a.word", word_with(ARCH, stride_byte_offset=2048))
+    yield "D302", "a swizzle code", changed(good, "step.2.a.word", word_with(ARCH, swizzle="128B"))
+    yield "R508", "another start", changed(good, "step.2.a.start_offset", 16)
+    yield "I605", "no warpx4", changed(good, "step.2.multicast", "")
+    yield "I605", "copies that overwrite one another", changed(good, "step.2.to_tmem", [c - 2 * i for i, c in enumerate(to)])
+    yield "I605", "an advance of another shape", changed(good, "step.2.a.k_add", [2 * x for x in adds])
+    yield "S702", "columns that stand still", changed(good, "step.4.scale_a.tmem", columns[0])
+    yield "S702", "columns twice as far", changed(good, "step.4.scale_a.tmem", [2 * c - columns[0] for c in columns])
+    yield "S702", "another column", changed(good, "step.4.scale_a.tmem", [c + 1 for c in columns])
+    if mode != "4X":
+        yield "S702", "ids that stand still", changed(good, "step.4.scale_b.id", 0)
+        yield "S702", "ids backwards", changed(good, "step.4.scale_b.id", ids[::-1])
+        yield "I603", "the descriptor has another id", changed(good, "step.4.idesc", lambda w: w | 2 << 29)
+    yield "R507", "a copy is missing", changed(changed(good, "step.2.to_tmem", to[:1]), "step.2.a.k_add", adds[:1])
+
+
+CASES = [(mode, meant, number) for mode in MODES for meant in (True, False) for number in range(len(list(faults(mode, meant))))]
+TEXT_ONLY = {"a copy is missing"}
+
+
+@pytest.mark.parametrize(("mode", "meant", "number"), CASES)
+def test_a_planted_fault_is_the_first_finding_and_its_repair_works(mode, meant, number):
+    code, what, scenario = list(faults(mode, meant))[number]
+    report = check(scenario)
+    first = report.findings[0]
+    assert first.code == code, report.text()
+    assert report.codes == (code,), report.text()  # the rest are consequences
+    assert first.grade in ("witnessed", "documented", "compiled", "inferred")
+    assert first.message in report.text()
+    assert (first.fix is None) == (what in TEXT_ONLY), report.text()
+    if first.fix:
+        path, old, new = first.fix
+        place = path.replace("[", ".").replace("]", "")
+        if old is not None:
+            assert value_at(scenario, place) == number_of(old)
+        assert check(changed(scenario, place, number_of(new))).codes == ()
+
+
+def test_the_first_wrong_scale_is_a_place_in_tensor_memory():
+    scenario = changed(scaled("1X", steps=8), "step.4.scale_a.tmem", 256)
+    [one] = check(scenario).findings
+    assert (one.where, one.wrong, one.of) == ("step[4].scale_a.tmem", 512, 1024)
+    assert one.first == {"block": 0, "step": 4, "row": 0, "k": 0, "read": "SFA[r=0, s=0]", "meant": "SFA[r=0, s=4]", "lane": 0, "column": 256, "byte": 0}  # fmt: skip
+    assert one.numbers == {"tmem": {"used": [[256] * 8], "needed": [[256] * 4 + [260] * 4]}}
+    assert one.fix[2] == [256] * 4 + [260] * 4
+    assert json.loads(json.dumps(check(scenario).as_dict()))["findings"][0]["repair"]["new"] == one.fix[2]
+
+
+def test_both_tables_can_be_wrong():
+    scenario = changed(changed(scaled("2X", steps=4), "step.4.scale_b.id", 0), "step.4.scale_b.tmem", 320)
+    [one] = check(scenario).findings
+    assert (one.code, one.fix) == ("S702", None)
+    assert "columns [320, 320, 320, 320] must be [320, 320, 324, 324] and scale ids [0, 0, 0, 0] must be [0, 2, 0, 2]" in one.repair
+
+
+def test_an_id_that_the_mode_has_not():
+    report = check(changed(scaled("2X", steps=2), "step.4.scale_a.id", [0, 1]))
+    assert report.codes == ("S702",)
+    assert "2X begins at byte 0 or 2" in report.findings[0].message
+
+
+def test_an_id_of_the_descriptor_that_the_mode_has_not():
+    """The instruction descriptor is what is wrong; that other scale factors are read follows from it."""
+    scenario = scaled("2X", steps=1)
+    del scenario["step"][4]["scale_a"]["id"]
+    report = check(changed(scenario, "step.4.idesc", lambda w: w | 1 << 29))
+    assert [(f.code, f.because) for f in report.findings] == [("I603", ""), ("S702", "I603")]
+
+
+def test_a_column_that_only_begins_right_is_no_repair():
+    """Of block 0 at column 128 the next copy leaves a single column."""
+    scenario = changed(scaled("1X", steps=8), "step.4.scale_a.tmem", 400)
+    again = copy.deepcopy(scenario["step"][2])
+    again["a"] |= {"k_add": [0]}
+    other = copy.deepcopy(again)
+    other["a"] |= {"k_add": [512], "meant": other["a"]["meant"] | {"at": [0, 4]}}
+    scenario["step"][2:2] = [again | {"to_tmem": 128}, other | {"to_tmem": 129}]
+    [one] = check(scenario).findings
+    assert (one.code, one.fix[2]) == ("S702", [256] * 4 + [260] * 4)
+
+
+def test_scale_ids_in_the_address_and_in_the_descriptor():
+    """CUTLASS keeps the id in bits 31:30 of the address; without both it is that of the instruction descriptor."""
+    scenario = scaled("1X", steps=4)
+    read = scenario["step"][4]["scale_a"]
+    ids = read.pop("id")
+    assert check(scenario).codes == ("S702",)
+    read["tmem"] = [c | i << 30 for c, i in zip(read["tmem"], ids, strict=True)]
+    assert check(scenario).findings == ()
+    one_step = scaled("1X", steps=1)
+    del one_step["step"][4]["scale_a"]["id"]
+    assert check(one_step).findings == ()
+    wrong = changed(one_step, "step.4.idesc", lambda w: w | 3 << 29)
+    [one] = check(wrong).findings
+    assert (one.code, one.where) == ("S702", "step[4].idesc")
+    assert check(changed(wrong, "step.4.idesc", int(one.fix[2], 16))).findings == ()
+
+
+@pytest.mark.parametrize(("shape", "cast"), [key for key in COPY_SHAPES if key[0] not in ("32x128b", "4x256b")])
+def test_other_copies_do_not_fill_the_lanes(shape, cast):
+    scenario = scaled("1X", steps=4, meant=False)
+    scenario["step"][2] |= {"shape": shape, "multicast": cast}
+    report = check(scenario)
+    assert report.findings[0].code == "I605", report.text()
+    assert "copy with .32x128b.warpx4" in report.findings[0].repair
+    assert check(changed(changed(scenario, "step.2.shape", "32x128b"), "step.2.multicast", "warpx4")).findings == ()
+
+
+def test_shapes_have_several_names():
+    for text in (
+        "tcgen05.cp.cta_group::1.32x128b.warpx4",
+        "tcgen05.cp 32x128b",
+        "tcgen05.cp.4x32dp128bit (scale factors)",
+        "SM100_UTCCP_4x32dp128bit_1cta",
+    ):
+        scenario = scaled("1X")
+        del scenario["step"][2]["shape"], scenario["step"][2]["multicast"]
+        scenario["step"][2]["instruction"] = text
+        assert check(scenario).findings == ()
+        assert check(scenario).unchecked == ()
+    scenario["step"][2]["instruction"] = "tcgen05.cp.cta_group::1.32x128b"
+    assert check(scenario).codes == ("I605",)
+    scenario["step"][2]["instruction"] = "tcgen05.cp 64x128b"  # either of two
+    assert check(scenario).codes == ()
+    assert [x.partition(" ")[0] for x in check(scenario).unchecked] == ["step[4].scale_a", "step[4].scale_b"]
+
+
+@pytest.mark.parametrize("by", ["bulk", "tma"])
+@pytest.mark.parametrize("meant", [True, False])
+def test_blocks_that_no_thread_makes_must_lie_so_in_global_memory(by, meant):
+    """Copies of whole blocks from a row-major tensor: there is no layout to change."""
+    scenario = scaled("1X", steps=8, by=by, meant=meant)
+    for tensor in scenario["tensor"].values():
+        del tensor["scale_blocks"]
+        tensor["stride"] = {"r": 8, "s": 1}
+    for tm in scenario["map"].values():
+        tm["global_address"] = tm.pop("of")
+    report = check(scenario)
+    assert report.codes == ("S701",), report.text()
+    assert {f.where for f in report.findings if f.code == "S701"} == {"step[2].a", "step[3].a"}
+    assert "(1, 0) 8 B, (0, 1) 1 B, (32, 0) 256 B further; .32x128b.warpx4 wants 16 B, 1 B, 4 B" in report.findings[0].message
+    assert "in global memory" in report.findings[0].repair
+    assert report.findings[0].fix is None
+
+
+def test_scale_factors_of_two_cells_are_not_looked_at():
+    """Those of K = 96."""
+    scenario = scaled("4X", steps=1)
+    scenario["step"][4] |= {"k": 96, "scale_vec": "block16"}
+    del scenario["step"][4]["idesc"]
+    report = check(scenario)
+    assert report.findings == ()
+    assert "step[4].scale_a (scale factors of K = 96" in report.unchecked[0]
+
+
+def test_what_tensor_memory_holds_may_be_unknown():
+    """Without copies nothing is said of the scale factors, but that two steps cannot read the same ones and mean others."""
+    scenario = scaled("1X", steps=8)
+    scenario["step"] = [s for s in scenario["step"] if s["op"] == "mma"]
+    report = check(scenario)
+    assert report.findings == ()
+    assert [x.partition(" ")[0] for x in report.unchecked] == ["step[0].scale_a", "step[0].scale_b"]
+    assert "not looked at: step[0].scale_a" in report.text()
+    assert check(changed(scenario, "step.0.scale_a.tmem", 256)).codes == ("S702",)
+    half = scaled("1X")
+    del half["step"][2]["to_tmem"]
+    assert [x.partition(" ")[0] for x in check(half).unchecked] == ["step[4].scale_a", "step[4].scale_b"]
+
+
+def test_scales_of_a_pair():
+    """M = 128 over two CTAs: this CTA has 64 rows of A, and the upper half of N 64 lanes further, where warpx2::01_23 brings it."""
+    scenario = scaled("1X", n=256, steps=4, meant=False)
+    mma, copy_b = scenario["step"][4], scenario["step"][3]
+    mma["cta_group"] = 2
+    copy_b |= {"shape": "64x128b", "multicast": "warpx2::01_23", "to_tmem": 320}
+    copy_b["a"] |= {"k_add": [0], "mn_add": [0]}
+    mma["scale_b"]["tmem"] = 320
+    assert check(scenario).findings == ()
+    copy_b["multicast"] = "warpx2::02_13"
+    [one, _] = check(scenario).findings
+    assert (one.code, one.fix) == ("I605", ("step[3].multicast", "warpx2::02_13", "warpx2::01_23"))
+
+
+# ---- copies
+
+
+def test_blocks_of_a_copy_of_64_lines():
+    """Lines 32 to 63 are the next 128 rows, and so the next copy goes on 256 rows further."""
+    scenario = scaled("1X", n=256)
+    lines = scenario["step"][3]
+    lines |= {"shape": "64x128b", "multicast": "warpx2::01_23", "to_tmem": [[320], [324]]}
+    lines["a"]["mn_add"] = [0, 1024]
+    scenario["tensor"]["SFB"]["extent"]["r"] = 512
+    scenario["buffer"]["sfb"] |= {"bytes": 2048}
+    scenario["buffer"]["sfb"]["layout"]["mn"][2][0] = 4
+    scenario["step"] = scenario["step"][:4]
+    assert check(scenario).findings == ()
+    assert check(changed(scenario, "step.3.a.mn_add", [0, 512])).findings != ()
+
+
+def tile(shape="128x256b", m=128, lane=0, **more):
+    """A of bf16 through shared memory and copies into tensor memory."""
+    x = {"dtype": "bf16", "extent": {"m": 128, "k": 64}, "stride": {"m": 128, "k": 2}}
+    layout = {"swizzle": "128B", "mn": [[8, 128], [16, 1024]], "k": [[128, 1]]}
+    a = {"dtype": "bf16", "major": "K", "meant": {"tensor": "X", "axes": ["m", "k"]}}
+    return {"arch": ARCH, "tensor": {"X": x}, "buffer": {"s": {"address": 1024, "bytes": 16384, "layout": layout}}, "step": [
+        {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"},
+        {"op": "copy", "shape": shape, "to_tmem": 64, "a": a | {"word": 0x4000404000010000, "start": "s", "k_add": [0, 32, 64, 96]}},
+        {"op": "mma", "kind": "f16", "m": m, "n": 128, "k": 16, "a": a | {"tmem": [(lane << 16) + 64 + 8 * i for i in range(4)]}, **more}]}  # fmt: skip
+
+
+def test_a_comes_from_tensor_memory():
+    scenario = tile()
+    assert check(scenario).findings == ()
+    assert check(scenario).unchecked == ()
+    wrong = changed(scenario, "step.2.a.tmem", [64] * 4)
+    [one] = check(wrong).findings
+    assert (one.code, one.fix) == ("R502", ("step[2].a.tmem", [64] * 4, [64, 72, 80, 88]))
+    registers = changed(scenario, "step", scenario["step"][2:])
+    assert check(registers).unchecked == ("step[0].a",)
+
+
+@pytest.mark.parametrize(("about", "says"), [
+    ({"lane": 16}, "begins in lane 16"), ({"m": 64}, "row 16 lies in lane 16 and is read in lane 32"),
+    ({"m": 64, "ws": True}, "read in lane 64: A lies in the lanes of D (layout E), 2 times"), ({"cta_group": 2}, "(layout B), 2 times"),
+])  # fmt: skip
+def test_rows_of_a_lie_in_the_lanes_of_d(about, says):
+    report = check(tile(**about))
+    assert report.codes == ("I604",)
+    assert says in report.findings[0].message
+    assert report.findings[0].grade == "compiled"
+    if report.findings[0].fix:
+        assert check(changed(tile(**about), "step.2.a.tmem", report.findings[0].fix[2])).findings == ()
+
+
+def test_a_copy_moves_the_rows_and_columns_of_its_shape():
+    for scenario, fix in (
+        (changed(tile(), "step.1.k", 8), None),
+        (changed(tile(), "step.1.a.rows", 64), None),
+        (changed(tile("128x128b"), "step.1.k", 16), ("step[1].shape", "128x128b", "128x256b")),
+        (tile("128x128b"), ("step[1].a.k_add", [0, 32, 64, 96], [0, 16, 32, 48])),
+    ):
+        report = check(scenario)
+        assert report.codes[0] == "I605", report.text()
+        assert report.findings[0].fix == fix
+    assert check(changed(changed(tile(), "step.1.k", 16), "step.1.a.rows", 128)).findings == ()
+
+
+def test_a_copy_that_leaves_its_buffer():
+    scenario = tile()
+    scenario["step"] = scenario["step"][:2]
+    del scenario["step"][1]["a"]["meant"]
+    assert check(scenario).findings == ()
+    assert check(changed(scenario, "step.1.a.k_add", [0, 32, 64, 128])).codes == ("I605",)
+    assert check(changed(scenario, "step.1.a.major", "MN")).codes == ("I602",)
+
+
+def test_copies_need_tensor_memory():
+    scenario = tile()
+    scenario["arch"] = "sm_90a"
+    with pytest.raises(InputError, match=r"step\[1\]: op = 'copy' is tcgen05.cp, which sm_90a has not"):
+        check(scenario)
+
+
+# ---- split operands
+
+
+def parts(dtype, swizzle, part, total):
+    """B of a pair, MN-major, in instructions of `part` columns a CTA."""
+    scenario = kernel(ARCH, dtype, "MN", swizzle, total, 64, side="b")
+    mma, size, width = scenario["step"][1], 2 if dtype == "f16" else 1, {"128B": 128, "64B": 64}[swizzle]
+    starts = [i * part * size for i in range(total // part)]
+    mma |= {"cta_group": 2, "m": 256, "n": 2 * part}
+    mma["b"] |= {"rows": part, "mn_add": [x // width * 64 * width + x % width for x in starts]}
+    return scenario
+
+
+@pytest.mark.parametrize(("dtype", "swizzle", "part", "total", "cut"), [
+    ("f16", "128B", 96, 192, True), ("f16", "64B", 48, 192, True), ("f16", "128B", 64, 192, False), ("f16", "64B", 96, 192, False),
+    ("f16", "128B", 32, 192, False), ("e4m3", "128B", 64, 256, False), ("e4m3", "64B", 96, 192, True),
+])  # fmt: skip
+def test_parts_that_cut_an_atom(dtype, swizzle, part, total, cut):
+    """A part may end inside an atom; one that goes on past the end of the atom in which it began has no descriptor."""
+    report = check(parts(dtype, swizzle, part, total))
+    assert report.codes == (("I604",) if cut else ()), report.text()
+    if cut:
+        unit = {"128B": 128, "64B": 64}[swizzle] // (2 if dtype == "f16" else 1)
+        assert f"multiple of {unit} rows" in report.findings[0].repair
+
+
+@pytest.mark.parametrize(("rows", "codes"), [(12, ("I604",)), (16, ()), (8, ())])
+def test_parts_that_cut_an_atom_of_lines(rows, codes):
+    """K-major atoms of 8 lines that are padded: a part may begin at a whole atom only."""
+    scenario = kernel(ARCH, "bf16", "K", "128B", 48, 64, side="b")
+    scenario["buffer"]["s"] = {"address": 1024, "layout": {"swizzle": "128B", "mn": [[8, 128], [6, 2048]], "k": [[128, 1]]}}
+    scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    starts = [i * rows // 8 * 2048 + i * rows % 8 * 128 for i in range(48 // rows)]
+    scenario["step"][1]["b"] |= {"rows": rows, "mn_add": starts}
+    scenario["step"][1]["b"]["word"] = word_with(ARCH, stride_byte_offset=2048)(scenario["step"][1]["b"]["word"])
+    report = check(scenario)
+    assert report.codes == codes, report.text()
+
+
+def test_a_layout_that_no_descriptor_reads_is_not_a_cut():
+    scenario = kernel(ARCH, "bf16", "K", "128B", 48, 64, side="b")
+    scenario["buffer"]["s"] = {"address": 1024, "layout": {"swizzle": "128B", "mn": [[4, 128], [12, 1024]], "k": [[128, 1]]}}
+    scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    assert check(scenario).codes == ("R508",)
+
+
+def test_each_cta_of_a_pair_has_half_of_the_rows():
+    scenario = kernel(ARCH, "bf16", "K", "128B", 64, 128)
+    scenario["step"][1] |= {"cta_group": 2, "m": 128}
+    assert check(scenario).findings == ()
+    wrong = changed(scenario, "step.1.a.rows", 128)
+    [one] = check(wrong).findings
+    assert (one.code, one.fix) == ("I604", ("step[1].a.rows", 128, 64))
+    del wrong["step"][1]["a"]["rows"]
+    assert check(wrong).findings == ()
+
+
+# ---- bad input
+
+NONSENSE = {
+    "step.2.shape": ("33x128b", r"step\[2\]\.shape = '33x128b': tcgen05.cp has"), "step.2.to_tmem": (512, r"step\[2\]\.to_tmem.*column 512"),
+    "step.4.scale_a.tmem": ([256, 256], r"step\[4\]\.scale_a\.tmem = \[256, 256\]: 1 x 2 entries; the step has 1 blocks of 4 K steps"),
+    "step.4.scale_a.id": (7, r"step\[4\]\.scale_a\.id = 7: needs bytes of a cell, 0 to 3"),
+    "step.4.scale_b.tmem": ("x", r"step\[4\]\.scale_b\.tmem: 'x': needs a whole number, one a K step"),
+    "step.4.scale_vec": ("3X", r"step\[4\]\.scale_vec = '3X': needs one of 1X 2X 4X block32 block16"),
+    "tensor.SFA.scale_blocks": (["r", "q"], r"tensor\.SFA\.scale_blocks = \['r', 'q'\]: needs two axes of SFA"),
+    "step.2.a.meant.scale_block": (1, r"scale_block: 1: needs true or false"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NONSENSE)
+def test_bad_values_are_a_sentence_with_the_key(path, tmp_path):
+    value, says = NONSENSE[path]
+    scenario = changed(scaled("1X") | {"map": {}}, path.rpartition(".")[0] + "." + path.rpartition(".")[2], value) if not path.startswith("tensor") else scaled("1X")  # fmt: skip
+    if path.startswith("tensor"):
+        scenario["tensor"]["SFA"]["scale_blocks"] = value
+    with pytest.raises(InputError, match=says):
+        check(scenario)
+    file = tmp_path / "kernel.json"
+    file.write_text(json.dumps(scenario, indent=1))
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 2
+    assert "kernel.json:" in result.stderr
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
+    good = [scaled("1X", by="bulk"), scaled("2X", n=256, by="tma"), scaled("4X", meant=False), tile(), parts("f16", "128B", 96, 192)]
+    answers, sentences = said_of_damaged(good, seed, tries=160, places=2)
+    assert answers > 10
+    assert min(map(len, sentences)) > 20
+
+
+# ---- launches: each row and each k with its own scale factors
+
+
+def own(side: str, block: int) -> tuple[int, int, int]:
+    """What a kernel loads: a K block, and the row block of its own m or n."""
+    return block, int(side == "a"), int(side == "b")
+
+
+def padded(_: str, scales: np.ndarray) -> None:
+    scales[:, 1:] = 0
+
+
+def garbage(_: str, scales: np.ndarray) -> None:
+    scales[:, 1:] = np.random.default_rng(2).integers(0, 255, scales[:, 1:].shape)
+
+
+def unused(_: str, scales: np.ndarray) -> None:
+    """Of factors of 128 elements in tiles of K, every second block is garbage."""
+    scales.reshape(len(scales), -1, 8)[..., 4:] = np.random.default_rng(2).integers(
+        0, 255, scales.reshape(len(scales), -1, 8)[..., 4:].shape
+    )
+
+
+def equal(_: str, scales: np.ndarray) -> None:
+    scales[:] = 128
+
+
+RIGHT = {
+    "three tiles of K": (Gemm(tiles=3), None),
+    "sixteen elements for a factor": (Gemm("mxf4nvf4", "4X", n=64, tiles=2), None),
+    "two factors, two of N": (Gemm("mxf4", "2X", n=192, tiles=2, grid=(1, 2)), None),
+    "two stages, four CTAs": (Gemm("mxf4nvf4", "2X", n=256, tiles=3, grid=(2, 2), stages=2), None),
+    "128 elements for a factor": (Gemm(tiles=4, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)), None),
+    "128 elements for a factor, and padding": (Gemm(id=lambda side, tile, step: 0), padded),
+    "128 elements for a factor, and garbage": (Gemm(id=lambda side, tile, step: 0), garbage),
+    "96 of K": (Gemm(steps=3), None),
+    "128 elements for a factor, blocks of garbage": (
+        Gemm(tiles=2, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)),
+        unused,
+    ),
+    "pairs": (Gemm(n=256, pair=True, grid=(4, 1)), None),
+    "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
+}
+
+
+@pytest.mark.parametrize(("gemm", "change"), RIGHT.values(), ids=RIGHT)
+def test_launches_with_the_right_scale_factors_are_silent_and_followed(gemm, change):
+    done, _ = run(gemm, change=change)
+    count = gemm.tiles * gemm.steps * gemm.grid[0] * gemm.grid[1] // (1 + gemm.pair)
+    assert done.findings == [], done.text()
+    assert done.judged.scales == (count, count)
+
+
+def first_of_a(side: str, tile: int, step: int) -> int:
+    return 0 if side == "a" else step
+
+
+WRONG = {
+    "one id": (Gemm(id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "k = 32 with the scale factors of k = 0: scale id 0"),
+    "one id of A": (Gemm(tiles=2, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
+    "an id twice": (Gemm(id=lambda side, tile, step: (0, 1, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with the scale factors of k = 32"),
+    "ids in another order": (Gemm(id=lambda side, tile, step: step if side == "a" else 3 - step), ["R508"], "mma", "another order than their k"),
+    "ids 0, 1, 3": (Gemm(steps=3, id=lambda side, tile, step: (0, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with byte 3 of column"),
+    "ids 0, 2, 3 of B": (Gemm(steps=3, id=lambda side, tile, step: (0, 2, 3)[step] if side == "b" else step), ["S702"], "mma", "k = 32 with byte 2 of column"),
+    "one column": (Gemm("mxf4nvf4", "4X", column=lambda side, tile, step: 0), ["S702", "S702"], "mma", "which columns 128 to 131 hold"),
+    "one id of two factors": (Gemm("mxf4", "2X", id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "scale id 0"),
+    "one K block": (Gemm(tiles=3, block=lambda side, tile: own(side, 0)), ["R508", "R508"], "mma", "k = 128 with the scale factors of k = 0"),
+    "the K block before": (Gemm(tiles=3, block=lambda side, tile: own(side, max(tile - (side == "a"), 0))), ["R508"], "mma", "no product uses those of k = 128"),
+    "K blocks exchanged": (Gemm(tiles=4, block=lambda side, tile: own(side, tile ^ (side == "a"))), ["R508"], "mma", "another order than their k"),
+    "a stage that is not loaded again": (Gemm(tiles=4, stages=2, loads=lambda side, tile: side == "b" or tile != 2), ["R508"], "mma", "k = 256 with the scale factors of k = 0"),
+    "no copy": (Gemm(tiles=3, copies=lambda side, tile: side == "a" or tile != 1), ["R508"], "mma", "of B are multiplied at k = 128"),
+    "A and B exchanged": (Gemm(grid=(2, 2), swapped=True), ["R508", "R508"], "mma", "they change with the rows of B"),
+    "those of A by n": (Gemm(grid=(2, 2), block=lambda side, tile: (tile, 0, 1)), ["R508"], "mma", "they change with the rows of B"),
+    "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
+    "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701"], "cp", "rows of B, the first one row 0, get scale factors that rows of A get"),
+    "B's over A's": (Gemm(one_column=True), ["S701"], "cp", "this copy overwrites columns from"),
+    "B's over A's, of two tiles": (Gemm(one_column=True, tiles=2), ["S701"], "cp", "rows of A and of B get the same scale factors"),
+    "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
+    "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),
+    "one row block for a pair": (Gemm(pair=True, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
+    "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get the same scale factors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "codes", "name", "words"), WRONG.values(), ids=WRONG)
+def test_launches_with_scale_factors_of_others_are_found_at_their_line(gemm, codes, name, words):
+    done, wrong = run(gemm)
+    assert wrong > 1000
+    assert [f.code for f in done.findings] == codes, done.text()
+    assert words in done.findings[0].message
+    assert all(f"tcgen05.{name}." in f.instruction and f.repair for f in done.findings)
+
+
+@pytest.mark.parametrize("how", [{"schedule": "latest"}, {"workers": 2}], ids=str)
+def test_scale_factors_are_followed_however_a_launch_runs(how):
+    done, _ = run(Gemm(grid=(2, 1), id=first_of_a), **how)
+    assert [f.code for f in done.findings] == ["S702"], done.text()
+    assert run(Gemm(grid=(2, 1)), **how)[0].findings == []
+
+
+def periodic(side: str, scales: np.ndarray) -> None:
+    """Of four values, which come again in every row and every K: no value says where it is from."""
+    scales[:] = 126 + (3 * np.arange(len(scales))[:, None] + 5 * np.arange(scales.shape[1]) + (side == "b")) % 4
+
+
+@pytest.mark.parametrize("change", [None, padded, garbage])
+def test_factors_that_threads_store_again_are_followed(change):
+    id_ = None if change is None else lambda side, tile, step: 0
+    done, _ = run(Gemm(by_threads=True, tiles=1 if id_ else 2, id=id_), change=change)
+    assert done.findings == []
+    assert done.judged.scales == ((4, 4) if id_ else (8, 8))
+
+
+@pytest.mark.parametrize("by", [by for by in STORES if by not in ("repeated", "computed", "backwards")])
+def test_factors_that_threads_copy_are_followed_to_their_rows(by):
+    done, wrong = run(Stored(by=by), change=periodic)
+    assert (done.findings, wrong, done.judged.scales) == ([], 0, (8, 8)), done.text()
+    done, wrong = run(Stored(by=by, wrong="b", at=IN_A_ROW), change=periodic)
+    assert (wrong > 1000, [f.code for f in done.findings], done.judged.scales) == (True, ["S701"], (8, 8)), done.text()
+    assert "126 of 128 rows of B get the scale factors of other rows, as they lie one row behind the other" in done.findings[0].message
+    assert "tcgen05.mma." in done.ptx.splitlines()[done.findings[0].line - 1]
+
+
+def test_factors_that_threads_compute_are_not_checked():
+    done, wrong = run(Stored(by="computed", wrong="a", at=IN_A_ROW))
+    assert (done.findings, wrong > 1000, done.judged.scales) == ([], True, (0, 8))
+    assert "scale factors that no load has brought from global memory" in done.judged.missed
+
+
+WRONG_STORES = {
+    "K that does not go on": (Stored(wrong="a", tile=lambda tile: 0), "R508", "of A are multiplied at k = 128 with the scale factors of k = 0"),
+    "K that does not go on, by tcgen05.st": (Stored(wrong="b", by="tensor", tile=lambda tile: 0), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
+    "the first of four": (Stored(wrong="a", by="repeated"), "R508", "of A are multiplied at k = 32 with the scale factors of k = 0"),
+    "bytes in the other order": (Stored(wrong="b", by="backwards"), "R508", "another order than their k"),
+    "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r those of r ^ 1"),
+    "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
+    "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r those of r + 32 modulo 128"),
+    "64 rows twice": (Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"), "R508", "rows 0 and 64 of A get the same scale factors"),
+    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "nobody has written"),
+    "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
+    "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
+    "one row block": (Stored(grid=(2, 1), wrong="a", turn="shl.b32 %r33, %r3, 7; sub.u32 %r30, %r30, %r33;"), "R508", "rows 0 to 127 of A and rows 128 to 255"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "code", "words"), WRONG_STORES.values(), ids=WRONG_STORES)
+def test_factors_that_threads_store_for_others_are_found(gemm, code, words):
+    done, wrong = run(gemm)
+    assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
+    assert words in done.findings[0].message
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_every_tier_follows_bytes_that_threads_copy(tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    monkeypatch.setenv("SMEMSIM_COHORTS", "off" if tiers == "closures" else "")
+    assert run(Stored(grid=(2, 2)))[0].judged.scales == (32, 32)
+    assert [f.code for f in run(Stored(grid=(2, 2), at=IN_A_ROW, wrong="a"))[0].findings] == ["S701"]
+    assert [f.code for f in run(Stored(grid=(2, 2), at=IN_A_ROW, wrong="a"), workers=2)[0].findings] == ["S701"]
+
+
+def test_factors_in_the_other_order_of_parameters_are_a_remark():
+    """Of one tile nothing else says which factors are A's."""
+    done, wrong = run(Gemm(swapped=True))
+    assert wrong > 1000
+    assert done.findings == []
+    assert [f.code for f in done.remarks] == ["R508"]
+    assert "scale factors from sfb and B's from sfa" in done.remarks[0].message
+    assert run(Gemm())[0].remarks == []
+
+
+def test_bytes_that_all_have_one_value_are_padding():
+    """The other ids hold zeros: the factor is one for 128 elements of K."""
+    done, _ = run(Gemm(tiles=2, id=first_of_a), change=lambda side, scales: scales.__setitem__((slice(None), slice(1, None, 4)), 0) if side == "a" else None)  # fmt: skip
+    assert [f.code for f in done.findings] == ["S702"]
+    done, _ = run(Gemm(id=first_of_a), change=lambda side, scales: padded(side, scales) if side == "a" else None)
+    assert done.findings == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "codes", "words"),
+    [
+        (Sparse(grid=2), [], ""),
+        (Sparse(columns=(0, 0), same=True), [], ""),  # all elements have one pattern
+        (Sparse(columns=(0, 0)), ["R508"], "multiplied at k = 64 with the metadata of k = 0"),
+        (Sparse(grid=2, block=0), ["R508"], "rows 0 to 127 of A and rows 128 to 255 are multiplied with the same metadata"),
+    ],
+)
+def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes, words):
+    done, wrong = kernel.run()
+    assert (wrong > 0) == bool(codes)
+    assert [f.code for f in done.findings] == codes, done.text()
+    assert all(words in f.message and "tcgen05.mma.sp." in f.instruction for f in done.findings)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (SparseWarpgroup(grid=2), ""),
+        (SparseWarpgroup(by_shared=True), ""),
+        (SparseWarpgroup(same=True), ""),
+        (SparseWarpgroup(steps=((0, 0), (0, 0), (1, 0), (1, 1))), "at k = 32 with the metadata of k = 0"),
+        (SparseWarpgroup(steps=((0, 0), (0, 1), (0, 0), (0, 1)), by_shared=True), "at k = 64 with the metadata of k = 0"),
+        (SparseWarpgroup(grid=2, block=0), "rows 0 to 63 of A and rows 64 to 127 are multiplied with the same metadata"),
+        (SparseWarpgroup(thread="and.b32 %r2, %r1, 123;"), "rows 0 and 1 of A get the same metadata"),
+        (SparseWarpgroup(thread="and.b32 %r2, %r1, 126;"), "at k = 16 with the metadata of k = 0"),
+    ],
+)
+def test_metadata_in_registers_is_that_of_its_rows_and_k(kernel, words):
+    done, wrong = kernel.run()
+    assert (wrong > 0) == bool(words)
+    assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
+    assert all(words in f.message and "wgmma.mma_async.sp." in f.instruction for f in done.findings)
+    assert "not checked: sparse metadata" not in done.text()
+
+
+@pytest.mark.parametrize("steps", [((0, 0), (0, 1), (1, 0), (1, 1)), ((0, 0), (0, 0), (1, 0), (1, 1))])
+def test_metadata_that_threads_put_together_is_followed(steps):
+    for more in ({}, {"same": True}):
+        done, wrong = SparseWarpgroup(packed=False, steps=steps, **more).run()
+        is_wrong = steps[1] == (0, 0) and not more
+        assert ([f.code for f in done.findings], wrong > 0) == (["R508"] * is_wrong, is_wrong), done.text()
+        assert "not checked: sparse metadata" not in done.text()

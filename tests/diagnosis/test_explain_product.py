@@ -1,0 +1,396 @@
+"""Planted faults: run by TMA and wgmma of the model, told from D, A and B alone."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hand
+import smemsim
+from smemsim import (
+    GlobalMemory,
+    InputError,
+    SharedMemory,
+    TensorMap,
+    Unmodelled,
+    explain_product,
+    from_float64,
+    to_float64,
+    wgmma,
+    wgmma_registers,
+)
+from smemsim.cli import main
+from smemsim.diagnosis.product import pattern
+
+SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
+MAPS = {1: "u8", 2: "u16", 4: "u32"}
+AT, ROWS = {"a": 0x4000, "b": 0x10000}, {"a": 128, "b": 64}
+PANELS, STEPS = 2, 4  # panels of 128 B of K, steps in each
+
+
+def matrices(dtype, seed=0):
+    rng, k = np.random.default_rng(seed), PANELS * 128 // SIZES[dtype]
+    if dtype == "s8":
+        return {side: rng.integers(0, 256, (rows, k)).astype(np.uint8) for side, rows in ROWS.items()}
+    bits = {1: np.uint8, 2: np.uint16, 4: np.uint32}[SIZES[dtype]]
+    return {side: from_float64(rng.standard_normal((rows, k)), dtype).astype(bits) for side, rows in ROWS.items()}
+
+
+def words(side, *, swizzle="128B", sbo=1024, base=0):
+    """(blocks of 64 rows, K steps)."""
+    count = ROWS[side] // 64
+    start = [
+        [AT[side] + 8192 * block + panel * 128 * ROWS[side] + 32 * step for panel in range(PANELS) for step in range(STEPS)]
+        for block in range(count)
+    ]
+    return np.array([[hand.word("sm_90a", swizzle, start=at, lbo=16, sbo=sbo) | base << 49 for at in row] for row in start], np.uint64)
+
+
+def run(dtype, given, *, writers=("128B", "128B"), panels=(0, 1), a=None, b=None):
+    """D of the whole tile, from boxes of one panel each."""
+    size, world, shared = SIZES[dtype], GlobalMemory(), SharedMemory()
+    for side, writer in zip("ab", writers, strict=True):
+        rows, wide = ROWS[side], 128 // size
+        tm = TensorMap.tiled(
+            data_type=MAPS[size], global_address=world.place(given[side]), global_dim=(PANELS * wide, rows), global_strides=(PANELS * 128,),
+            box_dim=(wide if writer in ("128B", "none") else wide // 2, rows), swizzle=writer,
+        )  # fmt: skip
+        for panel in panels if side == "a" else (0, 1):
+            shared.tma_load(tm, (panel * wide, 0), smem_address=AT[side] + panel * 128 * rows, source=world)
+    of_a, of_b = words("a") if a is None else a, words("b") if b is None else b
+    found = []
+    for block in range(2):
+        d = None
+        for step in range(PANELS * STEPS):
+            result = wgmma(shared, of_a[block, step], of_b[0, step], n=64, a_type=dtype, d_type="s32" if dtype == "s8" else "f32", d=d)
+            d = wgmma_registers(result)
+        found.append(result.d)
+    return np.concatenate(found)
+
+
+def told(dtype, d, given, **more):
+    return explain_product(d, given["a"], given["b"], arch="sm_90a", a_type=dtype, d_type="s32" if dtype == "s8" else "f32", **more)
+
+
+def straight(side):
+    """No jump to the next panel."""
+    own = words(side)
+    return own[:, :1] + np.arange(PANELS * STEPS, dtype=np.uint64) * np.uint64(2)
+
+
+def again(side, step):
+    own = words(side)
+    own[:, step] = own[:, step - 1]
+    return own
+
+
+FAULTS = {
+    "writer none": ({"writers": ("none", "128B")}, "A", "swizzle of the writer", "written with swizzle none and read with 128B"),
+    "writer of b": ({"writers": ("128B", "none")}, "B", "swizzle of the writer", "written with swizzle none and read with 128B"),
+    "both writers": ({"writers": ("none", "none")}, "A and B", "swizzle of the writer", "written with swizzle none and read with 128B"),
+    "base offset": ({"a": words("a", base=3)}, "A", "base_offset", "base offset 3"),
+    "base offset of b": ({"b": words("b", base=5)}, "B", "base_offset", "base offset 5"),
+    "layout code": ({"a": words("a", swizzle="64B")}, "A", "layout_type", "swizzle 64B where they lie in 128B"),
+    "layout code of b": ({"b": words("b", swizzle="32B", sbo=256)}, "B", "layout_type", "swizzle 32B where they lie in 128B (SBO 256 B)"),
+    "sbo halved": ({"a": words("a", sbo=512)}, "A", "stride_byte_offset", "SBO 512 B instead of 1024 B"),
+    "sbo zero": ({"b": words("b", sbo=0)}, "B", "stride_byte_offset", "SBO 0 B instead of 1024 B"),
+    "sbo shifted twice": ({"a": words("a", sbo=64)}, "A", "stride_byte_offset", "shifted right twice"),
+    "no advance": ({"a": np.repeat(words("a")[:, :1], 8, axis=1)}, "A", "start_address", "advance not at all"),
+    "no panel jump": ({"a": straight("a")}, "A", "start_address", "without the jump to the next panel"),
+    "no panel jump of b": ({"b": straight("b")}, "B", "start_address", "without the jump to the next panel"),
+    "a step again": ({"b": again("b", 3)}, "B", "start_address", "read in K step 3 as in step 2"),
+    "one block": ({"a": np.repeat(words("a")[:1], 2, axis=0)}, "A", "start_address", "blocks of rows all the same"),
+    "half a box": ({"panels": (0,)}, "A", "the writer's box", "but for the second half of its K, which is 0"),
+}
+
+
+@pytest.mark.parametrize("dtype", SIZES)
+def test_planted_faults_are_named(dtype):
+    """Every fault with one of the types."""
+    given, number = matrices(dtype), list(SIZES).index(dtype)
+    right = run(dtype, given)
+    assert told(dtype, right, given).looks_like == "the same"
+    some = list(FAULTS.items())[number::5]
+    for name, (changed, operand, field, text) in some:
+        d = run(dtype, given, **changed)
+        found = told(dtype, d, given)
+        assert found.looks_like == "a wrong layout", (name, str(found))
+        assert any((one.operand, one.field) == (operand, field) and text in one.text and one.certain for one in found.faults), (
+            name,
+            str(found),
+        )
+        assert 0 < found.wrong <= (d != right).sum()
+        both = {"A", "B"} if name == "half a box" else {operand}  # without half of K, A and B are the same zeros
+        assert {one.operand for one in found.faults} == both, (name, str(found))
+
+
+def test_a_swizzle_that_no_descriptor_has_is_told_as_its_xor():
+    rng = np.random.default_rng(4)
+    given = {side: from_float64(rng.standard_normal((64, 64)), "bf16") for side in "ab"}
+    key = np.array([0, 3, 1, 2, 7, 4, 6, 5])
+    read = given["a"].reshape(64, 8, 8)[np.arange(64)[:, None], np.arange(8) ^ key[np.arange(64) % 8][:, None]].reshape(64, 64)
+    d = (to_float64(read, "bf16") @ to_float64(given["b"], "bf16").T).astype(np.float32)
+    (found,) = told("bf16", d, given).faults
+    assert (found.operand, found.field) == ("A", "swizzle")
+    assert "c ^ [0, 3, 1, 2, 7, 4, 6, 5][row % 8]" in found.text
+
+
+def test_an_xor_that_is_another_in_every_eight_rows_is_no_swizzle():
+    rng = np.random.default_rng(4)
+    given = {side: from_float64(rng.standard_normal((64, 64)), "bf16") for side in "ab"}
+    key = np.array([0, 3, 1, 2, 7, 4, 6, 5])[(np.arange(64) + np.arange(64) // 8) % 8]
+    read = given["a"].reshape(64, 8, 8)[np.arange(64)[:, None], np.arange(8) ^ key[:, None]].reshape(64, 64)
+    d = (to_float64(read, "bf16") @ to_float64(given["b"], "bf16").T).astype(np.float32)
+    assert "[row % 8]" not in str(told("bf16", d, given))
+
+
+def of_columns(shared, side, bits, at, width, swizzle):
+    """Put a matrix (rows, contiguous) into panels of `width` bytes, one behind the other."""
+    world, rows = GlobalMemory(), len(bits)
+    tm = TensorMap.tiled(data_type="u16", global_address=world.place(bits), global_dim=bits.shape[::-1], global_strides=(2 * bits.shape[1],),
+                         box_dim=(width // 2, rows), swizzle=swizzle)  # fmt: skip
+    for panel in range(2 * bits.shape[1] // width):
+        shared.tma_load(tm, (panel * width // 2, 0), smem_address=at + panel * rows * width, source=world)
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_exchanged_strides_are_named(major):
+    """B without swizzle K-major, or 128B MN-major: both use LBO and SBO."""
+    rng = np.random.default_rng(5)
+    a, b = (from_float64(rng.standard_normal((rows, 64)), "bf16").astype(np.uint16) for rows in (64, 128))
+    shared, swizzle = SharedMemory(), "none" if major == "K" else "128B"
+    of_columns(shared, "a", a, 0x4000, 128, "128B")
+    of_columns(shared, "b", b if major == "K" else np.ascontiguousarray(b.T), 0x10000, 16 if major == "K" else 128, swizzle)
+    lbo, sbo, step = (2048, 128, 4096) if major == "K" else (8192, 1024, 2048)
+
+    def product(lbo, sbo):
+        d = None
+        for i in range(4):
+            words = (
+                hand.word("sm_90a", "128B", start=0x4000 + 32 * i, sbo=1024),
+                hand.word("sm_90a", swizzle, start=0x10000 + step * i, lbo=lbo, sbo=sbo),
+            )
+            result = wgmma(shared, *words, n=128, a_type="bf16", b_major=major, d=d)
+            d = wgmma_registers(result)
+        return result.d
+
+    given = {"a": a, "b": b}
+    layout = {"b_swizzle": swizzle, "b_major": major}
+    assert told("bf16", product(lbo, sbo), given, **layout).looks_like == "the same"
+    found = told("bf16", product(sbo, lbo), given, **layout)
+    assert any((one.operand, one.field) == ("B", "LBO and SBO") for one in found.faults), str(found)
+
+
+def test_numbers_instead_of_bits_and_sums_in_another_order():
+    """D in float32 as a CPU has it: the fault is seen, but for rounding."""
+    given = matrices("bf16")
+    values = {side: to_float64(bits, "bf16") for side, bits in given.items()}
+    rows, chunks = np.arange(128)[:, None], np.arange(16)
+    read = values["a"].reshape(128, 16, 8)[rows, chunks ^ rows % 8].reshape(128, 128)
+    found = told("bf16", (read @ values["b"].T).astype(np.float32), values)
+    assert [one.text for one in found.faults] == ["written with swizzle none and read with 128B"]
+    assert "but for rounding" in found.because[0]
+    assert found.pattern.startswith("87.5 % of D is wrong (7168 of 8192): rows 0 mod 8 are right")
+    assert found.measured
+    other = explain_product(
+        (read @ values["b"].T).astype(np.float32), values["a"], values["b"], arch="sm_100a", kind="f16", a_type="bf16", d_type="f32"
+    )
+    assert [one.text for one in other.faults] == ["written with swizzle none and read with 128B"]
+    assert not other.measured
+
+
+def test_two_wrong_fields_are_solved_for():
+    rng = np.random.default_rng(3)
+    given = {"a": from_float64(rng.standard_normal((128, 64)), "bf16"), "b": from_float64(rng.standard_normal((128, 64)), "bf16")}
+    values = {side: to_float64(bits, "bf16") for side, bits in given.items()}
+    # rows 896 B apart by 8, and base offset 2, by the address formula: sum, then the XOR
+    row, k = np.arange(128)[:, None], np.arange(64)
+    block, own = row // 64, row % 64
+    total = block * 8192 + own // 8 * 896 + own % 8 * 128 + 2 * k
+    lies = total ^ (((total - 256) >> 7) & 7) << 4
+    line, byte = lies // 128, lies % 128
+    at = line, (byte ^ (line % 8) << 4) // 2
+    d = (values["a"][at] @ values["b"].T).astype(np.float32)
+    found = told("bf16", d, given)
+    assert [(one.operand, one.field) for one in found.faults] == [("A", "base_offset, stride_byte_offset")]
+    assert "SBO 896 instead of 1024" in found.faults[0].text
+    shuffled = values["a"].reshape(128, 8, 8)[row, (3 * np.arange(8) + row) % 8].reshape(128, 64)
+    found = told("bf16", (shuffled @ values["b"].T).astype(np.float32), given)
+    assert [(one.operand, one.field) for one in found.faults] == [("A", "layout")]
+    assert "(0, 8) has what belongs in (0, 24)" in found.faults[0].text
+
+
+def test_what_comes_from_outside_the_tile_is_only_possible():
+    given = matrices("bf16")
+    d = run("bf16", given, a=words("a", sbo=2048))
+    found = told("bf16", d, given)
+    assert [(one.operand, one.field, one.certain) for one in found.faults] == [("A", "stride_byte_offset", True)]
+    assert found.faults[0].text == "read with SBO 2048 B instead of 1024 B, with 0 where that is outside the tile"
+    d[96:] = np.random.default_rng(3).integers(0x3F800000, 0x40000000, (32, 64))  # something else lay there
+    found = told("bf16", d, given)
+    assert found.looks_like == "unknown"
+    assert [(one.operand, one.field, one.explained, one.certain) for one in found.faults] == [("A", "stride_byte_offset", 96 * 64, False)]
+    assert found.because[0].startswith("it may be that A were read with SBO 2048 B instead of 1024 B (6144 of 8192 elements")
+    assert "rows 0 to 7 mod 64 are right" in found.pattern
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "s8"])
+@pytest.mark.parametrize("kind", ["zeros", "the same", "any bits"])
+def test_data_that_say_little_are_no_traceback(dtype, kind):
+    """Zeros, constants, infinities and NaNs: whatever is claimed was tried, so that noise is never explained for certain."""
+    rng, k = np.random.default_rng(1), 64 // SIZES[dtype]
+    bits = 8 * SIZES[dtype]
+    one = {
+        "zeros": np.zeros((64, k), np.uint32),
+        "the same": np.full((64, k), 0x38 << bits - 8, np.uint32),
+        "any bits": rng.integers(0, 1 << bits, (64, k)),
+    }
+    given = {"a": one[kind].astype(np.uint32), "b": one[kind][:16].astype(np.uint32)}
+    noise = rng.integers(0, 1 << 32, (64, 16), np.uint32)
+    assert not any(one.certain for one in told(dtype, noise, given).faults)
+
+
+def test_what_no_fault_gives_is_unknown():
+    given = matrices("bf16")
+    noise = np.random.default_rng(9).standard_normal((128, 64)).astype(np.float32)
+    found = told("bf16", noise, given)
+    assert found.looks_like == "unknown"
+    assert not found.faults
+
+
+def test_other_causes_are_told_too():
+    given = matrices("bf16")
+    right = run("bf16", given)
+    assert (
+        told("bf16", right[np.arange(128) ^ 1], given)
+        .because[0]
+        .startswith("D is what it would be if D's rows were in other places: row m has what belongs in m ^ 1")
+    )
+    assert told("bf16", right ^ np.uint32(1 << 31), given).looks_like == "another option"
+
+
+def squares():
+    """A and B of 64 x 64 numbers of bf16."""
+    rng = np.random.default_rng(3)
+    return [to_float64(from_float64(rng.standard_normal((64, 64)), "bf16"), "bf16") for _ in "ab"]
+
+
+@pytest.mark.parametrize("turned", ["a", "b", "ab"])
+def test_a_square_operand_that_is_given_transposed_is_named(turned):
+    a, b = squares()
+    d = ((a.T if "a" in turned else a) @ (b if "b" in turned else b.T)).astype(np.float32)
+    found = explain_product(d, a, b, arch="sm_90a", a_type="bf16")
+    assert found.looks_like == "a wrong layout"
+    assert found.because[0].startswith(f"D is what it would be if {' and '.join(turned.upper())} were transposed")
+
+
+def test_what_rounding_changes_is_not_called_wrong():
+    a, b = squares()
+    found = explain_product((a @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
+    assert found.looks_like == "rounding"
+    assert "differs in the last bits" in found.pattern
+    assert "wrong" not in found.pattern
+
+
+def test_numbers_that_are_none_are_told_first():
+    a, b = squares()
+    d = (a @ b.T).astype(np.float32)
+    for where, said in ((slice(None), "all 4096 elements"), (3, "64 of 4096 elements")):
+        lost = d.copy()
+        lost[where] = np.nan
+        found = explain_product(lost, a, b, arch="sm_90a", a_type="bf16")
+        assert found.because[0].startswith(f"{said} of D are NaN or infinite")
+        assert "e5m2" not in str(found)
+    assert "row 3 is wrong, all other rows are right" in found.pattern
+
+
+ROW, COLUMN = np.arange(32)[:, None], np.arange(16)[None]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (ROW % 4 + 0 * COLUMN > 0, "75 % of D is wrong (384 of 512): rows 0 mod 4 are right, all others wrong"),
+        (ROW + 0 * COLUMN >= 8, "75 % of D is wrong (384 of 512): rows 0 to 7 are right, all others wrong"),
+        (0 * ROW + COLUMN % 8 > 3, "50 % of D is wrong (256 of 512): columns 0 to 3 mod 8 are right, all others wrong"),
+        (ROW % 8 != COLUMN % 8, "87.5 % of D is wrong (448 of 512): elements with row mod 8 == column mod 8 are right, all others wrong"),
+        ((ROW == 5) & (COLUMN == 3), "0.1953 % of D is wrong (1 of 512): row 5 is wrong in part, all other rows are right"),
+        (ROW + COLUMN < 0, "all of D is right"),
+    ],
+)  # fmt: skip
+def test_patterns_are_said_in_words(wrong, said):
+    assert pattern(wrong).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({"a": np.zeros((64, 60)), "b": np.zeros((64, 60))}, InputError, "multiple"), ({"d": np.zeros((8, 8))}, InputError, "do not fit"), ({"a": np.zeros(64)}, InputError, "matrix"),
+        ({"a": np.full((64, 64), 1 / 3)}, InputError, "no bf16"), ({"kind": "f16"}, InputError, "wgmma"), ({"m": 48}, InputError, "divide"),
+        ({"arch": "sm_100a"}, InputError, "kind"), ({"arch": "sm_100a", "kind": "mxf8f6f4", "a_type": "e4m3"}, Unmodelled, "scale"),
+        ({"a_swizzle": "128"}, InputError, "128B"), ({"a_major": "M"}, InputError, "'MN'"), ({"d": "x"}, InputError, "array"),
+        ({"d": [[1], [1, 2]]}, InputError, "array"), ({"kind": []}, InputError, "kind"), ({"b_swizzle": []}, InputError, "swizzle"),
+        ({"c": np.zeros((2, 2))}, InputError, "c has shape"), ({"a": np.zeros((64, 32)), "b": np.zeros((32, 64))}, InputError, r"give b\.T"), ({"d_type": "f16", "d": np.full((64, 64), 1e9)}, InputError, "d_type"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_a_sentence(changed, error, said):
+    given = {"d": np.zeros((64, 64)), "a": np.zeros((64, 64)), "b": np.zeros((64, 64)), "arch": "sm_90a", "a_type": "bf16"} | changed
+    with pytest.raises(error, match=said):
+        explain_product(**given)
+
+
+def test_the_command_explains_a_product(tmp_path):
+    given = matrices("bf16")
+    d = run("bf16", given, writers=("none", "128B"))
+    for name, array in {"a": given["a"], "b": given["b"], "d": d, "noise": d[::-1] + 12345}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    files = [x for name in "ab" for x in (f"--{name}", str(tmp_path / f"{name}.npy"))]
+    options = ["solve", *files, "--arch", "sm_90a", "--a-type", "bf16"]
+    done = CliRunner().invoke(main, [*options, "--d", str(tmp_path / "d.npy"), "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["faults"][0]["field"] == "swizzle of the writer"
+    done = CliRunner().invoke(main, [*options, "--d", str(tmp_path / "noise.npy")])
+    assert done.exit_code == 1
+    assert done.stdout.startswith("unknown\n")
+    assert CliRunner().invoke(main, options).exit_code == 2
+    assert CliRunner().invoke(main, [*options, "--d", str(tmp_path / "d.npy"), "--base", "0"]).exit_code == 2
+
+
+@pytest.mark.parametrize("to", ["bf16", "f16", "e4m3"])
+def test_a_d_that_an_epilogue_has_converted_is_told_all_the_same(to):
+    rng = np.random.default_rng(3)
+    a, b = (smemsim.from_float64(rng.standard_normal((128, 64)), "bf16") for _ in "ab")
+    numbers, other = (smemsim.to_float64(x, "bf16") for x in (a, b))
+    lines = np.arange(128)[:, None]
+    read = numbers.reshape(128, 8, 8)[lines, np.arange(8) ^ lines % 8].reshape(128, 64)
+    for terms, looks_like in ((numbers, "rounding"), (read, "a wrong layout")):
+        d = smemsim.to_float64(smemsim.from_float64(terms @ other.T, to), to).astype(np.float32)
+        found = smemsim.explain_product(d, a, b, arch="sm_90a", a_type="bf16")
+        assert found.looks_like == looks_like
+        assert to in found.because[-1]
+        assert [one.operand for one in found.faults] == (["A"] if terms is read else [])
+    with pytest.raises(smemsim.InputError, match="raw bits of f32 have 32"):
+        smemsim.explain_product(smemsim.from_float64(numbers @ other.T, "bf16"), a, b, arch="sm_90a", a_type="bf16")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda a, b: (a[:, :-32], b[:, :-32]), "k 96 to 127 were missing from the sum (the last 32 of 128: a loop over K that ends too early"),
+        (lambda a, b: (np.hstack([a, a[:, 32:64]]), np.hstack([b, b[:, 32:64]])), "k 32 to 63 were added twice"),
+        (lambda a, b: (a.ravel()[np.arange(64)[:, None] * 64 + np.arange(128)], b), "A were read with rows 64 elements apart instead of 128: they overlap"),
+        (lambda a, b: (a, b.T.ravel()[np.arange(128) * 60 + np.arange(64)[:, None]]), "B were read with k 60 elements apart instead of 64 (where rows are contig"),
+        (lambda a, b: (a[:, np.arange(128) // 32 * 16 + np.arange(128) % 32], b), "A were read with blocks of 32 k 16 apart: they overlap"),
+        (lambda a, b: (a, b[np.arange(64) // 32 * 16 + np.arange(64) % 32]), "B were read with tiles of 32 rows 16 apart: they overlap"),
+    ],
+)  # fmt: skip
+def test_what_loops_and_pointers_get_wrong_is_named(read, said):
+    rng = np.random.default_rng(5)
+    a, b = (to_float64(from_float64(rng.standard_normal((64, 128)), "bf16"), "bf16") for _ in "ab")
+    mine, other = read(a, b)
+    assert (
+        explain_product((mine @ other.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
+        .because[0]
+        .startswith(f"D is what it would be if {said}")
+    )

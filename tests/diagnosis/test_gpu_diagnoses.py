@@ -1,0 +1,607 @@
+"""What is said of a kernel that waits for ever, counts wrong bytes or misuses a barrier: the cause, at its line; and nothing of its right twin."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from launches import kernel
+from smemsim import Gpu, Run
+from smemsim.core.finding import PTX_LINE
+from smemsim.core.ptx import demangled, read_module, readable, shorter_name
+from smemsim.core.spec.compiler_faults import COMPILER_FAULTS
+from smemsim.core.spec.findings import CODES
+
+BUTTERFLY = "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"
+OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.b32 [%d1], %r2;"
+OWN = "mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5; "
+LANES = "and.b32 %r6, %r1, 31; setp.lt.u32 %p1, %r6, 16; @!%p1 bra J;\n"
+WARPS = "setp.lt.u32 %p1, %r1, 64; @!%p1 bra J;\n"
+
+
+def ran(body: str, *, block: int = 32, cluster: int = 1, ptx: str = "", **given) -> Run:
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.zeros(1024, np.uint32))
+    return gpu.launch(ptx or kernel(1, f"mov.u32 %r2, 7; {body}"), grid=cluster, block=block, cluster=cluster, args=[array], **given)
+
+
+def first(body: str, **shape):
+    run = ran(body, **shape)
+    assert run.findings, "nothing was found"
+    return run.findings[0]
+
+
+# ---- who waits for whom
+
+
+@pytest.mark.parametrize("wait", ["bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;"])
+@pytest.mark.parametrize(
+    "together",
+    [BUTTERFLY, "vote.sync.ballot.b32 %r2, %p1, -1;", "match.any.sync.b32 %r2, %r1, -1;", "bar.warp.sync -1;", "elect.sync %r2|%p3, -1;"],
+)
+def test_lanes_that_wait_for_lanes_that_went_on_are_the_first_cause(together, wait):
+    found = first(f"{LANES}{together}\nJ: {wait} {OUT}", block=64)
+    assert found.code == "X011"
+    assert found.instruction.startswith(together.partition(" ")[0])
+    assert "lanes 0 to 15 of warp 0" in found.message
+    assert "mask is 0xffffffff" in found.message
+    assert f"lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line {found.line + 1}" in found.message
+    assert not ran(f"{together}\n{wait} {OUT}", block=64).findings
+
+
+@pytest.mark.parametrize(
+    ("part", "together", "who"),
+    [
+        ("setp.lt.u32 %p1, %r1, 96; @!%p1 bra J;\n", "wgmma.fence.sync.aligned;", "warps 0, 1, 2 of CTA (0, 0, 0) wait for ever"),
+        (LANES, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r5];", "lanes 0 to 15 of warp 0"),
+    ],
+)
+def test_instructions_of_a_whole_warp_or_warpgroup_name_who_is_missing(part, together, who):
+    begin = "mov.u32 %r5, sm; st.shared.b32 [%r5], 0; bar.sync 0; and.b32 %r6, %r1, 7; mad.lo.u32 %r5, %r6, 0, %r5; "
+    found = first(f"{begin}{part}{together}\nJ: bar.sync 0;", block=160)
+    assert found.code == "X011"
+    assert who in found.message
+    assert f"at line {found.line + 1} (bar.sync)" in found.message
+
+
+def test_lanes_that_went_on_in_a_loop_are_seen_as_well():
+    loop = f"mov.u32 %r7, 0; L: {{}} bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L; {OUT}"
+    assert first(loop.format(f"{LANES}{BUTTERFLY}\nJ:"), block=64).instruction.startswith("shfl")
+    assert not ran(loop.format(BUTTERFLY), block=64).findings
+
+
+def test_the_barrier_in_a_branch_is_told_and_not_the_read_that_follows():
+    body = f"{OWN} st.shared.b32 [%r4], %r1; {WARPS} bar.sync 0;\nst.shared.b32 [%r4], %r4;\nJ: {{}}\nbar.sync 0;\nxor.b32 %r6, %r4, 256; ld.shared.b32 %r2, [%r6]; {OUT}"
+    run = ran(body.format(""), block=128)
+    assert [f.code for f in run.findings] == ["X011", "X008"]
+    found = run.findings[0]
+    assert found.instruction == "bar.sync 0"
+    assert found.line < run.findings[1].line - 2
+    assert f"warps 2, 3 arrived in at line {found.line + 3}" in found.message
+    assert not ran(body.format("").replace(WARPS, ""), block=128).findings  # for all threads
+    assert not ran(f"{WARPS} bar.sync 0;\nJ: bar.sync 0; {OUT}", block=128).findings  # where it does no harm
+
+
+def test_lanes_at_different_barriers_are_told_with_both_lines():
+    found = first(f"setp.lt.u32 %p1, %r1, 16; @!%p1 bra J;\nbar.sync 0;\nJ: bar.sync 0; {OUT}", block=64)
+    assert (found.code, found.instruction) == ("X011", "bar.sync 0")
+    assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
+
+
+CLUSTER = "barrier.cluster.arrive{0}; barrier.cluster.wait{0};\n"
+
+
+def test_a_cluster_barrier_in_a_branch_is_told():
+    other = "mov.u32 %r7, %cluster_ctarank; xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r4, %r7; ld.shared::cluster.b32 %r2, [%r8];"
+    body = f"{OWN} {{}}{CLUSTER.format('')}st.shared.b32 [%r4], %r4;\nJ: {CLUSTER.format('')}{other} {CLUSTER.format('')} {OUT}"
+    found = first(body.format(WARPS), block=128, cluster=2)
+    assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
+    assert f"warps 2, 3 of CTA 1 arrived in at line {found.line + 2}" in found.message
+    assert not ran(body.format(""), block=128, cluster=2, watch_global=False).findings  # both CTAs write the same words of the array
+    body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
+    found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
+    assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message", "repair"),
+    [
+        ("bar.sync 1;", "bar.sync 2;", "warps 2, 3 of CTA (0, 0, 0) wait at line", "the same barrier"),
+        ("bar.sync 1, 128;", "", "it is for 128, so 64 more must come", "nobody is left who could"),
+        ("bar.sync 1, 128;", "bar.arrive 2, 128;", "it is for 128, so 64 more must come", "correct the thread count"),
+    ],
+)
+def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, repair):
+    body = f"setp.lt.u32 %p1, %r1, 64; @!%p1 bra A;\n{one} bra J;\nA: {other}\nJ: {OUT}"
+    found = first(body, block=128)
+    assert found.code == "X006"
+    assert message in found.message
+    assert repair in found.repair
+    assert not ran(body.replace(one, "bar.sync 1, 128;").replace(f"A: {other}", "A: bar.arrive 1, 128;"), block=128).findings
+
+
+# ---- phases that nobody waited for
+
+
+@pytest.mark.parametrize(
+    ("arrives", "repair"),
+    [
+        ("@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];", "the same threads arrived in each"),
+        (
+            "setp.eq.u32 %p3, %r1, 32; @%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p3 mbarrier.arrive.shared.b64 _, [bar];",
+            "more arrive in a round",
+        ),
+    ],
+)
+def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
+    found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
+    assert found.code == "X006"
+    assert "phases 0 to 1 went by without a wait" in found.repair
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(("leaves", "is_told"), [("", True), ("bra OUT;", False)])
+def test_a_wait_is_a_producers_where_loads_follow_it_on_its_way(leaves, is_told):
+    body = f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r5, sm; {WAIT} {leaves} {bulk('%r5', 'bar')} OUT: {OUT}"
+    found = first(body)
+    assert found.code == "X006"
+    assert ("a stage is free in the first round" in found.repair) == is_told
+
+
+# ---- bytes that came twice, or elsewhere
+
+RANK = (
+    "mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; mov.u32 %r5, bar; mov.u32 %r6, sm; mov.u16 %h1, 3; and.pred %p3, %p1, %p9;\n"
+)
+INIT = "@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;\n"
+EXPECT = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;\n"
+MULTICAST = "@{} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r6], [%d20], 256, [%r5], %h1;\n"
+WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;\n"
+END = "barrier.cluster.arrive; barrier.cluster.wait;"
+HALVES = "mad.lo.u32 %r6, %r7, 128, %r6;\n" + MULTICAST.format("%p9").replace("256", "128")
+GOOD = RANK + INIT + EXPECT + MULTICAST.format("%p3") + WAIT + END
+SHARED = RANK + INIT + EXPECT + HALVES + WAIT + END
+FOREIGN = "not.pred %p5, %p1; and.pred %p4, %p9, %p5; @%p4 mbarrier.arrive.shared.b64 _, [bar];\n@%p3" + EXPECT.removeprefix("@%p9")
+MASKS = {
+    "leaves out a CTA": (GOOD.replace("%h1, 3", "%h1, 1"), "its mask 0x1 leaves out bit 1", "the mask 0x3"),
+    "each its own": (
+        SHARED.replace("mov.u16 %h1, 3", "mov.u32 %r8, 1; shl.b32 %r8, %r8, %r7; cvt.u16.u32 %h1, %r8"),
+        "what CTA 1 loads", "the mask 0x3",
+    ),
+    "no multicast": (SHARED.replace(".multicast::cluster", "").replace(", %h1;", ";").replace("[%r5]", "[bar]"), "it has no .multicast::cluster", "0x3"),
+    "one CTA alone": (SHARED.replace("@%p9 cp.async", "@%p3 cp.async"), "has not been issued by CTA 1", "let CTA 1 issue its part too"),
+    "reaches one that expects nothing": (GOOD.replace(EXPECT, FOREIGN), "the mask 0x3 of CTA 0 reaches CTA 1 (bit 1)", "the mask 0x1"),
+    "twice": (GOOD.replace(WAIT, MULTICAST.format("%p3") + WAIT), "has brought for the same expectation", "load it once"),
+    "from two CTAs": (GOOD.replace("@%p3 cp", "@%p9 cp"), "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)", "out of the mask"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_wrong_mask_or_copy_is_named(name):
+    body, why, repair = MASKS[name]
+    found = first(body, cluster=2)
+    assert found.code == "T210"
+    assert found.instruction.startswith(("@%p3 cp.async.bulk", "@%p9 cp.async.bulk"))
+    assert why in found.message
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize("body", [GOOD, SHARED], ids=["one issues", "halves"])
+def test_a_right_multicast_is_silent(body):
+    assert not ran(body, cluster=2).findings
+
+
+def test_copies_that_bring_the_same_half_twice_are_the_cause_of_what_is_never_written():
+    """The bytes that come are as many as expected: both CTAs load the first half."""
+    body = SHARED.replace("mad.lo.u32 %r6, %r7, 128, %r6;", "") + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}"
+    found = first(body, cluster=2)
+    assert found.code == "X005"
+    assert "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)" in found.message
+    assert not ran(SHARED + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}", cluster=2).findings
+
+
+def test_copies_that_nobody_expects_are_told_with_what_to_expect():
+    found = first(GOOD.replace(EXPECT, ""), cluster=2)
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p3 cp")
+    assert "mbarrier.arrive.expect_tx of 256 bytes in CTA 1" in found.repair
+
+
+def test_a_mask_that_reaches_a_cta_without_the_mbarrier_says_so():
+    body = RANK + INIT.replace("@%p9 mbarrier.init", "@%p3 mbarrier.init") + EXPECT.replace("@%p9", "@%p3") + MULTICAST.format("%p3") + END
+    found = first(body, cluster=2)
+    assert found.code == "X010"
+    assert "which the mask 0x3 of CTA 0 reaches" in found.message
+
+
+def bulk(to: str, bar: str) -> str:
+    return f"@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [%d20], 256, [{bar}];\n"
+
+
+TWO = "@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; bar.sync 0; mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5;\n"
+STAGES = TWO + "".join(
+    f"@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar+{8 * s}], 256;\n" + bulk(f"sm+{256 * s}", f"bar+{8 * s}") for s in (0, 1)
+)
+
+
+LAST_WAIT = WAIT.replace("[bar]", "[bar+8]").replace("W:", "V:").replace("bra W", "bra V")
+
+
+def test_bytes_that_complete_on_another_mbarrier_are_named():
+    body = STAGES.replace("[%d20], 256, [bar+8]", "[%d20], 256, [bar+0]") + WAIT.replace("[bar]", "[bar+8]")
+    found = first(body)
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p9 cp.async.bulk")
+    assert "expects them at another" in found.message
+    assert "give both lines the same mbarrier" in found.repair
+    assert not ran(STAGES + WAIT + LAST_WAIT).findings
+
+
+def test_bytes_that_complete_on_the_mbarrier_of_the_issuers_own_cta_are_named():
+    """CTA 0 expects what both load; the other one's load completes at home."""
+    body = f"""mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; setp.ne.u32 %p4, %r7, 0; and.pred %p3, %p1, %p9; and.pred %p4, %p4, %p9; mov.u32 %r5, bar;
+    mov.u32 %r6, sm; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+    @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512; {bulk("%r6", "%r5")} @!%p1 bra OUT; {WAIT} OUT: barrier.cluster.arrive; barrier.cluster.wait;"""
+    run = ran(body, cluster=2)
+    found = run.findings[0]
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p9 cp.async.bulk")
+    assert "of CTA 1 brings its bytes to its own mbarrier" in found.message
+    assert "the address of CTA 0's mbarrier" in found.repair
+    assert not ran(
+        body.replace("512;", "256;").replace("@!%p1 bra OUT;", "@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"), cluster=2
+    ).findings
+
+
+@pytest.mark.parametrize(("stage", "silent"), [(0, True), (1, False)])
+def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
+    rest = LAST_WAIT if silent else ""
+    run = ran(f"{STAGES}{WAIT}{rest} ld.shared.b32 %r2, [%r4+{256 * stage}]; {OUT}")
+    assert bool(run.findings) != silent
+    if not silent:
+        found = run.findings[0]
+        assert found.code == "X004"
+        assert "waited for the mbarrier at 0x1400, whose phase brought 0x400 to 0x4ff: another stage" in found.message
+        assert "completes on the mbarrier at 0x1408" in found.repair
+
+
+@pytest.mark.parametrize(
+    ("waits_at", "repair"), [("bar+8", "wait for the phase of its mbarrier"), ("bar", "passed at once, before its first phase")]
+)
+def test_a_wait_that_passes_at_once_is_told_of_the_mbarrier_that_counts_the_load(waits_at, repair):
+    """Warp 0 reads what warp 1 loads later; it has waited for a free accumulator, or with the wrong parity for the load."""
+    body = f"""{TWO} setp.lt.u32 %p1, %r1, 32; @!%p1 bra LOADS; W:
+    mbarrier.try_wait.parity.shared.b64 %p2, [{waits_at}], 1;
+    @!%p2 bra W; ld.shared.b32 %r2, [%r4]; bra END;
+    LOADS: setp.eq.u32 %p9, %r1, 32; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256; {bulk("sm", "bar")} @%p9 mbarrier.arrive.shared.b64 _, [bar+8];
+    END: {OUT}"""
+    found = next(f for f in ran(body, block=64).findings if f.code == "X004")
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(("waits", "says"), [(LAST_WAIT, True), ("", False)])
+def test_a_load_into_what_its_reader_has_waited_for_may_have_come_too_early(waits, says):
+    """One warp loads a stage, waits, and loads it again: who reads it then waits for that, or was to read it before."""
+    again = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar+8], 256;" + bulk("sm+256", "bar+8")
+    store = "@%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm+256], 128; @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group 0;"
+    found = next(f for f in ran(f"{STAGES}{WAIT} {waits} {again if waits else ''} {store}").findings if f.code == "X004")
+    assert ("let the load wait" in found.repair) == says
+
+
+# ---- arrivals of the other CTA
+
+PEERS = """mov.u32 %r7, %cluster_ctarank; mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], 2; @%p9 fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive; barrier.cluster.wait; {} WHO mapa.shared::cluster.u32 %r8, %r5, 0; WHO mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];
+WHO mapa.shared::cluster.u32 %r8, %r5, TO; WHO mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];
+W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; barrier.cluster.arrive; barrier.cluster.wait;"""
+
+
+def test_a_missing_arrival_of_the_peer_is_named():
+    right = PEERS.format("").replace("WHO", "@%p9").replace("TO", "1")
+    assert not ran(right, cluster=2).findings
+    own = right.replace("mapa.shared::cluster.u32 %r8, %r5, 0", "mapa.shared::cluster.u32 %r8, %r5, %r7", 1).replace(
+        "u32 %r8, %r5, 1;", "u32 %r8, %r5, 1; bra W;", 1
+    )
+    found = first(own, cluster=2)
+    assert found.code == "X006"
+    assert "1 of 2 arrivals are missing; CTA 1 has arrived at that of CTA 1" in found.message
+    assert "let CTA 1 arrive here too: mapa of the address to rank 0" in found.repair
+    alone = PEERS.format("setp.eq.u32 %p3, %r7, 0; and.pred %p3, %p3, %p9;").replace("WHO", "@%p3").replace("TO", "1")
+    found = first(alone, cluster=2)
+    assert "none is of CTA 1" in found.message
+    assert "let CTA 1 arrive here too" in found.repair
+
+
+def test_who_has_waited_for_a_store_and_tells_nobody_is_named():
+    """Warp 0 stores and waits for what it reads; warp 1 overwrites it, with a barrier between or without."""
+    body = f"""{OWN} st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0; setp.lt.u32 %p1, %r1, 32; @!%p1 bra J;
+    @%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 128; @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group.read 0;
+    J: {{}} @!%p1 st.shared.b32 [%r4+-128], %r1;"""
+    assert not ran(body.format("bar.sync 0;"), block=64).findings
+    assert "X005" in {f.code for f in ran(body.format(""), block=64).findings}
+
+
+# ---- the life of an mbarrier
+
+MADE = "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n"
+USED = "@%p9 mbarrier.arrive.shared.b64 _, [%r5]; W{0}: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra W{0}; bar.sync 0;\n"
+INVAL = "@%p9 mbarrier.inval.shared.b64 [%r5];\n"
+COPY = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 256;\n" + bulk("sm", "%r5")
+AGAIN = "@%p9 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        (MADE + USED.format(1) + AGAIN + USED.format(2), MADE + USED.format(1) + INVAL + AGAIN + USED.format(2), "of CTA 0 again, which line"),
+        (MADE + USED.format(1) + "@%p9 st.shared.b32 [%r5], 7;", MADE + USED.format(1) + INVAL + "@%p9 st.shared.b32 [%r5], 7;", "st.shared.b32 overwrites the mbarrier"),
+        (MADE + COPY + INVAL, MADE + COPY + WAIT + "bar.sync 0;" + INVAL, "may still complete"),
+        (
+            MADE + COPY + "setp.lt.u32 %p3, %r1, 32; @%p3 bra J;\n" + WAIT + "J:" + INVAL,
+            MADE + COPY + "setp.lt.u32 %p3, %r1, 32; @%p3 bra J;\n" + WAIT + "J: bar.sync 0;" + INVAL,
+            "may still complete",
+        ),
+    ],
+    ids=["init twice", "reused as data", "inval of a pending copy", "inval without a barrier"],
+)  # fmt: skip
+def test_an_mbarrier_ends_with_inval(wrong, right, words):
+    """What comes behind its last use without inval is luck: silicon keeps no account of mbarriers, and Triton's kernels reuse their bytes."""
+    run = ran(wrong, block=64)
+    code, severity, told = ("X005", "wrong", run.findings) if "complete" in words else ("X010", "luck", run.remarks)
+    found = next(f for f in told if f.code == code)
+    assert found.severity == severity
+    assert words in found.message
+    assert not ran(right, block=64).findings
+    assert code not in {f.code for f in ran(right, block=64).remarks}
+
+
+@pytest.mark.parametrize("before", ["mov.u32 %r5, bar;\n", MADE + USED.format(1) + INVAL], ids=["none was there", "twice"])
+def test_inval_of_no_mbarrier_is_a_remark(before):
+    """An H100 leaves the word as it is, and goes on."""
+    run = ran(before + INVAL, block=64)
+    assert (run.findings, [(f.code, f.severity) for f in run.remarks]) == ([], [("X010", "luck")])
+
+
+def test_threads_that_all_initialise_at_once_do_no_harm():
+    assert not ran("mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n" + USED.format(1)).findings
+
+
+def test_what_overwrote_an_mbarrier_is_named():
+    found = first(MADE + "@%p9 st.shared.b32 [%r5], 7;\nbar.sync 0;" + WAIT)
+    assert found.code == "X010"
+    assert f"overwritten by st.shared.b32 of line {found.line - 1}" in found.message
+
+
+# ---- in words
+
+UNROLLED = OWN + "".join(f"st.shared.b32 [%r4+{256 * n}], %r1;\n" for n in range(4)) + "xor.b32 %r6, %r4, 128;\n" + "".join(
+    f"ld.shared.b32 %r{20 + n}, [%r6+{256 * n}]; add.u32 %r2, %r2, %r{20 + n};\n" for n in range(4)
+) + OUT  # fmt: skip
+
+
+def test_one_bug_of_an_unrolled_loop_is_one_finding_with_all_lines():
+    run = ran(UNROLLED, block=64)
+    (found,) = run.findings
+    assert (found.code, found.count) == ("X008", 4)
+    assert found.lines == tuple(range(found.line, found.line + 4))
+    assert run.text().count("X008") == 1
+    assert f"and 3 more like it (line {found.line + 1}, {found.line + 2}, {found.line + 3})" in run.text()
+    assert "1 finding at 4 instructions" in run.summary()
+    told = json.loads(json.dumps(run.as_dict()))["findings"]
+    assert [(f["count"], f["lines"]) for f in told] == [(4, list(found.lines))]
+    assert "and 3 more like it" in run.html()
+    assert not ran(UNROLLED.replace("xor.b32", "bar.sync 0; xor.b32"), block=64).findings
+
+
+def inlined(calls: int) -> Run:
+    """A function of six lines, whose loads bring shared memory that nothing has written, inlined at so many lines of a kernel."""
+    lines = (
+        "and.b32 %r6, %r1, 31;", "ld.shared.b32 %r20, [%r4];", "ld.shared.u16 %r21, [%r4+256];", "ld.shared.u8 %r22, [%r4+512];",
+        "add.u32 %r2, %r2, %r20;", "add.u32 %r2, %r2, %r21; add.u32 %r2, %r2, %r22;",
+    )  # fmt: skip
+    body = f".loc 1 90 1\n{OWN} mov.u32 %r2, 0;\n"
+    for call in range(calls):
+        body += f".loc 1 {100 + call} 3\n"
+        for n, text in enumerate(lines):
+            body += f".loc 2 {7 + n} 5, function_name NAME, inlined_at 1 {100 + call} 3\n{text}\n"
+    body += f".loc 1 200 1\n{OUT}"
+    ptx = kernel(1, body) + '.file 1 "kernel.cu"\n.file 2 "hash.cuh"\n.section .debug_str\n{\nNAME:\n.b8 104\n.b8 0\n}\n'
+    return ran("", ptx=ptx)
+
+
+def test_what_an_inlined_function_reads_uninitialised_is_one_finding():
+    """It has one cause, whichever of its lines and calls meet it."""
+    (found,) = inlined(3).findings
+    assert (found.code, found.count) == ("R507", 9)
+    assert found.repair
+    assert len(inlined(1).findings) == 3
+
+
+def test_waits_at_several_places_stay_apart():
+    """Threads that wait at two places for what never comes are two findings, though the sentences are alike."""
+    waits = "".join(
+        f"setp.ge.u32 %p1, %r1, 32; @{'!' * n}%p1 bra J{n};\nW{n}: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W{n};\nJ{n}:\n"
+        for n in range(2)
+    )
+    run = ran(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {waits}", block=64)
+    assert [f.code for f in run.findings] == ["X006"] * 2
+
+
+LOCATED = """.file 1 "k.cu"
+.file 2 "/usr/local/cuda/include/lib.h"
+"""
+
+
+def located(*lines: str) -> Run:
+    ptx = kernel(1, "\n".join(lines)).replace(".visible", LOCATED + ".visible")
+    return ran("", block=64, ptx=ptx)
+
+
+def test_the_line_of_the_users_call_comes_first():
+    store, load = f"{OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;", "ld.shared.b32 %r2, [%r6];"
+    (found,) = located(".loc 1 10 1", store, ".loc 1 3 1, function_name n, inlined_at 1 10 5", load, ".loc 1 12 1", OUT).findings
+    assert (str(found.place), str(found.location)) == ("k.cu:10", "k.cu:3")  # a function of one line only wraps its instruction
+    assert found.where.endswith("(k.cu:10, by line 3)")
+    (found,) = located(".loc 1 10 1", store, ".loc 2 3 1, function_name n, inlined_at 1 10 5", load, ".loc 1 12 1", OUT).findings
+    assert found.where.endswith("(k.cu:10, by /usr/local/cuda/include/lib.h:3)")
+    longer = [f".loc 1 {n} 1, function_name n, inlined_at 1 30 5\nadd.u32 %r9, %r9, 1;" for n in (1, 2, 4, 5)]
+    (found,) = located(".loc 1 10 1", store, *longer, ".loc 1 3 1, function_name n, inlined_at 1 30 5", load, ".loc 1 12 1", OUT).findings
+    assert found.where.endswith("(k.cu:3, inlined at line 30)")  # one that does more is what its author wrote
+
+
+def test_a_function_inlined_at_several_places_is_one_finding():
+    longer = [f".loc 1 {n} 1, function_name n, inlined_at 1 {{0}} 5\nadd.u32 %r9, %r9, 1;" for n in (1, 2, 4, 5)]
+    body = [".loc 1 3 1, function_name n, inlined_at 1 {0} 5\nld.shared.b32 %r{1}, [%r6]; add.u32 %r2, %r2, %r{1};"]
+    both = [line.format(at, 20 + at) for at in (30, 31) for line in (*longer, *body)]
+    (found,) = located(".loc 1 10 1", f"{OWN} st.shared.b32 [%r4], %r1; xor.b32 %r6, %r4, 128;", *both, ".loc 1 12 1", OUT).findings
+    assert (found.count, len(found.lines)) == (2, 2)
+    assert [place.path for place in found.places] == ["k.cu:3, inlined at line 30", "k.cu:3, inlined at line 31"]
+
+
+def test_inline_assembly_keeps_the_line_of_its_statement():
+    """LLVM numbers the lines of assembly text from the statement on."""
+    ptx = kernel(
+        0, ".loc 1 9 5\n// begin inline asm\n{\n.loc 1 12 5\nadd.u32 %r2, %r2, 1;\n}\n// end inline asm\n.loc 1 20 1\nadd.u32 %r2, %r2, 1;"
+    )
+    module = read_module(ptx.replace(".visible", LOCATED + ".visible"))
+    assert [i.location.line for i in module.functions["k"].body if i.op == "add"] == [9, 20]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z4gemmILi3E4TileILi64EEEv14CUtensorMap_stPf", "gemm<3, Tile<64>>"),
+        ("_ZZ4gemmILi3EEvPfE4smem", "gemm<3>::smem"),
+        ("_ZN2ns6kernelIfLb1EJ6__halfiEEEvPT_", "ns::kernel<float, true, __half, int>"),
+        ("_ZN12_GLOBAL__N_13fooEv", "(anonymous)::foo"),
+        ("_Z1kIN1a1bI1cI1dI1eEEEEEvv", "k<a::b<c<…>>>"),
+        ("_Z1kIXsrT_5valueEEvv", "k<…>"),
+        ("_Z4gemmPf_param_2", "gemm_param_2"),
+        ("kernel", "kernel"),
+        ("_Z", "_Z"),
+    ],
+)  # fmt: skip
+def test_symbols_are_told_as_names(symbol, name):
+    assert demangled(symbol) == name
+    assert readable(f"see {symbol}, twice {symbol}") == f"see {name}, twice {name}"
+
+
+@pytest.mark.parametrize("part", ["I", "P", "1aI", "N", "Z", "J", "L", "S", "F", "1aIL"])
+def test_no_symbol_takes_long(part):
+    for count in (3, 100, 2000):
+        assert len(shorter_name("_Z" + part * count)) <= 80
+
+
+def test_long_lines_are_cut_and_json_keeps_them():
+    symbol, pad = f"_ZN1n{'6kernelI' * 20}f{'E' * 21}v", "_" * 800
+    body = f"{OWN} .reg .b32 %wide{pad}; mov.b32 %wide{pad}, %r1; st.shared.b32 [%r4], %wide{pad}; xor.b32 %r6, %r4, 128; ld.shared.b32 %wide{pad}, [%r6]; mov.b32 %r2, %wide{pad}; {OUT}"
+    run = ran("", block=64, ptx=kernel(1, body).replace(" k(", f" {symbol}("))
+    assert {f.code for f in run.findings} == {"X008"}
+    assert all(len(line) < 500 for line in run.text().splitlines())
+    assert pad not in run.html()
+    assert run.summary().startswith("n::kernel<kernel<kernel<…>>>: ")
+    told = run.as_dict()
+    assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<kernel<…>>>")
+    assert pad in told["findings"][0]["instruction"]
+
+
+# ---- whose fault it is
+
+OF_PYTHON = """.version 8.3 .target sm_90a .address_size 64
+.extern .shared .align 16 .b8 global_smem[];
+.visible .entry k(.param .u64 to) {{ .reg .b32 %t, %s, %x; .reg .b64 %to; .reg .pred %p;
+ .loc 1 3 0
+ ld.param.u64 %to, [to]; mov.u32 %t, %tid.x; shl.b32 %s, %t, 2; mov.u32 %x, global_smem; add.u32 %s, %s, %x;
+ {body}
+ ret; }}
+.file 1 "{file}"
+"""
+NO_FENCE = """st.shared.b32 [%s], %t; bar.sync 0; setp.ne.u32 %p, %t, 0; @%p ret;
+ .loc 1 4 0
+ cp.async.bulk.global.shared::cta.bulk_group [%to], [%x], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+NO_BARRIER = "st.shared.b32 [%s], %t; ld.shared.b32 %t, [%s^]; st.global.b32 [%to], %t;".replace("[%s^]", "[%x]")
+OF_CTAS = "mov.u32 %x, %ctaid.x; st.global.b32 [%to], %x;"
+WRITTEN = "import triton\n\n\ntl.load(a)\ntl.store(b)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "source", "compiler"),
+    [
+        (NO_FENCE, "X003", WRITTEN, "Triton"),
+        (NO_FENCE, "X003", None, "Triton"),  # a source that cannot be read
+        (NO_FENCE, "X003", WRITTEN.replace("import triton", "from triton.experimental import gluon"), ""),  # whose kernels have the fence
+        (NO_FENCE, "X003", f"{WRITTEN}tl.inline_asm_elementwise()\n", ""),
+        (NO_BARRIER, "X008", WRITTEN, "Triton"),
+        (OF_CTAS, "X008", WRITTEN, ""),  # of global memory: the programs of the grid race
+    ],
+)
+def test_a_compilers_fault_is_told_as_such(body: str, code: str, source: str | None, compiler: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if source is not None:
+        (tmp_path / "k.py").write_text(source)
+    ptx, gpu = OF_PYTHON.format(file=tmp_path / "k.py", body=body), Gpu("sm_90a")
+
+    out = gpu.zeros(64, np.uint32)
+
+    def found(text: str):
+        return gpu.launch(text, grid=2, block=64, shared_bytes=256, args=[out], progress=False).findings[0]
+
+    mine, plain = found(ptx), found(ptx.replace("global_smem", "tile"))
+    assert (mine.code, mine.compiler, plain.code, plain.compiler) == (code, compiler, code, "")
+    assert mine.as_dict()["compiler"] == (compiler or None)
+    if not compiler:
+        assert (mine.message, mine.repair) == (plain.message, plain.repair)
+        return
+    assert "Triton's fault, not the kernel's" in mine.message
+    assert f"k.py:{4 if code == 'X003' else 3}" in mine.message
+    assert f"(the PTX should have: {plain.repair})" in mine.repair
+    assert mine.repair.startswith("Triton 3.7.1" if code == "X003" else "another version of Triton")
+
+
+def test_rows_of_compilers_faults_say_what_is_free_of_them():
+    for fault in COMPILER_FAULTS:
+        assert fault.says
+        assert fault.free
+        assert fault.source
+        assert set(fault.codes) <= set(CODES)
+        re.compile(fault.instruction)
+
+
+# ---- both halves by their lines of the source
+
+COPY_HERE = """.loc 1 3 0
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%x], [%to], 128, [%bar];"""
+HALVES_HERE = OF_PYTHON.replace("global_smem", "tile").replace("{body}", """add.u32 %bar, %x, 128; setp.ne.u32 %p, %t, 0; @%p bra READY;
+ mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 128;
+ {body}
+READY: bar.sync 0;
+ .loc 1 5 0
+ {other}
+ .loc 1 6 0
+ {waits}""").replace(".reg .pred %p;", ".reg .pred %p; .reg .b32 %bar;")  # fmt: skip
+WAIT_HERE = "WAIT: mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra WAIT;"
+
+
+@pytest.mark.parametrize(
+    ("other", "code"), [("ld.shared.b32 %t, [%x]; st.global.b32 [%to+1024], %t;", "X004"), ("@!%p st.shared.b32 [%x], 7;", "X005")]
+)
+def test_the_other_half_has_its_line_of_the_source(other: str, code: str):
+    text = HALVES_HERE.format(file="/sources/k.cu", body=COPY_HERE, other=other, waits=WAIT_HERE)
+    gpu = Gpu("sm_90a")
+    args = [gpu.zeros(1024, np.uint32)]
+    found = next(f for f in gpu.launch(text, block=32, shared_bytes=256, args=args, progress=False).findings if f.code == code)
+    copy = next(n for n, line in enumerate(text.splitlines(), 1) if "cp.async.bulk" in line)
+    assert "(/sources/k.cu:5)" in str(found)
+    assert f"; line {copy} is /sources/k.cu:3" in str(found)
+    assert found.as_dict()["mentions"] == [{"line": copy, "location": "/sources/k.cu:3"}]
+    plain = gpu.launch(text.replace(".loc", "//"), block=32, shared_bytes=256, args=args, progress=False)
+    assert "/sources" not in plain.text()
+
+
+def test_a_kernel_whose_ptx_is_in_no_file_is_named_with_its_line():
+    run = ran(f"{OUT.replace('%d20', '%d19')}", name=f"gemm{PTX_LINE}")
+    assert all(f.where.startswith("gemm, PTX line ") for f in (*run.findings, *run.remarks))
+    assert run.findings

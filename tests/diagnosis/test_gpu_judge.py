@@ -1,0 +1,764 @@
+"""What is judged of a run: operands as their boxes lie, all CTAs, coordinates, the whole of K; and what may be a consequence of what."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpu_faults import CLUSTER, FAULTS, RING, Fault, launched
+from smemsim import Gpu, InputError, Run, TensorMap, check
+from smemsim.core.spec.findings import CODES, CONSEQUENCES, UPSTREAM
+from smemsim.diagnosis.operands import recorded
+
+ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits
+TILE = ROWS * BOX * 2
+ATOM = 1024  # bytes of 8 rows, from which SBO goes to the next 8
+
+
+def word(sbo: int = ATOM, lbo: int = 16) -> int:
+    """A descriptor's constant part: 128B swizzle."""
+    return 1 << 62 | sbo >> 4 << 32 | lbo >> 4 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """A tensor load of a map: coordinates are numbers or registers (%x is the CTA's number), `offset` where in the tile memory it goes."""
+
+    map: int
+    offset: int
+    at: tuple[object, ...]
+    bytes: int = TILE
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with that number; D's first register."""
+
+    a: int
+    b: int
+    word_a: int = word()
+    word_b: int = word()
+    transposed: bool = False  # B MN-major
+    transposed_a: bool = False
+    sums: bool = True
+    odd: tuple[int, int] | None = None
+    d: int = 0
+    first: str = ""  # instructions in front of it
+
+
+ZEROED = "\n".join(
+    (
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        *(f"mov.f32 %f{n}, 0f00000000;" for n in range(32)),
+        "wgmma.fence.sync.aligned;",
+    )
+)
+
+
+def steps(a: int, b: int, **more: object) -> list[Product]:
+    """The four products of two K-major tiles, 16 k each."""
+    return [Product(a + 32 * k, b + 32 * k, **more) for k in range(4)]  # type: ignore[arg-type]
+
+
+def kernel(
+    maps: int, loads: list[Load], products: list[Product], *, expect: int | None = None, before: str = "", name: str = "tiles"
+) -> str:
+    """One thread loads everything, a warpgroup waits for it and multiplies."""
+    size = max(load.offset + load.bytes for load in loads)
+    total = sum(load.bytes for load in loads) if expect is None else expect
+    lines = []
+    for load in loads:
+        at, rank = ", ".join(map(str, load.at)), len(load.at)
+        lines.append(f"add.u32 %to, %tiles, {load.offset}; mov.b64 %map, map{load.map};")
+        for n, c in enumerate(load.at):
+            lines.append(f"mov.b32 %c{n}, {c};")
+        at = ", ".join(f"%c{n}" for n in range(rank))
+        lines.append(f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%to], [%map, {{{at}}}], [%bar];")
+    multiply = []
+    for p in products:
+        multiply.append(p.first)
+        for side, offset, base in (("a", p.a, p.word_a), ("b", p.b, p.word_b)):
+            multiply.append(f"add.u32 %at, %tiles, {offset}; and.b32 %at, %at, 0x3ffff; shr.u32 %at, %at, 4; cvt.u64.u32 %start, %at;")
+            multiply.append(f"mov.b64 %word, {base:#x};")
+            if side == "b" and p.odd is not None:
+                multiply.append(f"setp.eq.u32 %q, %x, {p.odd[0]}; selp.b64 %word, {p.odd[1]:#x}, %word, %q;")
+            multiply.append(f"or.b64 %{side}, %word, %start;")
+        multiply.append(f"setp.ne.u32 %sums, {int(p.sums)}, 0;")
+        d = ", ".join(f"%f{n}" for n in range(p.d, p.d + 32))
+        multiply.append(
+            f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %b, %sums, 1, 1, {int(p.transposed_a)}, {int(p.transposed)};"
+        )
+    newline = "\n  "
+    return f""".version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry {name}({", ".join(f".param .align 64 .b8 map{n}[128]" for n in range(maps))}, .param .u64 out) {{
+  .reg .pred %p, %q, %sums; .reg .b32 %x, %y, %tid, %tiles, %bar, %to, %at, %c<5>, %r<8>; .reg .b64 %map, %start, %word, %a, %b, %out, %rd<8>;
+  .reg .f32 %f<96>; .shared .align 1024 .b8 tiles[{size}]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other; .shared .align 16 .b8 spare[64];
+  mov.u32 %x, %ctaid.x; mul.lo.u32 %y, %x, 64; mov.u32 %tid, %tid.x; mov.u32 %tiles, tiles; mov.u32 %bar, bar; ld.param.u64 %out, [out];
+  {before}
+  setp.ne.u32 %p, %tid, 0; @%p bra WAIT;
+  mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%bar], {total};
+  {newline.join(lines)}
+WAIT: bar.sync 0;
+L: mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0; @!%q bra L;
+  {newline.join(f"mov.f32 %f{n}, 0f00000000;" for n in range(96))}
+  wgmma.fence.sync.aligned;
+  {newline.join(multiply)}
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+  mad.lo.u32 %r0, %x, 128, %tid; mul.wide.u32 %rd0, %r0, 4; add.s64 %rd0, %rd0, %out; st.global.f32 [%rd0], %f0;
+  ret;
+}}"""
+
+
+def tensor(gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: object = None, name: str = "") -> TensorMap:
+    """A map of an f16 tensor, its dimensions slowest first."""
+    numbers = np.random.default_rng(len(shape)).integers(1, 5, shape).astype(np.float16)
+    if fill is not None:
+        numbers[fill] = 0  # type: ignore[index]
+    array = gpu.array(numbers, name=name)
+    dims = shape[::-1]
+    strides = [2 * int(np.prod(dims[:n])) for n in range(1, len(dims))]
+    return TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=dims, global_strides=strides, box_dim=box, swizzle="128B"
+    )
+
+
+def run(ptx: str, gpu: Gpu, *maps: TensorMap, grid: int = 1, **more: object) -> Run:
+    out = gpu.array(np.zeros(128 * grid, np.float32), name="out")
+    return gpu.launch(ptx, grid=grid, block=128, args=[*maps, out], progress=False, **more)
+
+
+def first_line(found: Run) -> str:
+    return found.ptx.splitlines()[found.findings[0].line - 1]
+
+
+# ---- operands as their boxes lie
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_tile_with_a_part_unread_that_another_accumulator_takes_in_the_other_orientation_is_found(side: str, is_read: bool):
+    """Of 128 rows the first half and one K step of the second, or all four, are read K-major, each half into an accumulator; a third one reads some
+    MN-major."""
+    gpu, far, near = Gpu("sm_90a"), (128, 64), (64, 64)
+    a, b = (tensor(gpu, far if side == of else near, (BOX, 128 if side == of else ROWS)) for of in "ab")
+    at = {"a": 0, "b": 2 * TILE}
+    loads = [Load(n, at[of], (0, 0), 2 * TILE if side == of else TILE) for n, of in enumerate("ab")]
+    second = steps(**(at | {side: at[side] + TILE}), d=32)
+    turned = Product(**at, **{f"word_{side}": word(ATOM, ATOM)}, transposed=side == "b", transposed_a=side == "a", d=64)  # type: ignore[arg-type]
+    found = run(kernel(2, loads, [*steps(**at), *second[: 4 if is_read else 1], turned]), gpu, a, b)
+    wrong = [f for f in found.findings if f.code == "R505"]
+    assert (len(wrong), found.ok) == (not is_read, is_read), found.text()
+    if wrong:
+        assert found.findings[0] is wrong[0]
+        assert f"{side.upper()} is read MN-major here, and K-major by the others" in wrong[0].message
+        assert f"imm-trans-{side} = 0" in wrong[0].repair
+
+
+@pytest.mark.parametrize("few", [4, 1])
+def test_a_sum_of_both_orders_of_a_product_is_right_and_a_few_exchanged_operands_are_not(few: int):
+    """D = A B' + B A' has as many steps of each; one step of four with its operands exchanged is a mistake."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 64), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(0, 0, (0, 0), TILE), Load(1, TILE, (0, 0), TILE)]
+    exchanged = steps(TILE, 0)
+    products = [*steps(0, TILE), *exchanged] if few == 4 else [*steps(0, TILE)[:3], exchanged[3]]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    assert [f.code for f in found.findings] == ([] if few == 4 else ["R508"]), found.text()
+
+
+def ragged(k: int, at_a: int = 0) -> Run:
+    """A tile of 128 k: A in two boxes of 64 k, B in one of 128 rows, of tensors with `k` of them."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, k), (BOX, ROWS)), tensor(gpu, (k, 64), (BOX, 128))
+    loads = [Load(0, 0, (at_a, 0)), Load(0, TILE, (at_a + 64, 0)), Load(1, 2 * TILE, (0, 0), 2 * TILE)]
+    products = [Product(TILE * (n // 4) + 32 * (n % 4), 2 * TILE + 2048 * n, word_b=word(ATOM, ATOM), transposed=True) for n in range(8)]
+    return run(kernel(2, loads, products), gpu, a, b)
+
+
+@pytest.mark.parametrize("k", [8, 64, 72, 128])
+def test_a_tile_of_two_boxes_may_end_in_the_first_one(k: int):
+    assert ragged(k).findings == []
+
+
+def test_a_tile_that_is_nothing_but_fill_where_the_other_one_has_data_is_found():
+    found = ragged(64, at_a=64)
+    assert found.findings[0].code == "T209"
+    assert "cp.async.bulk.tensor" in first_line(found)
+
+
+def planes(rows: int, box: tuple[int, int], at: tuple[int, int], sbo: int = ATOM) -> Run:
+    """The rows of a box with two planes, or of a plane that is shorter than the box."""
+    gpu = Gpu("sm_90a")
+    a = tensor(gpu, (4, rows, 64), (BOX, *box))
+    loads = [Load(0, 0, (0, at[0], at[1]))]
+    return run(kernel(1, loads, steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
+
+
+@pytest.mark.parametrize(
+    ("rows", "box", "at"),
+    [
+        (48, (64, 1), (0, 1)), (48, (64, 1), (0, 3)), (100, (64, 1), (64, 0)),  # a plane that ends inside the box
+        (128, (32, 2), (0, 0)), (128, (32, 2), (32, 1)), (32, (32, 2), (0, 1)), (20, (32, 2), (0, 3)), (128, (8, 8), (40, 0)),
+        (128, (32, 2), (-1, 1)), (40, (32, 2), (16, -1)),  # it begins outside
+    ],
+)  # fmt: skip
+def test_rows_are_those_of_the_box_in_its_own_order(rows: int, box: tuple[int, int], at: tuple[int, int]):
+    found = planes(rows, box, at)
+    assert found.findings == []
+    assert found.judged.instructions == found.judged.of == 4
+
+
+@pytest.mark.parametrize(("rows", "box", "at"), [(48, (64, 1), (0, 1)), (128, (32, 2), (0, 0)), (128, (32, 2), (-1, 1))])
+def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, int], at: tuple[int, int]):
+    first = planes(rows, box, at, sbo=512).findings[0]
+    assert first.code == "D308"
+    assert "stride_byte_offset 512 must be 1024" in first.repair
+
+
+def contraction(
+    parts: int,
+    at_b: int = 0,
+    lbo: int = 1024,
+    ends_a: tuple[int, int] = (32, 2),
+    ends_b: tuple[int, int] = (32, 2),
+    room: int = 2,
+    gap: int = 0,
+) -> Run:
+    """Over two dimensions of K, in boxes of 8 of the first and `parts` of the second; the maps end at `ends`, the arrays at 32, in B with a `gap` of zeros
+    behind, and `room`."""
+    gpu = Gpu("sm_90a")
+    maps, size = [], parts * 1024  # of a box: each part has 64 rows of 16 bytes
+    for side, (first, second) in enumerate((ends_a, ends_b)):
+        numbers, row = np.random.default_rng(side).integers(1, 5, (ROWS, room, 32)).astype(np.float16), 64 + 2 * gap * side
+        array = gpu.array(np.pad(numbers, ((0, 0), (0, 0), (0, gap * side))))
+        shape = {"global_dim": [first, ROWS, second], "global_strides": [row * room, row], "box_dim": [8, ROWS, parts]}
+        maps.append(TensorMap.tiled(data_type="f16", global_address=array.address, **shape))
+    loads = [Load(0, 0, (0, 0, 0), size), Load(1, size, (at_b, 0, 0), size)]
+    plain = {side: gap >> 4 << 16 | 128 >> 4 << 32 for side, gap in (("word_a", lbo), ("word_b", 1024))}
+    return run(kernel(2, loads, [Product(at, size + at, **plain) for at in range(0, size, 2048)]), gpu, *maps)
+
+
+@pytest.mark.parametrize(
+    ("parts", "at_b", "lbo", "codes"),
+    [(2, 0, 1024, []), (4, 0, 1024, []), (2, 8, 1024, ["R508"]), (2, 0, 2048, ["D308"]), (4, 0, 512, ["D308"])],
+)
+def test_k_of_two_dimensions_is_that_of_the_boxes_where_both_operands_have_it_alike(parts: int, at_b: int, lbo: int, codes: list[str]):
+    """A contraction over 32 x 2, in boxes of 8 of the first and all of the second, or more than there are, as CUTLASS's GETT has them."""
+    found = contraction(parts, at_b, lbo, gap=8 if parts == 4 else 0)
+    assert [f.code for f in found.findings][:1] == codes
+    assert "T209" not in {f.code for f in found.remarks}
+
+
+@pytest.mark.parametrize("ends_b", [(32, 1), (28, 2)])
+def test_one_map_alone_with_too_small_a_k_of_several_dimensions_is_found(ends_b: tuple[int, int]):
+    assert contraction(4, ends_b=ends_b).findings
+
+
+def test_k_of_several_dimensions_has_strides_of_its_own_in_each_operand():
+    """A is K-major, its boxes have all of the first dimension of k or a part; B is MN-major, with a gap behind that dimension."""
+    gpu = Gpu("sm_90a")
+    for first in (8, 16):
+        a, b = gpu.array(np.ones((ROWS, 2, first), np.float16)), gpu.array(np.ones((2, 24, ROWS), np.float16))
+        maps = [
+            TensorMap.tiled(data_type="f16", global_address=a.address, global_dim=[first, ROWS, 2], global_strides=[4 * first, 2 * first], box_dim=[8, ROWS, 4]),
+            TensorMap.tiled(
+                data_type="f16", global_address=b.address, global_dim=[ROWS, first, 2], global_strides=[128, 24 * 128], box_dim=[ROWS, 8, 4], swizzle="128B"
+            ),
+        ]  # fmt: skip
+        loads = [Load(0, 0, (first - 8, 0, 0), 4096), Load(1, 4096, (0, first - 8, 0), 4096)]
+        products = [Product(at, 4096 + at, 1024 >> 4 << 16 | 128 >> 4 << 32, word(ATOM, ATOM), transposed=True) for at in (0, 2048)]
+        found = run(kernel(2, loads, products), gpu, *maps)
+        assert found.findings == [], found.text()
+        assert found.judged.instructions == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_dimensions_of_k_are_in_the_order_of_the_map_whatever_their_strides(order: tuple[int, int]):
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.ones((ROWS, 2, 2, 16), np.float16)) for _ in range(2)]
+    strides = [(64, 32)[n] for n in order]
+    maps = [
+        TensorMap.tiled(
+            data_type="f16",
+            global_address=array.address,
+            global_dim=[16, ROWS, 2, 2],
+            global_strides=[128, *strides],
+            box_dim=[8, ROWS, 2, 2],
+        )
+        for array in arrays
+    ]
+    loads = [Load(side, side * 4096, (8, 0, 0, 0), 4096) for side in range(2)]
+    plain = 1024 >> 4 << 16 | 128 >> 4 << 32
+    found = run(kernel(2, loads, [Product(at, 4096 + at, plain, plain) for at in (0, 2048)]), gpu, *maps)
+    assert found.findings == [], found.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class Boxed:
+    """An operand of one box: the tensor's dimensions as the map has them, those behind the contiguous one in the order of their strides, the box, its swizzle."""
+
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: str = "NONE"
+
+    def loaded(self, gpu: Gpu, number: int, offset: int) -> tuple[TensorMap, Load]:
+        array = gpu.array(np.random.default_rng(number).integers(1, 5, int(np.prod(self.dims))).astype(np.float16))
+        steps = {n: 2 * self.dims[0] * int(np.prod([self.dims[m] for m in self.strides[:k]])) for k, n in enumerate(self.strides)}
+        tm = TensorMap.tiled(
+            data_type="f16", global_address=array.address, global_dim=self.dims, global_strides=[steps[n] for n in sorted(steps)], box_dim=self.box,
+            swizzle=self.swizzle,
+        )  # fmt: skip
+        return tm, Load(number, offset, (0,) * len(self.dims), 2 * int(np.prod(self.box)))
+
+
+SECOND, PLAIN = 2 * TILE, Boxed((64, 64), (1,), (64, 64), "128B")  # B lies behind two tiles of A
+ACROSS = {"word_a": word(ATOM, ATOM), "transposed_a": True}
+
+
+def without_swizzle(lbo: int, sbo: int = 128) -> int:
+    return lbo >> 4 << 16 | sbo >> 4 << 32
+
+
+def of_two_m(wrong: int) -> list[Product]:
+    """A MN-major has rows of two dimensions, each for an accumulator."""
+    return [Product(TILE * m + 2048 * n, SECOND + 32 * n + wrong * (n == 1), d=32 * m, **ACROSS) for m in range(2) for n in range(4)]  # type: ignore[arg-type]
+
+
+def of_two_n(wrong: int) -> list[Product]:
+    """B MN-major has rows of two dimensions, 32 of each, in one instruction."""
+    return [Product(32 * n, SECOND + 1024 * n, word_b=2 << 62 | without_swizzle(4096 - 64 * wrong, 512), transposed=True) for n in range(4)]
+
+
+def of_two_k(wrong: int) -> list[Product]:
+    """K of two dimensions, 64 of each, one after the other."""
+    return [Product(at + 32 * n, SECOND + at + 32 * n + wrong * (n == 1)) for at in (0, TILE) for n in range(4)]
+
+
+def in_eights(wrong: int) -> list[Product]:
+    """K of two dimensions, 8 of each, in one instruction."""
+    return [Product(0, SECOND, without_swizzle(1024), without_swizzle(1024 - 16 * wrong))]
+
+
+@pytest.mark.parametrize("strides", [(1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("products", "a", "b"),
+    [
+        (of_two_m, ((128, 64, 2), (64, 64, 2), "128B"), PLAIN),
+        (of_two_n, PLAIN, ((64, 64, 2), (32, 64, 2), "64B")),
+        (of_two_k, ((128, 64, 2), (64, 64, 2), "128B"), ((128, 64, 2), (64, 64, 2), "128B")),
+        (in_eights, Boxed((32, 32, 2, 2), (2, 3, 1), (8, 32, 2, 2)), ((32, 64, 2), (8, 64, 2), "NONE")),
+    ],
+)
+def test_instructions_say_which_dimensions_of_a_box_are_k_and_which_are_rows(products, a, b, strides):  # type: ignore[no-untyped-def]
+    """The stride of one of K may be wider than a row's, and that of one of M narrower or wider than K's; a box may have a part of each."""
+    for wrong in (0, 32):
+        gpu = Gpu("sm_90a")
+        operands = [x if isinstance(x, Boxed) else Boxed(x[0], strides, *x[1:]) for x in (a, b)]
+        maps, loads = zip(*(operand.loaded(gpu, n, SECOND * n) for n, operand in enumerate(operands)), strict=True)
+        found = run(kernel(2, list(loads), products(wrong)), gpu, *maps)
+        assert bool(found.findings) == bool(wrong), found.text()
+        assert not found.judged.missed
+
+
+@pytest.mark.parametrize(("ends", "room"), [((32, 1), 2), ((32, 2), 4), ((28, 2), 2)])
+def test_too_small_a_k_of_several_dimensions_is_a_remark_where_both_maps_have_it(ends: tuple[int, int], room: int):
+    """Maps of a part of larger tensors are the same."""
+    found = contraction(4, ends_a=ends, ends_b=ends, room=room)
+    assert found.findings == []
+    dimension = 0 if ends[0] < 32 else 2
+    assert [f"end at {ends[dimension // 2]} along dimension {dimension}," in f.message for f in found.remarks if f.code == "T209"] == [True]
+
+
+@pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
+def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
+    """CUTLASS writes 0."""
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (ROWS, BOX)).astype(np.float16))
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[BOX, ROWS, 1], global_strides=[2 * BOX, 0], box_dim=[BOX, ROWS, 1],
+        swizzle="128B",
+    )  # fmt: skip
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
+    assert [f.code for f in found.findings][:1] == codes
+    assert found.judged.instructions == found.judged.of == 4
+
+
+@pytest.mark.parametrize("rows", [ROWS, 40])
+@pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
+def test_maps_whose_coordinates_take_an_address_around_2_to_the_64_are_judged_as_others(rows: int, sbo: int, codes: list[str]):
+    """Of sequences that lie one behind the other, QuACK (c8ec317) and Triton have one map: coordinates say where one ends, and bring it back to where it begins."""
+    gpu, pitch, begin = Gpu("sm_90a"), 2 * BOX, 24
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (begin + rows, BOX)).astype(np.float16), name="many")
+    most = 1 << 31
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[BOX, 1 << 30, most, most], global_strides=[pitch, pitch, (1 << 34) - pitch],
+        box_dim=[BOX, ROWS, 1, 1], swizzle="128B",
+    )  # fmt: skip
+    found = run(
+        kernel(1, [Load(0, 0, (0, (1 << 30) - rows, begin + rows, 1 << 30))], steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a
+    )
+    assert [f.code for f in found.findings][:1] == codes
+    assert found.judged.instructions == found.judged.of == 4
+
+
+@pytest.mark.parametrize(("planes", "codes"), [(2, []), (4, ["T207"])])
+def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(planes: int, codes: list[str]):
+    """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice the elements, and loads none of
+    the other half."""
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (planes, ROWS, BOX)).astype(np.float16))
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[2 * BOX, ROWS, 2], global_strides=[2 * BOX, 2 * BOX * ROWS],
+        box_dim=[BOX, ROWS, 1], swizzle="128B",
+    )  # fmt: skip
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0)), gpu, a)
+    assert [f.code for f in found.findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("between", "findings", "remarks"),
+    [("fence.proxy.async.shared::cta; bar.sync 0;", [], []), ("fence.proxy.async.shared::cta;", [], ["X008"]), ("", ["X008"], []), ("bar.sync 0;", ["X003"], [])],
+)  # fmt: skip
+def test_what_the_warps_of_a_warpgroup_write_for_their_own_product(between: str, findings: list[str], remarks: list[str]):
+    """FlashMLA (9241ae3, splitkv_mla.cuh) sets the rows past the end to 0 so: each warp some, and a fence, but no barrier."""
+    gpu = Gpu("sm_90a")
+    ptx = kernel(1, [Load(0, 0, (0, 0))], steps(0, 0)).replace(
+        "wgmma.fence.sync.aligned;",
+        f"shl.b32 %to, %tid, 2; add.u32 %to, %to, %tiles; st.shared.b32 [%to], 0; {between} wgmma.fence.sync.aligned;",
+    )
+    found = run(ptx, gpu, tensor(gpu, (64, 64), (BOX, ROWS)))
+    assert (sorted({f.code for f in found.findings if f.code[0] == "X"}), sorted({f.code for f in found.remarks})) == (findings, remarks)
+
+
+def test_rows_that_the_tensor_does_not_have_may_be_anything():
+    """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second one, which are rows of no D.
+
+    DeepGEMM multiplies tiles of 64 rows by instructions of 128.
+    """
+    gpu, rows, part = Gpu("sm_90a"), ROWS // 2, TILE // 2
+    a, b = tensor(gpu, (rows, 2 * BOX), (BOX, rows)), tensor(gpu, (ROWS, 2 * BOX), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), part), Load(0, part, (BOX, 0), part)]
+    loads += [Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (BOX, 0))]
+    found = run(kernel(2, loads, [*steps(0, TILE), *steps(part, 2 * TILE)]), gpu, a, b)
+    assert found.findings == []
+    assert found.judged.instructions == found.judged.of == 8
+
+
+def test_channels_that_a_filter_does_not_have_are_fill_and_not_the_next_tap():
+    """A filter of a convolution: rows of three taps of 32 channels. A box of 64 channels of one tap is half fill, as that of CUTLASS's convolutions is."""
+    gpu = Gpu("sm_90a")
+    filters = gpu.array(np.ones((ROWS, 3, 32), np.float16))
+    tm = TensorMap.tiled(
+        data_type="f16",
+        global_address=filters.address,
+        global_dim=(32, ROWS, 3),
+        global_strides=(192, 64),
+        box_dim=(BOX, ROWS, 1),
+        swizzle="128B",
+    )
+    loads = [Load(0, tap * TILE, (0, 0, tap)) for tap in range(3)]
+    found = run(kernel(1, loads, [p for tap in range(3) for p in steps(tap * TILE, tap * TILE)]), gpu, tm)
+    assert found.findings == [], found.text()
+    assert (found.judged.instructions, found.judged.of) == (6, 12)
+
+
+def test_an_axis_through_two_dimensions_is_checked_as_it_lies():
+    two = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "address": 1 << 20}
+    walks = {"m": [[32, 128, 0, 32], [2, 128 * 128, 0, 2]]}
+    tm = {"data_type": "FLOAT16", "global_address": 1 << 20, "global_dim": [64, 128, 2], "global_strides": [128, 128 * 128],
+          "box_dim": [64, 32, 2], "swizzle": "128B"}  # fmt: skip
+    a = {"dtype": "f16", "major": "K", "word": word(), "start": "s", "meant": {"tensor": "A", "axes": ["m", "k"]}}
+    steps = [{"op": "tma_load", "map": "t", "to": "s", "at": [0, 0, 0]}, {"op": "mma", "kind": "wgmma", "m": 64, "n": 64, "k": 16, "a": a}]
+    scenario = {"arch": "sm_90a", "buffer": {"s": {"address": 1024}}, "map": {"t": tm}, "step": steps}
+    assert check({**scenario, "tensor": {"A": {**two, "walks": walks}}}).ok
+    assert not check({**scenario, "tensor": {"A": two}}).ok
+
+
+def test_an_excerpt_says_nothing_of_steps_that_it_does_not_have():
+    fault = next(f for f in FAULTS if f.kernel == RING and f.name == "K step of B forgotten")
+    found, _ = launched(RING, fault)
+    assert found.findings
+    assert "R510" not in {f.code for f in found.remarks}
+    assert not any("brought by no step" in f.message for f in found.findings)
+
+
+# ---- all CTAs
+
+
+def one_wrong(grid: int, wrong: int, **more: object) -> Run:
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64 * grid, 64), (BOX, ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, "%y")), Load(1, TILE, (0, 0))]
+    return run(kernel(2, loads, steps(0, TILE, odd=(wrong, word(512)))), gpu, a, b, grid=grid, **more)
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 40])
+def test_what_one_cta_alone_does_wrong_is_found(wrong: int):
+    found = one_wrong(41, wrong, workers=1)
+    assert [f.code for f in found.findings] == ["D308"]
+    assert (
+        str(found.judged)
+        == "operand layouts checked: A 164 of 164, B 164 of 164 in 41 CTAs (2 different products, each checked once), 2 tensor maps"
+    )
+    assert found.text().endswith(str(found.judged))
+
+
+def test_what_all_do_alike_is_judged_once():
+    assert one_wrong(8, 99).judged.distinct == 1
+    assert one_wrong(8, 99).findings == []
+
+
+def test_ctas_of_other_processes_are_judged_as_well():
+    found = one_wrong(80, 79, workers=2)
+    assert [f.code for f in found.findings] == ["D308"]
+    assert (found.judged.instructions, found.judged.ctas, found.judged.distinct) == (320, 80, 2)
+
+
+def overwritten() -> Run:
+    """A thread has stored over the first element of the tile that is read."""
+    gpu = Gpu("sm_90a")
+    loads = [Load(0, 0, (0, 0))]
+    return run(kernel(1, loads, steps(0, 0)).replace("wgmma.fence", "st.shared.v4.b32 [tiles], {%x, %x, %x, %x}; fence.proxy.async; wgmma.fence"),
+                gpu, tensor(gpu, (64, 64), (BOX, ROWS)))  # fmt: skip
+
+
+def test_the_last_line_says_what_was_not_judged():
+    found, gpu, loads = overwritten(), Gpu("sm_90a"), [Load(0, 0, (0, 0))]
+    assert found.judged.instructions < found.judged.of == 4
+    assert "not checked: operands that begin where no tensor load wrote" in found.summary()
+    assert found.as_dict()["judged"]["missed"] == found.judged.missed != {}
+    silent = run(kernel(1, loads, steps(0, 0)), gpu, tensor(gpu, (64, 64), (BOX, ROWS)), sanitize=False)
+    assert silent.summary().endswith("not checked: anything: it ran without the watch")
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "told"), [("MOST", 2, "of a CTA after its first 2 (16)"), ("MOST_PIECES", 1, "first 1 different ones (4)")]
+)
+def test_limits_are_told_where_they_are_met(monkeypatch, name: str, most: int, told: str):
+    monkeypatch.setattr(recorded, name, most)
+    found = one_wrong(8, 7)
+    assert told in str(found.judged)
+    assert found.judged.instructions < found.judged.of == 32
+
+
+def test_an_instruction_that_is_not_judged_for_two_reasons_counts_once(monkeypatch):
+    monkeypatch.setattr(recorded, "MOST_PIECES", 0)
+    judged = overwritten().judged
+    assert (judged.instructions, sum(judged.missed.values()), len(judged.missed)) == (0, judged.of, 2), judged
+
+
+@pytest.mark.parametrize("modes", [[], [[32, 128, 0]], [[0, 128, 0, 1]], [[32, 128, 2, 1]], [[32, -1, 0, 1]], "m"])
+def test_an_axis_through_several_dimensions_is_read_as_the_format_has_it(modes: object):
+    table = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "walks": {"m": modes}}
+    with pytest.raises(InputError, match=r"tensor.A.walks: m = .*: needs \[\[indices, bytes"):
+        check({"arch": "sm_90a", "tensor": {"A": table}})
+    with pytest.raises(InputError, match=r"tensor.A.walks: n: needs axes of A \(m, k\)"):
+        check({"arch": "sm_90a", "tensor": {"A": {**table, "walks": {"n": [[1, 1, 0, 1]]}}}})
+
+
+# ---- coordinates, and the whole of K
+
+
+def gemm(tiles: range, k: int, *, swapped: str = "", first_row: int = 0, fill: object = None, split: bool = False, **more: object) -> Run:
+    """K-major A and B, one product for each tile of 64 k; `split`: CTA x takes tile x alone."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (384, k), (BOX, ROWS), fill=fill if name == "A" else None, name=name) for name in "AB")
+    loads, products = [], []
+    for n, tile in enumerate([0] if split else tiles):
+        at = "%y" if split else 64 * tile
+        for side, (name, row) in enumerate((("A", first_row), ("B", 64))):
+            loads.append(Load(side, (2 * n + side) * TILE, (row, at) if name == swapped else (at, row)))
+        products += steps(2 * n * TILE, (2 * n + 1) * TILE)
+    return run(kernel(2, loads, products), gpu, a, b, grid=len(tiles) if split else 1, **more)
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_swapped_coordinates_are_told_at_the_load(name: str):
+    assert gemm(range(4), 256).findings == []
+    found = gemm(range(4), 256, swapped=name)
+    first = found.findings[0]
+    assert first.code == "R508"
+    assert "cp.async.bulk.tensor" in first_line(found)
+    assert f"coordinates of {name}'s tile are swapped" in first.message
+    assert first.repair.startswith("coordinates {k, row}")
+
+
+def test_what_is_meant_is_found_in_another_stage():
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(4) for side in (0, 1)]
+    products = [p for n, stage in enumerate((0, 1, 1, 3)) for p in steps(2 * n * TILE, (2 * stage + 1) * TILE)]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    first = found.findings[0]
+    assert first.message.startswith(f"B, descriptor {word() | (1024 + 3 * TILE) >> 4:#x}")
+    assert [i for i, line in enumerate(found.ptx.splitlines(), 1) if "wgmma.mma_async" in line][
+        8
+    ] == first.line  # the first of the wrong ones
+    assert f"must be [0, 32, 64, 96, {2 * TILE}, {2 * TILE + 32}" in first.repair
+
+
+@pytest.mark.parametrize(("first", "step"), [(64, 1), (0, 64)], ids=["taps of a convolution", "blocks of k below each other"])
+def test_rows_that_go_on_are_no_swapped_coordinates(first: int, step: int):
+    """Rows of A move, and k of B: of taps by one row each, of an operand that is stored in blocks of 64 k by a whole tile."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (384, 64), (BOX, ROWS)), tensor(gpu, (64, 192), (BOX, ROWS))
+    loads = [load for n in range(3) for load in (Load(0, 2 * n * TILE, (0, first + step * n)), Load(1, (2 * n + 1) * TILE, (64 * n, 0)))]
+    products = [p for n in range(3) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    assert not any("swapped" in f.message or "exchanged" in f.message for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "k", "left"), [(range(3), 256, "192 to 255"), (range(3), 208, "192 to 207"), (range(1, 4), 256, "0 to 63")]
+)
+def test_a_part_of_k_that_no_instruction_multiplies_is_a_remark(tiles: range, k: int, left: str):
+    """A kernel may multiply less than its maps have: nothing that it stores depends on the rest."""
+    found = gemm(tiles, k)
+    remark = next(f for f in found.remarks if f.code == "R508")
+    assert found.ok
+    assert f"nobody multiplies k = {left} of A and B" in remark.message
+    assert remark.repair.startswith("one more trip")
+
+
+@pytest.mark.parametrize("used", [1, 2, 3])
+def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
+    """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:used]), gpu, a, b)
+    assert found.ok, found.text()
+    assert {f.code for f in found.remarks} >= {"R508"}
+
+
+@pytest.mark.parametrize("first", [0, 64])
+def test_rows_of_a_loaded_tile_may_be_left_out(first: int):
+    """A box of 128 rows, of which M = 64 takes the first or the last ones."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (128, 64), (BOX, 2 * ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), 2 * TILE), Load(1, 2 * TILE, (0, 0))]
+    found = run(kernel(2, loads, steps(first * 128, 2 * TILE)), gpu, a, b)
+    assert found.ok, found.text()
+    assert {f.code for f in found.remarks} & {"R504", "R508"}
+
+
+def test_each_load_of_which_a_part_is_not_read_has_a_remark():
+    """Also if another load comes first: a CTA that runs alone is told the same as in the whole grid."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (128, 64), (BOX, 2 * ROWS)) for _ in "ab")
+    loads = [Load(0, 0, (0, 0), 2 * TILE), Load(1, 2 * TILE, (0, 0), 2 * TILE)]
+    found = run(kernel(2, loads, steps(0, 2 * TILE)), gpu, a, b)
+    assert found.ok, found.text()
+    told = sorted(f.message.partition(" that line")[0] for f in found.remarks if f.code == "R504")
+    assert told == [f"the instruction has {size} = 64: of the 128 rows of {side}" for side, size in (("A", "M"), ("B", "N"))]
+
+
+def test_a_part_of_the_grid_says_what_only_the_whole_grid_shows():
+    whole, part = gemm(range(3), 256, split=True), gemm(range(3), 256, split=True, ctas=[1])
+    assert (whole.findings, part.findings) == ([], [])
+    assert "not checked: what only all CTAs show" in part.summary()
+    assert "what only all CTAs show" not in whole.summary()
+
+
+def test_a_tile_may_be_loaded_and_never_read():
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (128, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (0, 64))]
+    found = run(kernel(2, loads, steps(0, TILE)), gpu, a, b)
+    assert found.ok, found.text()
+
+
+def test_a_trip_may_be_missing_where_nothing_is_lost():
+    assert gemm(range(4), 256).findings == []
+    assert gemm(range(3), 256, fill=np.s_[:, 192:]).findings == []  # the tail is padding
+    assert gemm(range(2), 256).findings == []  # half of K: somebody else's
+    assert gemm(range(0, 4, 2), 256).findings == []  # some blocks of a sparse matrix
+    assert gemm(range(4), 256, split=True).findings == []
+    assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
+
+
+# ---- two products on one accumulator
+
+
+def heads(which: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroed: bool = True, **more: object) -> Run:
+    """One tile and then another one are multiplied with a third, each into the same registers by instructions that add, as of two heads or two tiles of keys.
+
+    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of its tensor. `zeroed`: so are the
+    registers between them, `second` is the order in which the second product takes A's steps.
+    """
+    gpu, is_a = Gpu("sm_90a"), which == "heads of A"
+    a, b = (tensor(gpu, (128, 128), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(0, 2 * TILE, (64, 0)) if is_a else Load(1, 2 * TILE, (0, 64))]
+    last = [
+        dataclasses.replace(p, a=p.a + 32 * (k - n))
+        for n, (k, p) in enumerate(zip(second, steps(*(2 * TILE, TILE) if is_a else (0, 2 * TILE)), strict=True))
+    ]
+    if zeroed:
+        last[0] = dataclasses.replace(last[0], first=ZEROED)
+    return run(kernel(2, loads, [*steps(0, TILE), *last]), gpu, a, b, **more)
+
+
+@pytest.mark.parametrize("which", ["tiles of B", "heads of A"])
+def test_two_products_with_one_tile_are_two(which: str):
+    assert heads(which).findings == []
+
+
+@pytest.mark.parametrize("which", ["tiles of B", "heads of A"])
+def test_a_wrong_order_of_k_in_one_of_two_products_is_found(which: str):
+    found = heads(which, (0, 2, 1, 3))
+    assert [f.code for f in found.findings] == ["R502"], found.text()
+    assert "only K steps 0, 3 of 4 are right" in found.findings[0].message
+
+
+def test_two_products_may_add_up():
+    assert heads("tiles of B", zeroed=False).findings == []
+
+
+@pytest.mark.parametrize("schedule", [None, "latest"])
+def test_a_sum_that_goes_on_with_another_k_is_found(schedule: str | None):
+    """Nobody has zeroed the registers: the second head's k of A meets the first one's of B in one sum."""
+    assert heads("heads of A", schedule=schedule).findings == []
+    found = heads("heads of A", zeroed=False, schedule=schedule)
+    assert [f.code for f in found.findings] == ["R508"], found.text()
+
+
+# ---- what may be a consequence
+
+
+UNWRITTEN = "mov.u32 %r1, spare; ld.shared.u32 %r2, [%r1]; st.global.u32 [%out], %r2;"
+
+
+def hanging(before: str = "", expect: int | None = None) -> Run:
+    gpu = Gpu("sm_90a")
+    return run(kernel(1, [Load(0, 0, (0, 0))], steps(0, 0), before=before, expect=expect), gpu, tensor(gpu, (64, 64), (BOX, ROWS)))
+
+
+def test_a_hang_follows_from_what_is_found_of_its_own_barrier():
+    found = {f.code: f for f in hanging(expect=TILE + 16).findings}
+    assert found["X006"].because == f"may be a consequence of T210 at line {found['T210'].line}"
+
+
+def test_findings_about_other_bytes_are_no_consequences():
+    wait = "mov.u32 %r3, other; mbarrier.init.shared.b64 [%r3], 200; bar.sync 0; M: mbarrier.try_wait.parity.shared.b64 %q, [%r3], 0; @!%q bra M;"
+    found = {f.code: f for f in hanging(before=f"{UNWRITTEN}\n{wait}").findings}
+    assert {"R507", "X006"} <= set(found)
+    assert [f.because for f in (found["R507"], found["X006"]) if "consequence" in f.because] == []
+
+
+def test_every_code_has_a_place_among_causes():
+    assert set(UPSTREAM) == set(CODES)
+    assert set(CODES) > CONSEQUENCES
+
+
+def test_infinities_in_a_product_that_is_stored_are_numbers_as_others():
+    def infinite(name: str, array: np.ndarray) -> np.ndarray:
+        array.reshape(-1)[::97], array.reshape(-1)[5::97] = 0x7F80, 0xFF80  # bf16
+        return array
+
+    done, _ = launched(CLUSTER, Fault("", CLUSTER, "", "", arrays=infinite))
+    assert done.findings == []

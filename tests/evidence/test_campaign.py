@@ -1,0 +1,486 @@
+"""`smemsim campaign`: chunks say the same every time and the same as the public interface, nothing is lost in a crash, and what is wrong is found."""
+
+import collections
+import functools
+import json
+import os
+import pathlib
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import smemsim
+from smemsim import InputError, InstrDescriptor, SmemDescriptor, Unmodelled, operand_addresses, sweep
+from smemsim.base import processes
+from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_chunk, shrunk
+from smemsim.campaign import report as ledgers
+from smemsim.campaign.interpreted import interpreted
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, smem, space
+from smemsim.campaign.spaces import keys as keys_loops
+from smemsim.cli import main
+from smemsim.core.layout import loops
+from smemsim.core.layout.swizzle import swizzle
+from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.swizzles import MODES
+from smemsim.run.engine.grid import execute
+from smemsim.run.procs import shards
+from strategies import examples
+from test_gpu_execute import killing, same_launch, scaled
+
+ALONE = {"workers": 1}
+
+
+def told(report):
+    """Everything but how long it took."""
+    return {name: value for name, value in report.as_dict().items() if name not in ("elapsed_s", "cases_per_s")}
+
+
+@functools.cache
+def undisturbed():
+    """All of the keys, done here in one go."""
+    return sweep(["keys"], **ALONE)
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, ["campaign", *map(str, arguments)])
+
+
+# ---- spaces
+
+
+@pytest.mark.parametrize("name", ["maps", "paths", "arithmetic", "plans", "check"])
+def test_a_case_is_the_same_every_time_whatever_came_before_and_nothing_is_wrong(name):
+    found = space(name)
+    numbers = [2, 0, 1] if name not in ("plans", "check") else [1, 0]
+    first = [found.case(7, 1, number) for number in numbers]
+    assert [found.case(7, 1, number) for number in sorted(numbers)] == [one for _, one in sorted(zip(numbers, first, strict=True))]
+    assert [one.wrong for one in first] == [""] * len(numbers)
+    assert [found.case(8, 1, number) for number in numbers] != first
+    assert json.loads(json.dumps([dict(one.shown) for one in first], default=str))
+
+
+def test_chunks_of_every_kind_of_space_are_the_same_every_time():
+    for name, chunk in (("keys", 9), ("idesc-f16", 40)):
+        assert space(name).run(0, chunk) == space(name).run(5, chunk)
+    small = Space("maps", "", lambda seed, chunk: ChunkResult(1, {boxes.case(seed, chunk, 0).of: 1}), 1, boxes.case)
+    assert [small.run(1, n) for n in range(9)] == [small.run(1, n) for n in range(9)] != [small.run(2, n) for n in range(9)]
+
+
+def test_descriptors_are_classified_as_problems_and_operand_addresses_do():
+    words, of, flags = smem._some(3, 0, range(150))
+    seen = collections.Counter()
+    for word, operand, found in zip(words.view(np.uint64).tolist(), of.tolist(), flags.tolist(), strict=True):
+        given_ = dict(smem.context(operand))
+        arch = given_.pop("arch")
+        said = SmemDescriptor.decode(word, arch=arch).problems(**given_)
+        assert {smem.MEANS[f] for f in smem.MEANS if found & f} == {(f.code, f.severity) for f in said if f.code[0] != "I"}
+        seen[smem.class_of(smem.Flag(found))] += 1
+        try:
+            addresses = operand_addresses(word, arch=arch, **given_)
+        except Unmodelled:
+            assert found & smem.Flag.UNKNOWN
+            continue
+        assert bool(found & smem.Flag.ALIASES) is (len({*addresses.ravel().tolist()}) < _apart(addresses, given_))
+    assert len(seen) >= 9
+
+
+def _apart(addresses, operand):
+    """Addresses of an operand that shares no byte: elements that share a byte by their width count once."""
+    bits = smem.element_format(operand["dtype"]).bits
+    stored = smem.element_format(operand["dtype"]).elements_per_chunk(operand["packing"])
+    along = operand["k"] if operand["major"] == "K" else operand["rows"]
+    bytes_of_chunk = len({e * bits // 8 for e in range(stored)})
+    lines = addresses.size // along
+    whole, rest = divmod(along, stored)
+    return lines * (whole * bytes_of_chunk + len({e * bits // 8 for e in range(rest)}))
+
+
+def test_every_class_of_descriptors_comes_in_a_sweep():
+    flags = smem._some(0, 0, range(60_000))[2]
+    seen = {smem.class_of(smem.Flag(f)) for f in np.unique(flags).tolist()}
+    assert seen == {name for name, _ in smem.CLASSES if "wrong" not in name} | {"legal"}
+
+
+@examples(60)
+@given(st.sampled_from(["f16", "f8f6f4", "mxf8f6f4", "mxf4"]), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1), st.booleans())
+def test_instruction_descriptors_are_classified_as_problems_does(kind, word, bits, near):
+    if near:
+        word = InstrDescriptor(kind=kind, n=64).word ^ (bits & bits >> 8 & bits >> 16 & 0xFFFFFFFF)
+    said = [f for f in InstrDescriptor.decode(word, kind=kind).problems() if f.where != "kind" or f.code != "I603"]
+    grave = any(f.severity in ("trap", "wrong") for f in said)
+    found = idesc.broken_by(word, kind)
+    assert found.startswith("breaks") is grave
+    assert found == "legal" if not said else found != "legal"
+
+
+def test_a_chunk_of_instruction_descriptors_counts_every_word_once():
+    result = space("idesc-f16").run(0, 8)
+    assert sum(result.classes.values()) == result.cases == 1 << 24
+    legal = InstrDescriptor(kind="f16", m=128, n=256, a_type="bf16", b_type="bf16").word
+    assert legal >> 24 == 8
+    assert 0 < result.classes["legal"] < 1 << 14
+
+
+def test_tables_of_exchanged_halves_are_the_xor():
+    for size in (1, 2, 4, 8):
+        assert keys.halves(size) == tuple(tuple(unit ^ line for unit in range(size)) for line in range(size))
+    for mode in MODES.values():
+        for base in range(8):
+            for address in random.Random(base).sample(range(1 << 18), 40):
+                assert int(keys.placed_by_table(address, base, mode)) == swizzle(address, base, mode.mask, mode.shift)
+
+
+def test_interpreted_loops_are_python_all_the_way_down():
+    slow = interpreted(loops)
+    assert not any(hasattr(value, "py_func") for value in vars(slow).values())
+    assert slow.k_major_chunk(1024, 16, 1024, 128, 9, 0) == 2176
+
+
+@pytest.mark.parametrize("name", list(faults.FAULTS))
+def test_every_planted_fault_changes_something_and_is_judged(name):
+    p = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_100a" if name.startswith("idesc") else "sm_90a")
+    scenario = {key: value for key, value in p.scenario().items() if key != "expect"}
+    assert faults.reads_right(scenario) is True
+    wrong = faults.planted(scenario, name, random.Random(3))
+    assert wrong is not None
+    assert wrong != scenario
+    of, what = faults.judged(wrong, faults.FAULTS[name].codes)
+    assert what == ""
+    assert of.startswith(("named", "reads right")), of
+
+
+def test_a_fault_that_check_names_otherwise_is_a_trouble():
+    p = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    wrong = faults.planted({k: v for k, v in p.scenario().items() if k != "expect"}, "K steps that do not advance", random.Random(0))
+    of, what = faults.judged(wrong, "D308")
+    assert of == "wrong: another cause"
+    assert "R502" in what
+
+
+@examples(200)
+@given(st.integers(0, 1 << 16), st.integers(0, 1 << 16))
+def test_a_case_made_small_is_still_wrong_and_no_simpler_one_is(start, limit):
+    def simpler(n):
+        return (n // 2, n - 1) if n else ()
+
+    found = shrunk(start, simpler, lambda n: n >= limit, most=1 << 18) if start >= limit else None
+    assert found in (None, limit)
+
+
+# ---- what is wrong is found
+
+
+def wrong_addresses(start, lbo, sbo, base_offset, width, mask, shift, out):
+    keys_addresses(start, lbo, sbo, base_offset, width, mask, shift, out)
+    if mask == 7 and base_offset == 2:
+        out[5, 1] ^= 16
+
+
+keys_addresses = keys_loops.addresses
+
+
+def test_a_formula_that_is_wrong_is_found_filed_and_shown_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(keys_loops, "addresses", wrong_addresses)
+    out = tmp_path / "troubles"
+    result = command("keys", "--workers", 1, "--out", out, "--ledger", tmp_path / "l.db")
+    assert result.exit_code == 1, result.output
+    assert "64  128B wrong: another address" in result.stdout  # one of every phase
+    (path,) = out.iterdir()
+    filed = json.loads(path.read_text())
+    assert filed["case"]["row"] == 5
+    assert filed["reproduce"] in result.stdout
+    again = command(*filed["reproduce"].split()[2:])
+    assert again.exit_code == 1
+    assert again.stdout.rstrip().endswith(filed["what"])
+    monkeypatch.setattr(keys_loops, "addresses", keys_addresses)
+    assert command(*filed["reproduce"].split()[2:]).exit_code == 0
+
+
+def test_a_descriptor_that_is_classified_otherwise_is_made_small(monkeypatch):
+    honest = smem.said
+    monkeypatch.setattr(
+        smem, "said", lambda word, operand: ({("D999", "wrong")}, *honest(word, operand)[1:]) if word >> 20 & 1 else honest(word, operand)
+    )
+    words, of, flags = smem._some(0, 0, range(40))
+    wrong = [
+        smem._case(w, o, smem.Flag(f))
+        for w, o, f in zip(words.view(np.uint64).tolist(), of.tolist(), flags.tolist(), strict=True)
+        if w >> 20 & 1
+    ]
+    assert wrong
+    assert {one.shown["small"] for one in wrong} == {f"{1 << 20:#018x}"}
+    assert all("D999" in one.wrong for one in wrong)
+
+
+def test_exceptions_nobody_expected_are_troubles(monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("no lines")
+
+    monkeypatch.setattr(keys, "walked", broken)
+    result, _ = do_chunk("keys", 0, 0)
+    assert result.cases == 0
+    assert "ZeroDivisionError: no lines" in result.troubles[0].what
+    monkeypatch.setattr(boxes, "draw", broken)
+    one_ = space("maps").run(0, 0)
+    assert one_.classes == {"wrong: raises ZeroDivisionError": space("maps").chunk_cases}
+    assert len(one_.troubles) == 1
+
+
+# ---- chunks, shards, ledgers
+
+
+@examples(100)
+@given(st.integers(1, 9), st.one_of(st.none(), st.integers(1, 1 << 40)), st.sampled_from(NAMES))
+def test_shards_part_the_chunks_among_them(of, cases, name):
+    whole = chunks_of(space(name), cases, endless=False, shard=(1, 1))
+    parts = [chunks_of(space(name), cases, endless=False, shard=(i, of)) for i in range(1, of + 1)]
+    if cases is not None or space(name).chunks:
+        assert sum(map(len, parts)) == len(whole)
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert {part[0] for part in parts if part} == set(whole[:of])
+        assert len(whole) == min(space(name).chunks or 1 << 62, -(-(cases or 1 << 62) // space(name).chunk_cases))
+    else:
+        assert [list(part) for part in parts] == [[i] for i in range(of)]
+
+
+def test_what_the_shards_find_is_what_one_machine_finds():
+    whole = undisturbed()
+    assert whole.spaces[0].is_whole
+    assert whole.cases == len(MODES) * keys.BASES * keys.PER_CHUNK
+    total = collections.Counter()
+    for i in (1, 2, 3):
+        total.update(sweep(["keys"], shard=(i, 3), **ALONE).spaces[0].classes)
+    assert total == whole.spaces[0].classes
+
+
+def test_a_ledger_goes_on_where_it_was_and_gives_the_same_report(tmp_path):
+    path, steps = tmp_path / "l.db", []
+    first = sweep(["keys"], cases=20 * keys.PER_CHUNK, ledger=path, **ALONE)
+    assert first.spaces[0].chunks == 20
+    second = sweep(["keys"], ledger=path, progress=lambda p: steps.append(p.chunks), **ALONE)
+    assert steps[-1] == 44
+    assert told(second) == told(undisturbed())
+    again = sweep(["keys"], ledger=path, progress=lambda p: pytest.fail("a chunk was done twice"), **ALONE)
+    assert told(again) == told(second)
+    assert again.elapsed == second.elapsed > first.elapsed > 0
+
+
+KILLED = """
+import os, signal, sys
+from smemsim import sweep
+if __name__ == "__main__":
+    sweep(["keys"], ledger=sys.argv[1], workers=int(sys.argv[2]), progress=lambda p: p.chunks >= 10 and os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_a_campaign_killed_in_the_middle_ends_with_the_report_of_an_undisturbed_one(tmp_path):
+    path, script = tmp_path / "l.db", tmp_path / "killed.py"
+    script.write_text(KILLED)
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(smemsim.__file__).parents[1])}
+    done = subprocess.run([sys.executable, script, path, "2"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with sqlite3.connect(path) as db:
+        kept = {number for (number,) in db.execute("SELECT number FROM chunk")}
+    db.close()
+    assert 10 <= len(kept) < 64
+    steps = []
+    resumed = sweep(["keys"], ledger=path, progress=lambda p: steps.append(p.chunks), **ALONE)
+    assert steps[-1] == 64 - len(kept)
+    assert told(resumed) == told(undisturbed())
+
+
+def test_ledgers_refuse_what_they_were_not_begun_with(tmp_path, monkeypatch):
+    path = tmp_path / "l.db"
+    sweep(["keys"], cases=1, ledger=path, **ALONE)
+    for change, sentence in (
+        ({"seed": 1}, r"begun with seed 0, asked for now is 1"),
+        ({"spaces": ["keys", "maps"]}, "begun with spaces and their chunks keys, asked for now is keys, maps"),
+        ({"shard": (1, 2)}, "shard"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            sweep(**{"spaces": ["keys"], "cases": 1, "ledger": path, **ALONE} | change)
+    monkeypatch.setattr("smemsim.campaign.sweep.version", lambda: "0.0.9+0")
+    with pytest.raises(InputError, match=r"begun with smemsim .*, asked for now is 0\.0\.9\+0; name another file"):
+        sweep(["keys"], cases=1, ledger=path, **ALONE)
+    (tmp_path / "text").write_text("no ledger at all, but some text that is long enough\n" * 40)
+    with pytest.raises(InputError, match="not a ledger"):
+        sweep(["keys"], cases=1, ledger=tmp_path / "text", **ALONE)
+    with pytest.raises(InputError, match="cannot be opened"):
+        sweep(["keys"], cases=1, ledger=tmp_path / "nowhere" / "l.db", **ALONE)
+
+
+def test_two_campaigns_do_not_write_one_ledger(tmp_path):
+    book = ledgers.Ledger(tmp_path / "l.db", {"seed": 0})
+    with pytest.raises(InputError, match="another campaign is writing it"):
+        ledgers.Ledger(tmp_path / "l.db", {"seed": 0})
+    book.close()
+    ledgers.Ledger(tmp_path / "l.db", {"seed": 0}).close()
+
+
+@examples(30)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 99)), max_size=20))
+def test_a_chunk_counts_once_however_often_it_is_recorded(records):
+    book, want = ledgers.Ledger(None, {}), {}
+    for number, cases in records:
+        book.record("s", number, ChunkResult(cases, {"fine": cases}, (Trouble("what", {"x": 1}, "again"),)), 1.0, 0.25)
+        want.setdefault(number, cases)
+    assert {number: one.cases for number, one in book.chunks("s").items()} == want
+    assert book.done("s") == set(want)
+    assert book.elapsed == 0.25 * len(records)
+    book.close()
+
+
+def test_time_ends_a_campaign_and_every_space_had_some_of_it():
+    report = sweep(["keys", "maps"], seconds=0.5, **ALONE)
+    assert all(s.chunks for s in report.spaces)
+    assert report.elapsed < 20
+
+
+def test_a_worker_that_dies_is_replaced(monkeypatch):
+    from concurrent.futures.process import BrokenProcessPool
+
+    from smemsim.campaign import sweep as workers
+
+    class Dying(workers.Crew):
+        """Every third chunk is lost."""
+
+        asked = 0
+
+        def submit(self, name, seed, chunk):
+            self.asked += 1
+            future = super().submit(name, seed, chunk)
+            if self.asked % 3 == 0:
+                future = type(future)()
+                future.set_exception(BrokenProcessPool())
+            return future
+
+        def survives(self, error):
+            return isinstance(error, BrokenProcessPool)
+
+    monkeypatch.setattr(workers, "_Processes", Dying)
+    assert told(sweep(["keys"], workers=2)) == told(undisturbed())
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers on this machine; one that is killed is replaced."""
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'smemsim[campaign]'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(pathlib.Path(smemsim.__file__).parents[1]))
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_loses_a_worker_and_nothing_else(cluster, client, tmp_path):
+    steps, killed = [], []
+    pids = list(client.run(os.getpid).values())
+
+    def progress(p):
+        steps.append(p.chunks)
+        if p.chunks >= 5 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    report = sweep(["keys"], dask=cluster.scheduler_address, ledger=tmp_path / "l.db", progress=progress)
+    assert killed
+    assert len(set(pids)) == 2
+    assert steps[-1] == 64
+    assert told(report) == told(undisturbed())
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_launch_on_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker(client):
+    ctas = 1024
+    one, (_, expected) = scaled(ctas=ctas)
+    execute(one)
+    two, (_, out) = scaled(ctas=ctas, client=client)
+    pids = list(client.run(os.getpid).values())
+    done, killed = killing(lambda: pids)
+    assert shards.execute_spread(two, done=done)
+    assert sum(killed) == ctas
+    assert (out.numpy() == expected.numpy()).all()
+    same_launch(one, two)
+
+
+def test_no_dask_scheduler_is_a_sentence():
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with pytest.raises(InputError, match="no Dask scheduler"):
+        sweep(["keys"], cases=1, dask="nowhere")
+
+
+# ---- the report and the command line
+
+
+def test_the_report_of_a_campaign(snapshot):
+    report = sweep(["keys"], cases=60 * keys.PER_CHUNK, shard=(3, 4), **ALONE)
+    *lines, version, cases, _time = report.text().splitlines()
+    assert "\n".join([*lines, cases]) == snapshot
+    assert version == f"smemsim {processes.version()}, seed 0, shard 3/4"
+    assert json.loads(json.dumps(report.as_dict()))["spaces"][0]["classes"] == report.spaces[0].classes
+
+
+def test_every_space_is_listed_and_says_what_it_is():
+    lines = command("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*NAMES, *ORACLE_NAMES]
+    listed = json.loads(command("--list", "--json").stdout)
+    assert {one["name"]: one["chunks"] for one in listed} == {name: space(name).chunks for name in NAMES} | dict.fromkeys(ORACLE_NAMES)
+
+
+def test_chunks_and_cases_are_shown_again():
+    chunk = command("--reproduce", "keys:0:31", "--json")
+    assert chunk.exit_code == 0
+    assert json.loads(chunk.stdout)["cases"] == keys.PER_CHUNK
+    one = command("--reproduce", "smem:0:3:17", "--json")
+    assert one.exit_code == 0
+    assert json.loads(one.stdout) == json.loads(json.dumps({"class": (c := smem.case(0, 3, 17)).of, "wrong": "", "case": c.shown}))
+
+
+@pytest.mark.parametrize("words", [
+    ["keyz"], ["--cases", "many"], ["--cases", "0"], ["--cases", "nan"], ["--shard", "4/3"], ["--shard", "0/1"], ["--shard", "1"], ["--seed", "-1"],
+    ["--seed", str(1 << 70)], ["--workers", "0"], ["--seconds", "-1"], ["--seconds", "nan"], ["--reproduce", "keys"], ["--reproduce", "keys:0:64"],
+    ["--reproduce", "keys:0:x"], ["--reproduce", "keys:0:0:131072"], ["--reproduce", "keys:0:0:0:0"], ["--out", "/dev/null/x"],
+])  # fmt: skip
+def test_bad_input_is_a_sentence(words):
+    result = command("keys", *words) if words[0] != "keyz" else command(*words)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert len(result.stderr.splitlines()) <= 5
+
+
+@pytest.mark.parametrize("change", [
+    {"spaces": 5}, {"spaces": [None]}, {"cases": 1.5}, {"seconds": "x"}, {"seed": "x"}, {"shard": 3}, {"shard": (1, 2, 3)}, {"workers": 1.5},
+])  # fmt: skip
+def test_arguments_that_are_none_are_sentences(change):
+    with pytest.raises(InputError):
+        sweep(**{"spaces": ["keys"], "cases": 1, **ALONE} | change)
+
+
+def test_architectures_of_the_sweep_are_those_of_the_package():
+    assert {smem.context(i)["arch"] for i in range(len(smem.contexts()))} == set(ARCHITECTURES)
+    assert isinstance(smem.case(0, 0, 0), Case)
+
+
+def test_a_fault_that_check_refuses_is_no_trouble_and_says_why(monkeypatch):
+    p = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    scenario = {k: v for k, v in p.scenario().items() if k != "expect"} | {"arch": "sm_1"}
+    assert faults.judged(scenario, "D308") == ("refused", "")
+    monkeypatch.setattr(faults, "check", lambda scenario: (_ for _ in ()).throw(smemsim.InputError("")))
+    assert faults.judged(scenario, "D308") == ("refused", "an InputError without a sentence")

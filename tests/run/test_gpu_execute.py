@@ -1,0 +1,400 @@
+"""How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
+
+import itertools
+import multiprocessing
+import os
+import pickle
+import signal
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launches import Device, kernel, refused, results
+from smemsim import InputError
+from smemsim.core.spec.cards import CARDS
+from smemsim.core.spec.launches import RESIDENCY
+from smemsim.run import LaunchConfig, RunOptions
+from smemsim.run.engine.grid import execute
+from smemsim.run.engine.wave import FIRST
+from smemsim.run.procs import shards
+from smemsim.run.procs.shards import Changed, Merge, run_shard, unpacked, work_of
+from smemsim.run.sanitizer.operations import ROOM
+from smemsim.run.sanitizer.sanitizer import Sanitizer
+from strategies import examples
+
+WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
+AT_ONCE = CARDS["sm_90a"].named("multiprocessor_count") * RESIDENCY.threads // WARPS
+
+ENDS = """
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
+setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
+"""
+
+
+def run(body, *arrays, multiprocessors=None, **given):
+    device = Device()
+    placed = [device.array(a) for a in arrays]
+    variables = {} if "sm" in body else {"variables": ""}  # nothing to watch without shared memory
+    done = device.launch(
+        kernel(len(arrays), body, **variables), "k", args=placed, **{"watch_global": False, "multiprocessors": multiprocessors} | given
+    )
+    return done, [p.numpy() for p in placed]
+
+
+# Thread 0 of CTA 0 polls until the last CTA has stored, the others of CTA 0 wait for it at a barrier.
+WAITS_FOR_THE_LAST = (
+    ENDS
+    + """
+@!%p1 bra NOTFIRST;
+@!%p9 bra MEET;
+AGAIN: {poll}
+setp.ne.u32 %p3, %r5, 7;
+@%p3 bra AGAIN;
+MEET: bar.sync 0;
+@%p9 st.global.u32 [%d20+4], 1;
+bra END;
+NOTFIRST: @!%p2 bra END;
+@%p9 st.release.gpu.global.u32 [%d20], 7;
+END:
+"""
+)
+POLLS = {
+    "acquire": "ld.acquire.gpu.global.u32 %r5, [%d20];",
+    "volatile": "ld.volatile.global.u32 %r5, [%d20];",
+    "add of nothing": "atom.global.add.u32 %r5, [%d20], 0;",
+    "cas": "atom.global.cas.b32 %r5, [%d20], 7, 7;",
+    "asleep": "nanosleep.u32 20; ld.relaxed.gpu.global.u32 %r5, [%d20];",
+}
+
+
+@pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS.keys())
+def test_the_first_cta_may_wait_for_the_last_of_a_grid_that_fits(poll):
+    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=poll), np.zeros(2, np.uint32), grid=AT_ONCE, block=WARPS)
+    assert (words.tolist(), done.findings) == ([7, 1], {})
+
+
+EVERYBODY = """
+@!%p9 bra MEET;
+red.release.gpu.global.add.u32 [%d20], 1;
+mov.u32 %r3, %nctaid.x;
+AGAIN: ld.acquire.gpu.global.u32 %r5, [%d20];
+setp.ne.u32 %p3, %r5, %r3;
+@%p3 bra AGAIN;
+MEET: bar.sync 0;
+"""
+
+
+def test_a_whole_card_of_ctas_meets():
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=AT_ONCE, block=WARPS)
+    assert (words.tolist(), done.findings) == ([AT_ONCE], {})
+
+
+def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
+    """On a card of three multiprocessors, for the sake of time."""
+    fits = 3 * RESIDENCY.threads // WARPS
+    done, (words,) = run(
+        WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS, multiprocessors=3
+    )
+    assert (words.tolist(), done.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits, block=WARPS, multiprocessors=3)
+    assert (words.tolist(), done.findings) == ([fits], {})
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits + 5, block=WARPS, multiprocessors=3)
+    assert words.tolist() == [fits]
+    hangs = [f for f in done.findings.values() if f.code == "X006"]
+    assert hangs
+    assert all(f"5 of {fits + 5} CTAs have not begun, because the {fits} that wait fill the card" in f.message for f in hangs)
+    assert all("on the card at once" in f.repair for f in hangs)
+
+
+def test_a_poll_of_what_nobody_writes_is_a_hang_at_once():
+    done, _ = run("AGAIN: ld.volatile.global.u32 %r5, [%d20]; setp.eq.u32 %p3, %r5, 0; @%p3 bra AGAIN;", np.zeros(1, np.uint32), grid=3)
+    assert {f.code for f in done.findings.values()} == {"X006"}
+    assert all("as one iteration earlier" in f.message for f in done.findings.values())  # not at the launch's limit
+
+
+@pytest.mark.parametrize("grid", [1, 7, 300])
+def test_a_spin_lock_lets_one_at_a_time_in(grid):
+    locked = """
+    @!%p9 bra END;
+    SPIN: atom.acquire.gpu.global.cas.b32 %r5, [%d20], 0, 1;
+    setp.ne.u32 %p3, %r5, 0;
+    @%p3 bra SPIN;
+    ld.volatile.global.u32 %r6, [%d20+4];
+    add.u32 %r6, %r6, 3;
+    st.volatile.global.u32 [%d20+4], %r6;
+    atom.release.gpu.global.exch.b32 %r5, [%d20], 0;
+    END:
+    """
+    done, (words,) = run(locked, np.zeros(2, np.uint32), grid=grid, block=64)
+    assert (words.tolist(), done.findings) == ([0, 3 * grid], {})
+
+
+def test_warps_of_a_cta_take_turns_at_a_lock_in_shared_memory():
+    locked = """
+    mov.u32 %r40, sm; and.b32 %r41, %r1, 31; setp.ne.u32 %p4, %r41, 0;
+    @%p9 st.shared.u32 [%r40], 0; @%p9 st.shared.u32 [%r40+4], 0;
+    bar.sync 0;
+    @%p4 bra END;
+    SPIN: atom.shared.cas.b32 %r5, [%r40], 0, 1; setp.ne.u32 %p3, %r5, 0; @%p3 bra SPIN;
+    ld.volatile.shared.u32 %r6, [%r40+4]; add.u32 %r6, %r6, 1; st.volatile.shared.u32 [%r40+4], %r6;
+    membar.cta; atom.shared.exch.b32 %r5, [%r40], 0;
+    END: bar.sync 0;
+    ld.shared.u32 %r6, [%r40+4];
+    @%p9 st.global.u32 [%d20], %r6;
+    """
+    done, (words,) = run(locked, np.zeros(1, np.uint32), block=1024)
+    assert (words.tolist(), {f.code for f in done.findings.values()} - {"X008"}) == ([32], set())
+
+
+@pytest.mark.parametrize("ctas", [5, 200])
+def test_a_scan_looks_back_at_the_ctas_before(ctas):
+    """Each CTA adds its number to the prefix that the one before publishes with a flag, the last CTA first in memory order of nothing."""
+    scan = """
+    @!%p9 bra END;
+    mov.u32 %r2, %ctaid.x; mul.wide.u32 %d1, %r2, 8; add.u64 %d1, %d20, %d1;
+    mov.u32 %r6, 0; setp.eq.u32 %p1, %r2, 0; @%p1 bra MINE;
+    LOOK: ld.acquire.gpu.global.u32 %r5, [%d1+-8]; setp.eq.u32 %p3, %r5, 0; @%p3 bra LOOK;
+    ld.global.u32 %r6, [%d1+-4];
+    MINE: add.u32 %r6, %r6, %r2; st.global.u32 [%d1+4], %r6;
+    st.release.gpu.global.u32 [%d1], 1;
+    END:
+    """
+    done, (words,) = run(scan, np.zeros(2 * ctas, np.uint32), grid=ctas, block=32)
+    assert done.findings == {}
+    assert words[1::2].tolist() == np.cumsum(np.arange(ctas)).tolist()
+
+
+def test_the_last_one_to_come_adds_up():
+    """Split-K: every CTA stores its part, the one that finds all others done adds them, and a loop of tiles follows a counter."""
+    split = """
+    mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1;
+    add.u32 %r4, %r3, 1; st.global.u32 [%d1], %r4;
+    membar.gl; bar.sync 0; mov.u32 %r40, sm;
+    @%p9 atom.global.add.u32 %r5, [%d20], 1; @%p9 st.shared.u32 [%r40], %r5; bar.sync 0;
+    ld.shared.u32 %r5, [%r40]; mov.u32 %r6, %nctaid.x; sub.u32 %r7, %r6, 1; setp.ne.u32 %p3, %r5, %r7; @%p3 bra END;
+    mov.u32 %r8, 0; mov.u32 %r9, 0;
+    SUM: mad.lo.u32 %r3, %r9, 64, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1; ld.global.u32 %r4, [%d1]; add.u32 %r8, %r8, %r4;
+    add.u32 %r9, %r9, 1; setp.lt.u32 %p4, %r9, %r6; @%p4 bra SUM;
+    mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d22, %d1; st.global.u32 [%d1], %r8;
+    END:
+    """
+    parts = 150
+    done, (_, stored, out) = run(
+        split, np.zeros(1, np.uint32), np.zeros(64 * parts, np.uint32), np.zeros(64, np.uint32), grid=parts, block=64
+    )
+    assert done.findings == {}
+    assert (out == stored.reshape(parts, 64).sum(axis=0)).all()
+    assert (stored == np.arange(64 * parts) + 1).all()
+
+
+def test_ctas_that_fetch_their_tiles_from_a_counter_do_each_once():
+    persistent = """
+    mov.u32 %r40, sm;
+    NEXT: bar.sync 0;
+    @%p9 atom.global.add.u32 %r5, [%d20], 1; @%p9 st.shared.u32 [%r40], %r5;
+    bar.sync 0;
+    ld.shared.u32 %r5, [%r40]; setp.ge.u32 %p3, %r5, 100; @%p3 bra END;
+    mad.lo.u32 %r3, %r5, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1;
+    red.global.add.u32 [%d1], 1; bra NEXT;
+    END:
+    """
+    done, (count, tiles) = run(persistent, np.zeros(1, np.uint32), np.zeros(3200, np.uint32), grid=12, block=32)
+    assert done.findings == {}
+    assert (tiles == 1).all()
+    assert count.tolist() == [112]
+
+
+@pytest.mark.parametrize("where", ["register", "local memory"])
+def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
+    """What is proven to stand still is not merely slow: the same loop with a counter goes on."""
+    count = {
+        "register": "add.u32 %r6, %r6, 1;",
+        "local memory": "ld.local.u32 %r6, [tries]; add.u32 %r6, %r6, 1; st.local.u32 [tries], %r6; mov.u32 %r7, %r6; mov.u32 %r6, 0;",
+    }[where]
+    limit = {"register": "%r6", "local memory": "%r7"}[where]
+    tries = 5 * FIRST
+    body = f"""
+    mov.u32 %r6, 0; mov.u32 %r7, 0; st.local.u32 [tries], %r6;
+    AGAIN: ld.volatile.global.u32 %r5, [%d20]; {count}
+    setp.lt.u32 %p3, {limit}, {tries}; mov.u32 %r7, 0;
+    @%p3 bra AGAIN;
+    st.global.u32 [%d20+4], 1;
+    """
+    device = Device()
+    words = device.array(np.zeros(2, np.uint32))
+    done = device.launch(kernel(1, body, locals_=".local .align 4 .b8 tries[4];"), "k", args=[words])
+    assert (words.numpy().tolist(), done.findings) == ([0, 1], {})
+
+
+# ---- shards
+
+# out[n] = 3 * in[n] + CTA, after a loop; a CTA whose number stands in the launch's last parameter traps, and prints before it does.
+SCALE = """
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r3, %r2, %r3, %r1; mul.wide.u32 %d1, %r3, 4;
+add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; ld.global.u32 %r4, [%d2];
+mov.u32 %r5, 0; mov.u32 %r6, %r2;
+ADD: add.u32 %r6, %r6, %r4; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 3; @%p1 bra ADD;
+st.global.u32 [%d3], %r6;
+cvt.u64.u32 %d4, %r2; setp.eq.u64 %p2, %d4, %d22; @%p2 trap;
+"""
+CTAS, BLOCK = 96, 256
+NEVER = 1 << 40
+
+
+def prepared(body, *arrays, numbers=(), options=MappingProxyType({}), **given):
+    device = Device()
+    placed = [device.array(a) for a in arrays]
+    config = LaunchConfig(args=[*placed, *numbers], **given)
+    return device.prepare(kernel(len(arrays) + len(numbers), body), config, RunOptions(**options)), placed
+
+
+def scaled(trap=NEVER, ctas=CTAS, **options):
+    data = np.arange(ctas * BLOCK, dtype=np.uint32)
+    return prepared(SCALE, data, np.zeros_like(data), numbers=[trap], options=options, grid=ctas, block=BLOCK)
+
+
+def same_launch(one, other):
+    assert {key: (f.message, f.repair) for key, f in one.findings.items()} == {
+        key: (f.message, f.repair) for key, f in other.findings.items()
+    }
+    assert (one.output, one.evidence) == (other.output, other.evidence)
+
+
+@pytest.mark.parametrize("trap", [NEVER, 40, 95])
+@pytest.mark.parametrize("cuts", [(), (32,), (16, 48, 80)])
+def test_shards_put_together_are_the_launch(trap, cuts):
+    whole, (_, out) = scaled(trap)
+    assert execute(whole) == (trap == NEVER)
+    parted, (_, parts) = scaled(trap)
+    execute(parted, [])
+    work, merge = pickle.loads(pickle.dumps(work_of(parted, sanitizer=True))), Merge(parted)
+    for begin, end in itertools.pairwise((0, *cuts, CTAS)):
+        is_there = merge.add(unpacked(run_shard(work, range(begin, end)), parted))
+        assert is_there == (not begin <= trap < end), "what has trapped runs again, here"
+        if not is_there:
+            assert not execute(parted, range(begin, end))
+            break
+    certain = CTAS if trap == NEVER else trap + 1  # how far CTAs behind one that traps have come is that of its wave, here of a shard
+    assert (parts.numpy() == out.numpy())[: certain * BLOCK].all()
+    same_launch(whole, parted)
+    if trap == NEVER:
+        assert (out.numpy() == 3 * np.arange(CTAS * BLOCK) + np.repeat(np.arange(CTAS), BLOCK)).all()
+
+
+@given(st.data())
+@examples(40)
+def test_what_changed_is_every_byte_that_differs(data):
+    before = data.draw(st.binary(min_size=40, max_size=40))
+    after = data.draw(st.lists(st.sampled_from(before) | st.integers(0, 255), min_size=len(before), max_size=len(before)))
+    old, new = np.frombuffer(before, np.uint8).copy(), np.array(after, np.uint8)
+    changed = Changed.between(256, old.view(np.uint64), new.view(np.uint64))
+    differ, other = old != new, np.arange(40, dtype=np.uint8)
+    assert (changed is None) == (not differ.any())
+    if changed is not None:
+        wanted = np.where(differ, new, other)
+        changed.write(other.view(np.uint64))
+        assert (other == wanted).all()
+
+
+@pytest.mark.parametrize("sanitizer", [True, False])
+def test_ctas_that_write_the_same_word_differently_are_told_of(sanitizer):
+    """Under the watch by running them again, in one process."""
+    launch, (word,) = prepared(
+        "mov.u32 %r2, %ctaid.x; add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2;", np.zeros(1, np.uint32), grid=4, block=1
+    )
+    assert execute(launch, [0], sanitizer=sanitizer)
+    work, merge = work_of(launch, sanitizer=sanitizer), Merge(launch)
+    taken = [merge.add(unpacked(run_shard(work, clusters), launch)) for clusters in ([1], [2], [3])]
+    assert taken == [not sanitizer] * 3
+    if not sanitizer:
+        assert word.numpy().tolist() == [4]
+        (sentence,) = launch.evidence
+        assert f"{word.address:#x}" in sentence
+        assert "not determined" in sentence
+
+
+def test_ctas_that_add_to_one_word_stay_in_one_process(monkeypatch):
+    monkeypatch.setattr(shards, "_Shared", lambda *_, **__: pytest.fail("a shard"))
+    launch, (word,) = prepared("red.global.add.u32 [%d20], 1;", np.zeros(1, np.uint32), grid=500, block=32, options={"workers": 2})
+    assert shards.execute_spread(launch)
+    assert word.numpy().tolist() == [500 * 32]
+
+
+def killing(pids):
+    """A `done` that kills one worker when the first shard is back, and the CTAs that it was told of."""
+    told = []
+
+    def done(ctas):
+        told.append(ctas)
+        if len(told) == 2:
+            os.kill(pids()[0], signal.SIGKILL)
+
+    return done, told
+
+
+@pytest.fixture
+def fresh_processes(monkeypatch):
+    """As where a process is not copied: others begin anew."""
+    monkeypatch.setattr(shards, "can_be_copied", lambda: False)
+
+
+def test_two_processes_give_what_one_gives_also_when_one_dies(fresh_processes):
+    ctas = 1024
+    one, (_, expected) = scaled(ctas=ctas)
+    execute(one)
+    two, (_, out) = scaled(ctas=ctas, workers=2)
+    done, told = killing(lambda: [child.pid for child in multiprocessing.active_children()])
+    assert shards.execute_spread(two, done=done)
+    assert sum(told) == ctas
+    assert (out.numpy() == expected.numpy()).all()
+    same_launch(one, two)
+
+
+def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch, fresh_processes):
+    monkeypatch.setattr(shards, "DEATHS", 0)
+    launch, _ = scaled(ctas=1024, workers=2)
+    with pytest.raises(InputError, match="workers=1"):
+        shards.execute_spread(launch, done=killing(lambda: [child.pid for child in multiprocessing.active_children()])[0])
+
+
+# ---- the watch in long loops
+
+COPY_LOOP = """
+mov.u32 %r40, sm; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; mad.lo.u32 %r41, %r1, 4, %r40; mov.u32 %r5, 0;
+AGAIN: cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0;
+bar.sync 0; ld.shared.u32 %r6, [%r41]; bar.sync 0;
+add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 1000; @%p1 bra AGAIN;
+cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group;
+"""
+
+
+@pytest.mark.parametrize(("wait", "codes"), [("cp.async.wait_group 0;", set()), ("", {"X004"})])
+def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wait, codes):
+    tables = []
+
+    def watched(x, history):
+        sanitizer = Sanitizer(x, history)
+        tables.append((sanitizer.operations, sanitizer.clocks))
+        return sanitizer
+
+    monkeypatch.setattr("smemsim.run.engine.grid.watch_of", watched)
+    done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
+    assert {f.code for f in done.findings.values()} == codes
+    ((operations, order),) = tables
+    assert operations.room == order.done.shape[1] == ROOM
+
+
+@pytest.mark.parametrize(("low", "high", "whole"), [("clock", "clock_hi", "clock64"), ("globaltimer_lo", "globaltimer_hi", "globaltimer")])
+def test_two_halves_of_a_clock_are_the_clock(low, high, whole):
+    body = f"mov.u32 %r3, %{low}; mov.u32 %r4, %{high}; mov.b64 %d3, {{%r3, %r4}}; mov.u64 %d2, %{whole}; sub.u64 %d2, %d2, %d3;"
+    assert (results(body, kind=np.uint64) < 1000).all()
+
+
+def test_an_operand_too_many_is_refused():
+    lines = ["bra ON, ON;", "bra.v4 ON;", "cvta.to.global.u64 %d1, %d2, %d2;", "shfl.sync.down.b32 %r1, %r2, 1, 31, -1, -1;", "activemask.b32 %r1, %r1;",
+             "mapa.shared::cluster.u32 %r1, %r2, %r3, %r3;", "bar.warp.sync -1, -1;", "redux.sync.add.u32 %r1, %r2, -1, -1;", "trap 1;"]  # fmt: skip
+    assert all(refused(["ON:" + line]) for line in lines)
+    assert refused(["ON: bra.uni ON;", "nanosleep.u32 1;", "elect.sync %r1|%p1, -1;", "fence.proxy.async;"]) == {}

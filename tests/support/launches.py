@@ -1,0 +1,98 @@
+"""Small kernels for the tests of the executor: a body of PTX, registers of every width, and what it leaves in an array."""
+
+import re
+
+import numpy as np
+
+from smemsim import InputError, Unmodelled
+from smemsim.core.ptx import read_module
+from smemsim.run import Launch, LaunchConfig, RunOptions
+from smemsim.run.engine import device
+from smemsim.run.engine.grid import execute
+from smemsim.run.lower import link
+
+__all__ = ["Device", "found", "kernel", "launch", "refused", "results", "run"]
+
+REGISTERS = ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b128 %q<4>;"
+SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"
+
+
+def kernel(parameters: int, body: str, *, variables: str = SHARED, locals_: str = "", arch: str = "sm_90a") -> str:
+    """An entry `k` of 64-bit parameters, which stand in %d20, %d21 ...; %r1 is the thread, %p9 says that it is the first."""
+    names = ", ".join(f".param .u64 p{n}" for n in range(parameters))
+    loads = "\n".join(f"ld.param.u64 %d{20 + n}, [p{n}];" for n in range(parameters))
+    return f"""
+.version 8.7
+.target {arch}
+.address_size 64
+{variables}
+.visible .entry k({names}) {{
+{REGISTERS}
+{locals_}
+{loads}
+mov.u32 %r1, %tid.x;
+setp.eq.u32 %p9, %r1, 0;
+{body}
+ret;
+}}
+"""
+
+
+class Device(device.Device):
+    """A simulated card without a judge; `launch` executes under the watch alone."""
+
+    def launch(
+        self, ptx: str, entry: str | None = None, *, watch_global: bool = True, multiprocessors: int | None = None, **given
+    ) -> Launch:
+        launch = self.prepare(
+            ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global, multiprocessors=multiprocessors)
+        )
+        execute(launch)
+        return launch
+
+
+def run(body, arrays, *, block=32, arch="sm_90a", text=(), **shape):
+    card = Device(arch)
+    placed = [card.array(a) for a in arrays]
+    return card.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape), placed
+
+
+def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
+    """Run a body on arrays; the messages of what is wrong, by code."""
+    done, _ = run(body, arrays, **given)
+    messages: dict[str, list[str]] = {}
+    for f in done.findings.values():
+        messages.setdefault(f.code, []).append(f.message)
+    return {code: "; ".join(lines) for code, lines in messages.items()}
+
+
+def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **given) -> list[np.ndarray]:
+    """Run a body on arrays, whose addresses stand in %d20 and so on; returns them as they are afterwards.
+
+    Nothing may be found but the codes that are `expected`.
+    """
+    done, placed = run(body, arrays, **given)
+    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    assert unexpected == []
+    return [p.numpy() for p in placed]
+
+
+def results(body: str, *, block: int = 32, kind: type = np.uint32, **given) -> np.ndarray:
+    """What each thread of each CTA leaves in %r2 (or for 8-byte kinds in %d2)."""
+    size = np.dtype(kind).itemsize
+    grid = given.get("grid", 1)
+    store = f"""
+mov.u32 %r50, %ctaid.x; mov.u32 %r51, %ntid.x; mad.lo.u32 %r50, %r50, %r51, %r1;
+mul.wide.u32 %d30, %r50, {size}; add.u64 %d30, %d20, %d30; st.global.b{8 * size} [%d30], {"%r2" if size == 4 else "%d2"};"""
+    (out,) = launch(body + store, np.zeros(block * grid, kind), block=block, **given)
+    return out if grid == 1 else out.reshape(grid, block)
+
+
+def refused(lines: list[str], *, arch: str = "sm_100a") -> dict[int, str]:
+    """Which of these lines of a kernel the linker does not take, and why; %c are bytes, the other registers those of REGISTERS."""
+    head = f".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k() {{ .reg .b8 %c<4>; {REGISTERS}\n"
+    try:
+        link(read_module(head + "\n".join(lines) + "\nret;\n}\n"), "k", arch)
+    except (InputError, Unmodelled) as problem:
+        return {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
+    return {}

@@ -1,0 +1,1151 @@
+"""The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
+
+import contextlib
+import ctypes
+import functools
+import gzip
+import importlib
+import itertools
+import json
+import math
+import mmap
+import os
+import pathlib
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+
+import lz4.block
+import numpy as np
+import pytest
+
+from places import TESTS
+from smemsim import InputError, Unmodelled
+from smemsim.core.ptx import read_module
+from smemsim.core.spec.cards import CARDS
+from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.virtual import (
+    CudaError,
+    Event,
+    FindingsError,
+    Graph,
+    GraphExec,
+    Node,
+    Policy,
+    Pool,
+    Stream,
+    UserObject,
+    VirtualDevice,
+    at_address,
+    chosen,
+    images,
+    linked,
+    of_parts,
+)
+
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .global .align 4 .u32 counter = 3;
+.visible .const .align 4 .b8 table[16];
+.visible .entry fill(.param .u64 to, .param .u32 value) {
+  .reg .b32 %r<6>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [to]; ld.param.u32 %r2, [value]; mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x;
+  mad.lo.u32 %r5, %r3, %r4, %r1; mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], %r2; ret; }
+.visible .entry count(.param .align 8 .b8 pair[16]) {
+  .reg .b32 %r<3>; .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [pair]; ld.param.u32 %r1, [pair+8]; atom.global.add.u32 %r2, [counter], %r1; st.global.u32 [%rd1], %r2; ret; }
+.visible .entry race(.param .u64 to) {
+  .reg .b32 %r<6>; .reg .b64 %rd<4>; .shared .align 4 .b8 word[256];
+  ld.param.u64 %rd1, [to]; mov.u32 %r1, %tid.x; mov.u32 %r2, word; mad.lo.u32 %r3, %r1, 4, %r2; st.shared.u32 [%r3], %r1;
+  sub.u32 %r4, 63, %r1; mad.lo.u32 %r3, %r4, 4, %r2; ld.shared.u32 %r5, [%r3]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r5; ret; }
+.visible .entry pairs() .reqnctapercluster 2, 1, 1 { ret; }
+.visible .entry small() .maxntid 64, 1, 1 { ret; }
+"""
+
+
+SHARED = """.version 8.4
+.target sm_90a
+.address_size 64
+.shared .align 128 .b8 big[32768];
+.shared .align 4 .b8 little[64];
+%s.func helper() { .reg .b32 %%r<2>; mov.u32 %%r1, 1; st.shared.u32 [little], %%r1; ret; }
+.visible .entry names_it() { .reg .b64 %%rd<2>; mov.u64 %%rd1, big; ret; }
+.visible .entry names_none() { .reg .b32 %%r<2>; mov.u32 %%r1, 1024; st.shared.u32 [%%r1], %%r1; ret; }
+.visible .entry calls() { .shared .align 4 .b8 own[16]; .reg .b32 %%r<2>; st.shared.u32 [own], %%r1; call helper; ret; }
+.visible .entry never_uses_its_own() { .shared .align 4 .b8 own[256]; ret; }
+"""
+
+
+def word(value, size=8):
+    return int(value).to_bytes(size, "little")
+
+
+@pytest.fixture
+def device():
+    return VirtualDevice("sm_90a", policy=Policy(quiet=True))
+
+
+@pytest.fixture
+def module(device):
+    return device.load(PTX)
+
+
+def code_of(call, *given, **options):
+    with pytest.raises(CudaError) as error:
+        call(*given, **options)
+    return error.value.code
+
+
+@pytest.mark.parametrize(
+    ("array", "sizes"),  # as ptxas 13.0.88 reports them
+    [("", [32768, 0, 80, 256]), (".extern .shared .align 128 .b8 tail[];\n", [32768, 0, 128, 256])],
+)
+def test_a_kernel_has_the_shared_variables_that_it_names(device, array, sizes):
+    module = device.load(SHARED % array)
+    assert [module.function(name).static_shared for name in ("names_it", "names_none", "calls", "never_uses_its_own")] == sizes
+
+
+PRODUCT = """
+.visible .entry product() {
+  .reg .b32 %r<9>; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r5,%r6}, {%r1,%r2,%r3,%r4}; ret; }
+"""
+
+
+def test_a_kernel_is_told_by_its_own_code_whatever_else_its_module_has(device, module):
+    """Not by its debugging information, and its instructions are not those of its neighbours."""
+    other = device.load(PTX + PRODUCT)
+    told = {name: module.function(name).digest for name in module.names}
+    assert len(set(told.values())) == len(told)
+    assert {name: other.function(name).digest for name in told} == told
+    commented = PTX.replace("  ld.param.u64 %rd1, [to]; ld.param.u32", "  .loc 1 1 1\n  ld.param.u64 %rd1, [to]; ld.param.u32")
+    assert device.load(commented).function("fill").digest == told["fill"]
+    assert device.load(PTX.replace("%rd2, %r5, 4", "%rd2, %r5, 8")).function("fill").digest != told["fill"]
+    assert (other.function("product").families, other.function("fill").families) == (("mma.sync",), ())
+
+
+SPIN = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry spin(.param .u64 flag) { .reg .b64 %d; .reg .b32 %r; .reg .pred %p; ld.param.u64 %d, [flag];
+L: ld.volatile.global.u32 %r, [%d]; setp.eq.u32 %p, %r, 0; @%p bra L; ret; }"""
+
+
+def test_a_wait_for_the_host_that_gives_up_in_a_minute_is_not_run_either(device):
+    text = SPIN.replace("L: ld", "mov.u64 %s, %clock64; L: nanosleep.u32 100000; mov.u64 %t, %clock64; sub.u64 %t, %t, %s; ld").replace(
+        ".reg .b64 %d;", ".reg .b64 %d, %s, %t; .reg .pred %q;"
+    )
+    text = text.replace("setp.eq.u32 %p, %r, 0;", "setp.lt.u64 %q, %t, 120000000000; setp.eq.and.u32 %p, %r, 0, %q;")
+    flag = device.allocate(8, "pinned")
+    assert code_of(device.launch, device.load(text).function("spin"), 1, 1, [word(flag)]) == 801
+
+
+@pytest.mark.parametrize(("kind", "is_hosts"), [("managed", True), ("pinned", True), ("device", False)])
+def test_a_kernel_that_waits_for_the_host_is_not_run_and_one_that_waits_for_nobody_hangs(device, kind, is_hosts):
+    function, flag = device.load(SPIN).function("spin"), device.allocate(8, kind)
+    device.fill(flag, 0, 8)
+    if is_hosts:
+        assert code_of(device.launch, function, 1, 1, [word(flag)]) == 801
+    else:
+        assert [f.code for f in device.launch(function, 1, 1, [word(flag)]).findings] == ["X006"]
+    if is_hosts:
+        device.view(flag, 8)[0] = 1
+        assert device.launch(function, 1, 1, [word(flag)]).ok
+
+
+def test_while_one_thread_launches_the_calls_of_others_wait(device, module):
+    a, fill, seen = device.allocate(512), module.function("fill"), []
+
+    def launch(to, value):
+        device.launch(fill, 1, 64, [to.to_bytes(8, "little"), value.to_bytes(4, "little")])
+
+    def begins(about):
+        if about.number == 1:
+            other.start()
+            other.join(0.1)
+            seen.append(len(device.launches))
+
+    other = threading.Thread(target=launch, args=(a + 256, 2))
+    launch(a, 0)  # what is compiled once is
+    device.launches.clear()
+    device.begins = begins
+    launch(a, 1)
+    other.join()
+    assert seen == [1]
+    assert device.view(a, 512).view(np.uint32).tolist() == [1] * 64 + [2] * 64
+
+
+def test_launches_that_are_alike_are_kept_once_and_told_each_for_itself(device, module):
+    a = device.allocate(256)
+    for _ in range(3):
+        device.launch(module.function("fill"), 1, 64, [a.to_bytes(8, "little"), bytes(4)])
+    *_, one, two = device.launches
+    assert one.run is two.run
+    assert (one.told[:6], two.told[:6]) == ("2 fill", "3 fill")
+    assert two.as_dict()["run"]["seconds"] == round(two.seconds, 3)
+
+
+def test_what_cannot_be_kept_of_a_launch_is_told_once_and_changes_nothing_else(tmp_path, capsys):
+    (tmp_path / "record").write_text("a file, where a folder is wanted")
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, record=tmp_path / "record"))
+    a, fill = device.allocate(256), device.load(PTX).function("fill")
+    for n in range(3):
+        device.launch(fill, 1, 64, [a.to_bytes(8, "little"), n.to_bytes(4, "little")])
+    assert device.view(a, 256).view(np.uint32).tolist() == [2] * 64
+    assert [x.error for x in device.launches] == [0, 0, 0]
+    assert capsys.readouterr().err.count("cannot be") == 1
+
+
+def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):
+    kept = []
+    for n in range(64):
+        a = device.allocate(1000)
+        device.fill(a, 7, 1000)
+        if n % 8:
+            device.free(a)
+        else:
+            kept.append(a)
+    assert os.fstat(device.memory.descriptor).st_blocks <= 8 * 2 * len(kept)  # of 512 bytes: an allocation lies on two pages at most
+    assert all((device.view(a, 1000) == 7).all() for a in kept)
+
+
+def test_a_function_of_the_host_may_wait_for_a_thread_that_uses_the_device(device):
+    is_allocated = threading.Event()
+    wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: is_allocated.wait(20) or device.fail(1))
+    other = threading.Thread(target=lambda: (device.allocate(64), is_allocated.set()))
+    stream = Stream()
+    device.begin_capture(stream)
+    device.call_host(ctypes.cast(wait, ctypes.c_void_p).value, 0, stream)
+    graph = GraphExec(device.end_capture(stream))
+    threading.Timer(0.05, other.start).start()
+    device.launch_graph(graph)
+    other.join()
+    assert not device.error
+
+
+def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():
+    mapped = [int(line.split("-")[0], 16) for line in pathlib.Path("/proc/self/maps").read_text(encoding="ascii").splitlines()]
+    lowest = min(address for address in mapped if address > 1 << 46)  # Linux maps memory from 2^47 downwards, programs below 2^47 * 2 / 3
+    assert max(SHARED_WINDOW, LOCAL_WINDOW) + (1 << 32) < lowest - (1 << 45)
+
+
+def test_registered_memory_stays_as_it_is_when_it_is_the_hosts_alone_again(device):
+    held = np.ones(20_000, np.uint8)
+    device.register(held.ctypes.data, held.nbytes)
+    device.unbind(held.ctypes.data)
+    assert held.all()
+
+
+def test_an_allocation_is_aligned_and_holds_what_is_copied(device):
+    data = np.arange(100, dtype=np.uint8)
+    a, back = device.allocate(100), np.zeros(100, np.uint8)
+    device.copy(a, data.ctypes.data, 100, kind=1)
+    device.copy(back.ctypes.data, a, 100, kind=2)
+    assert a % 512 == 0
+    assert (back == data).all()
+    assert ctypes.string_at(a, 100) == data.tobytes()  # the address is one of this process
+
+
+@pytest.mark.parametrize(("size", "align"), [((1 << 20) - 1, 512), (1 << 20, 1 << 21), ((1 << 22) + 1, 1 << 21)])
+def test_what_takes_a_megabyte_begins_a_page_of_the_card(device, size, align):
+    """A program may count on it: Taichi puts its tables, which it aligns to 4096 bytes, into one allocation of their sum."""
+    taken = []
+    for _ in range(3):
+        device.allocate(100)
+        taken.append(device.allocate(size))
+    assert not any(at % align for at in taken)
+    assert all(b - a >= size + 4096 for a, b in itertools.pairwise(taken))
+
+
+def test_rows_of_a_copy_lie_a_pitch_apart(device):
+    a = device.allocate(64)
+    device.view(a, 64)[:] = np.arange(64)
+    out = np.zeros((3, 4), np.uint8)
+    device.copy_2d(out.ctypes.data, 4, a + 2, 16, 4, 3)
+    assert out.tolist() == [[2, 3, 4, 5], [18, 19, 20, 21], [34, 35, 36, 37]]
+    device.fill_2d(a, 16, 0x1234, 2, 2, 2)
+    assert device.view(a, 20).view(np.uint16)[[0, 1, 2, 8, 9]].tolist() == [0x1234, 0x1234, 0x0504, 0x1234, 0x1234]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda d, a, h: d.copy(a, h, 101, kind=1),  # past the end
+        lambda d, a, h: d.copy(h, h, 8, kind=2),  # from what is no device memory
+        lambda d, a, h: d.fill(h, 0, 4),
+        lambda d, a, h: d.free(a + 8),
+        lambda d, a, h: d.free(h),
+        lambda d, a, h: d.allocate(0),
+        lambda d, a, h: (d.free(a), d.free(a)),
+        lambda d, a, h: (d.free(a), d.fill(a, 0, 4)),
+    ],
+)
+def test_what_no_allocation_holds_is_error_1(device, wrong):
+    host = np.zeros(200, np.uint8)
+    assert code_of(wrong, device, device.allocate(100), host.ctypes.data) == 1
+    assert device.error == 0  # not a sticky one
+
+
+def test_a_copy_in_no_direction_is_error_21(device):
+    assert code_of(device.copy, device.allocate(100), device.allocate(100), 8, kind=5) == 21
+
+
+def test_more_than_the_card_has_is_error_2(device):
+    assert code_of(device.allocate, 1 << 60) == 2
+    small = VirtualDevice("sm_90a", policy=Policy(quiet=True), memory_bytes=1 << 20)
+    small.allocate(1 << 19)
+    assert code_of(small.allocate, (1 << 19) + 1) == 2
+    assert small.memory_info() == (1 << 19, 1 << 20)
+
+
+def test_memory_that_is_given_back_is_zero_and_counted_no_more(device):
+    a = device.allocate(10000)
+    device.fill(a, 7, 10000)
+    device.free(a)
+    assert device.memory_info()[0] == device.memory_bytes
+    assert not ctypes.string_at(a, 10000).strip(b"\0")
+
+
+def test_the_hosts_memory_is_the_kernels_without_a_copy(device, module):
+    held = np.zeros(65, np.uint32)[1:]  # not at a multiple of 16
+    device.launch(module.function("fill"), 2, 32, [word(device.bind(held)), word(9, 4)])
+    assert (held == 9).all()
+    device.unbind(held.ctypes.data)
+    device.launch(module.function("fill"), 2, 32, [word(held.ctypes.data), word(8, 4)])
+    assert device.error == 700
+
+
+def test_variables_keep_their_contents_and_modules_have_their_own(device, module):
+    out = device.allocate(4)
+    other = device.load(PTX)
+    given = [struct.pack("<QII", out, 5, 0)]
+    for loaded, before in ((module, 3), (module, 8), (other, 3)):
+        device.launch(loaded.function("count"), 1, 1, given)
+        assert device.view(out, 4).view(np.uint32)[0] == before
+    address, size = module.variable("counter")
+    assert (size, device.view(address, 4).view(np.uint32)[0]) == (4, 13)
+    device.unload(other)
+    assert code_of(module.variable, "nothing") == 500
+    assert code_of(module.function, "nothing") == 500
+
+
+def test_parameters_are_known_before_a_launch(module):
+    assert [[(p.offset, p.size) for p in module.function(name).parameters] for name in ("fill", "count", "pairs")] == [
+        [(0, 8), (8, 4)], [(0, 16)], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "code"),
+    [
+        ("pairs", {"grid": 0, "block": 1}, 1),
+        ("pairs", {"grid": 2, "block": 1025}, 1),
+        ("pairs", {"grid": 2, "block": 0}, 1),
+        ("pairs", {"grid": (2, 65536), "block": 1}, 1),
+        ("pairs", {"grid": 2, "block": (1, 1, 65)}, 1),
+        ("pairs", {"grid": 2, "block": 1, "cluster": (2, 0, 1)}, 912),
+        ("small", {"grid": 2, "block": 1, "cluster": (1, 0, 1)}, 912),
+        ("small", {"grid": 0, "block": 1, "cluster": (1, 0, 1)}, 912),  # before the grid
+        ("small", {"grid": 1, "block": 65, "cluster": (1, 0, 1)}, 1),  # after the block
+        ("pairs", {"grid": 3, "block": 1}, 912),
+        ("pairs", {"grid": 4, "block": 1, "cluster": 4}, 912),
+        ("small", {"grid": 16, "block": 1, "cluster": 16}, 912),
+        ("small", {"grid": 1, "block": 65}, 1),
+        ("small", {"grid": 1, "block": 1, "shared_bytes": 49153}, 1),
+        ("small", {"grid": 1 << 20, "block": 64, "cooperative": True}, 720),
+    ],
+)
+def test_a_launch_that_the_driver_refuses_has_its_code(device, module, name, given, code):
+    assert code_of(device.launch, module.function(name), arguments=[], **given) == code
+    assert device.error == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "ptx"),
+    [("6.0", "sm_52", 52), ("6.3", "sm_75", 75), ("6.3", "compute_75", 75), ("7.8", "sm_90", 90), ("8.0", "sm_90a", 90)],
+)
+def test_a_function_says_what_it_was_compiled_for_and_what_it_runs_on(version, target, ptx):
+    """As an H200 answered (driver 13.0): CUB takes the sizes of its tiles by the former, and launches nothing where it is none of those in the program."""
+    device = VirtualDevice("sm_90a")
+    function = device.load(f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n").function("k")
+    assert (function.attribute(5), function.attribute(6)) == (ptx, 90)
+
+
+def test_what_a_kernel_is_allowed_it_may_be_launched_with(device, module):
+    f = module.function("small")
+    f.set_attribute(8, 232448)
+    f.set_attribute(14, 1)
+    assert device.launch(f, 16, 1, [], cluster=16, shared_bytes=200000).ok
+    assert code_of(f.set_attribute, 8, 232449) == 1
+    assert device.launch(module.function("pairs"), 2, 1, []).launch.cluster == (2, 1, 1)
+
+
+@pytest.mark.parametrize("positive", [subset for n in range(4) for subset in itertools.combinations((11, 12, 13), n)])
+def test_the_dimensions_of_a_required_cluster_are_all_zero_or_all_positive(device, positive):
+    """As the driver's documentation has it; attributes that the compiler has set are its own."""
+    module = device.load(PTX)
+    f, required = module.function("small"), module.function("pairs")
+    assert device.launch(f, 4, 1, []).launch.cluster == (1, 1, 1)
+    for number in positive:
+        f.set_attribute(number, 2 if number == 11 else 1)
+    if len(positive) in (0, 3):
+        assert device.launch(f, 4, 1, []).launch.cluster == ((2, 1, 1) if positive else (1, 1, 1))
+    else:
+        assert code_of(device.launch, f, 4, 1, []) == 912
+        for number in positive:
+            f.set_attribute(number, 0)
+        assert device.launch(f, 4, 1, []).launch.cluster == (1, 1, 1)
+    assert code_of(required.set_attribute, 11, 2) == 800
+    assert device.launch(required, 2, 1, []).launch.cluster == (2, 1, 1)
+
+
+def test_a_trap_is_told_at_the_synchronising_call_and_ever_after(device, module):
+    run = device.launch(module.function("fill"), 1, 32, [word(8), word(1, 4)])
+    assert [f.code for f in run.findings] == ["X001"]
+    for call in (device.synchronize, lambda: device.allocate(8), device.memory_info, lambda: device.load(PTX)):
+        assert code_of(call) == 700
+
+
+@pytest.mark.parametrize("name", ["warn", "collect", "raise"])
+def test_the_policy_says_what_a_finding_does(name, capsys):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding=name))
+    f, a = device.load(PTX).function("race"), device.allocate(256)
+    if name == "raise":
+        with pytest.raises(FindingsError, match="X008"):
+            device.launch(f, 1, 64, [word(a)])
+        assert device.error == 719
+    else:
+        assert [f.code for f in device.launch(f, 1, 64, [word(a)]).findings] == ["X008"]
+    assert ("X008" in capsys.readouterr().err) == (name != "collect")
+    assert "findings in 1 (race)" in device.summary()
+
+
+def test_kernels_that_are_not_under_test_run_without_the_watch_or_as_python(tmp_path):
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(
+        "from smemsim.virtual import hook\n@hook('^fill$')\ndef fill(launch):\n    launch.array(0, 'u4', 8)[:] = launch.value(1, 'u4') + 1\n"
+    )
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, hooks=hooks, unwatched="race"))
+    module, a = device.load(PTX), device.allocate(256)
+    assert device.launch(module.function("fill"), 1, 8, [word(a), word(4, 4)]) is None
+    assert device.view(a, 32).view(np.uint32).tolist() == [5] * 8
+    assert device.launch(module.function("race"), 1, 64, [word(a)]).ok
+
+
+@pytest.mark.parametrize("limit", [{"limit_launches": 1}, {"total_seconds": 1e-9}])
+def test_behind_a_limit_nothing_runs_and_the_program_is_told_so(limit, capsys):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, **limit))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    for _ in range(2):
+        if not device.error:
+            device.launch(f, 1, 4, [word(a), word(1, 4)])
+    assert device.error == 702
+    assert "limit" in capsys.readouterr().err
+    assert "1 not run" in device.summary()
+
+
+def test_many_schedules_of_launches_behind_one_another_change_nothing():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, schedule="all:1"))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    for value in (3, 4, 5):
+        run = device.launch(f, 1, 4, [word(a), word(value, 4)])
+        assert run.ok
+        assert not run.schedules.differing
+        assert device.view(a, 16).view(np.uint32).tolist() == [value] * 4
+
+
+def test_some_ctas_of_every_grid_run(module):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, ctas=(1,)))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    device.launch(f, 3, 4, [word(a), word(7, 4)])
+    assert device.view(a, 48).view(np.uint32).tolist() == [0] * 4 + [7] * 4 + [0] * 4
+
+
+def test_a_stream_that_waits_for_a_captured_one_is_captured_with_it(device, module):
+    first, second, event, back = Stream(), Stream(), Event(), Event()
+    a = device.allocate(16)
+    device.fill(a, 0, 16)
+    device.begin_capture(first)
+    device.launch(module.function("fill"), 1, 4, [word(a), word(5, 4)], stream=first)
+    device.record(event, first)
+    device.wait(second, event)
+    device.fill(a, 6, 4, 1, second)
+    device.record(back, second)
+    device.wait(first, back)
+    graph = device.end_capture(first, (first, second))
+    assert [node.kind for node in graph.nodes] == ["kernel", "memset"]
+    assert not device.view(a, 16).any()
+    device.launch_graph(GraphExec(graph))
+    assert device.view(a, 16).view(np.uint32).tolist() == [0x06060606, 5, 5, 5]
+
+
+def test_a_capture_that_is_not_joined_or_is_synchronised_fails(device):
+    first, second, event = Stream(), Stream(), Event()
+    device.begin_capture(first)
+    device.record(event, first)
+    device.wait(second, event)
+    device.submit(second, Node("empty", lambda: None))
+    assert code_of(device.end_capture, first, (first, second)) == 904
+    device.begin_capture(first)
+    assert code_of(device.synchronize, first) == 900
+    assert code_of(device.end_capture, first, (first,)) == 901
+
+
+def test_bytes_that_nobody_wrote_are_told_when_they_go_to_the_host(capsys):
+    device = VirtualDevice("sm_90a", policy=Policy())
+    a, host = device.allocate(256), np.zeros(256, np.uint8)
+    device.fill(a, 0, 64)
+    for size in (64, 256, 256):
+        device.copy(host.ctypes.data, a, size)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "192 of 256 bytes that are copied to the host were written by nobody" in line
+    assert "allocation1: 256 bytes" in line
+
+
+def test_events_without_timing_have_no_time_between_them(device):
+    timed, untimed = Event(), Event(2)
+    for event in (timed, untimed):
+        device.record(event)
+    assert device.elapsed(timed, timed) > 0
+    assert code_of(device.elapsed, timed, untimed) == 400
+
+
+def test_a_user_object_ends_with_the_last_graph_that_holds_it():
+    ended = []
+    held, child, graph = UserObject(lambda: ended.append(1), 2), Graph(), Graph()
+    child.hold(held, is_moved=True)
+    node = graph.add_graph(child)
+    executable, clone = GraphExec(graph), graph.clone()
+    assert clone.copies[node] is clone.nodes[0]
+    for holder in (child, graph, executable):
+        holder.close()
+    held.release()
+    assert not ended
+    clone.close()
+    assert ended == [1]
+    with pytest.raises(CudaError):
+        held.release()
+
+
+def test_a_child_graph_is_as_it_was_when_it_was_added():
+    done, child, graph = [], Graph(), Graph()
+    child.add(Node("empty", lambda: done.append("first")))
+    graph.add_graph(child)
+    child.add(Node("empty", lambda: done.append("later")))
+    GraphExec(graph).run()
+    assert done == ["first"]
+
+
+def test_a_pool_says_what_memory_it_gives_and_how_much(device):
+    pool = Pool("pinned", 3000)
+    address = device.allocate_async(2000, pool=pool)
+    assert (device.allocation(address).kind, pool.used) == ("pinned", 2000)
+    assert code_of(device.allocate_async, 2000, None, pool=pool) == 2
+    device.free_async(address)
+    assert (pool.used, pool.most_used) == (0, 2000)
+
+
+def test_nodes_run_behind_those_that_they_depend_on():
+    graph, done = Graph(), []
+    late = graph.add(Node("empty", lambda: done.append("late")))
+    early = graph.add(Node("empty", lambda: done.append("early")))
+    late.after.append(early)
+    VirtualDevice("sm_90a", policy=Policy(quiet=True)).launch_graph(GraphExec(graph))
+    assert done == ["early", "late"]
+    early.after.append(late)
+    with pytest.raises(CudaError):
+        GraphExec(graph)
+
+
+def test_events_that_were_not_recorded_have_no_time(device):
+    begin, end = Event(), Event()
+    assert code_of(device.elapsed, begin, end) == 400
+    device.record(begin)
+    device.record(end)
+    assert device.elapsed(begin, end) > 0
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_a_card_says_what_it_is(arch):
+    device = VirtualDevice(arch, policy=Policy(quiet=True), multiprocessors=7)
+    number = int(arch[3:].rstrip("a"))
+    assert (device.attribute(75), device.attribute(76), device.attribute(16)) == (number // 10, number % 10, 7)
+    for version, place in ((12, 388), (13, 384)):
+        raw = device.properties(version)
+        assert raw.startswith(device.card.name.encode())
+        assert struct.unpack_from("<i", raw, place)[0] == 7
+        assert struct.unpack_from("<ii", raw, 360) == (number // 10, number % 10)
+    assert code_of(device.attribute, 999) == 1
+    held = np.zeros((20, 2), np.uint32)
+    device.launch(device.load(WHERE.replace("sm_90a", arch)).function("where"), 20, 1, [word(device.bind(held))])
+    assert held.tolist() == [[cta % 7, 7] for cta in range(20)]  # programs index workspaces by %smid
+
+
+# Each CTA leaves %smid and %nsmid.
+WHERE = """.version 9.0 .target sm_90a .address_size 64
+.visible .entry where(.param .u64 to) { .reg .b32 %r<4>; .reg .b64 %rd<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8;
+  add.s64 %rd1, %rd1, %rd2; mov.u32 %r2, %smid; mov.u32 %r3, %nsmid; st.global.v2.u32 [%rd1], {%r2, %r3}; ret; }"""
+
+
+@pytest.mark.parametrize("lets", ["griddepcontrol.launch_dependents;", ""])
+def test_a_dependent_launch_is_held_against_the_one_in_front_of_it_in_its_stream(lets):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="collect"))
+    module = device.load(PTX.replace("st.global.u32 [%rd3], %r2;", f"{lets} st.global.u32 [%rd3], %r2;"))
+    to, other = word(device.allocate(256)), Stream()
+    fill = functools.partial(device.launch, module.function("fill"), 2, 32, dependent=True)
+    between = {"nothing": lambda: None, "a copy": lambda: device.fill(device.allocate(4), 0, 4), "a wait": device.synchronize}
+    found = {}
+    for name, act in between.items():
+        for stream in (None, other):
+            fill([to, word(1, 4)])
+            act()
+            found[name, stream is None] = [f.code for f in fill([to, word(2, 4)], stream=stream).findings]
+            device.synchronize()
+    assert found == {(name, same): ["X008"] * (name == "nothing" and same) for name in between for same in (True, False)}
+
+
+@pytest.mark.parametrize(("has_fill", "count"), [(False, 1), (True, 0)])
+def test_a_dependent_launch_in_a_graph_begins_when_a_node_before_it_is_over(has_fill, count):
+    """A captured pair of launches, with a fill of other memory between them or without."""
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="collect"))
+    fill, to, other = device.load(PTX).function("fill"), word(device.allocate(256)), device.allocate(4)
+    stream = Stream()
+    device.begin_capture(stream)
+    device.launch(fill, 2, 32, [to, word(1, 4)], stream=stream)
+    if has_fill:
+        device.fill(other, 0, 4, stream=stream)
+    device.launch(fill, 2, 32, [to, word(2, 4)], stream=stream, dependent=True)
+    graph = GraphExec(device.end_capture(stream))
+    before = len(device.launches)
+    graph.run()
+    assert sum(bool(launch.run["findings"]) for launch in device.launches[before:]) == count
+
+
+def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):
+    given = {"data_type": 9, "global_address": 0x1000, "global_dim": (64, 8), "global_strides": (128,), "box_dim": (64, 8), "swizzle": 3}
+    assert len(device.encode("tiled", **given)) == 128
+    assert code_of(device.encode, "tiled", **given | {"box_dim": (257, 8)}) == 1
+    assert "box_dim" in capsys.readouterr().err
+
+
+def fat(*entries):
+    out = b""
+    for kind, arch, data, flags, unpacked in entries:
+        padded = data + bytes(-len(data) % 8)
+        packed = len(data) if flags else 0
+        out += struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 64, len(padded), packed, 0, 0, 0, arch, 0, flags, 0, unpacked) + padded
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(out)) + out
+
+
+def ptx_for(target):
+    return f".version 8.0\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n".encode()
+
+
+def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
+    twice = ptx_for("sm_90a") * 4
+    both = fat(
+        (1, 80, ptx_for("sm_80"), 0, 0),
+        (1, 90, lz4.block.compress(twice, store_size=False), 0x2011, len(twice)),
+        (1, 100, ptx_for("sm_100a"), 0, 0),
+    )
+    found = images(both)
+    assert [image.target for image in found] == ["sm_80", "sm_90a", "sm_100a"]
+    assert found[1].ptx.encode() == twice
+    image, why = chosen(found, "sm_90a")
+    assert (image.target, why) == ("sm_90a", "PTX for sm_90a, of sm_80, sm_90a, sm_100a")
+    assert chosen(found, "sm_103a")[0].target == "sm_80"  # sm_100a is for sm_100 alone
+    assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
+
+
+def packed(by, text):
+    if by == "lz4":
+        return lz4.block.compress(text, store_size=False), 0x2011
+    try:
+        from compression import zstd
+    except ImportError:
+        zstd = importlib.import_module("backports.zstd")
+    return zstd.compress(text), 0x8011
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_compressed_code_is_read_and_damaged_code_is_refused(by):
+    text = ptx_for("sm_90a") * 4
+    data, flags = packed(by, text)
+    assert images(fat((1, 90, data, flags, len(text))))[0].ptx.encode() == text
+    for damaged, size in (
+        (data[: len(data) // 2], len(text)),
+        (data, len(text) + 1000),
+        (data, 1 << 29),
+        (b"", len(text)),
+        (data[::-1], len(text)),
+    ):
+        with pytest.raises(InputError, match=f"{by} entry is damaged"):
+            images(fat((1, 90, damaged, flags, size)))
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_compressed_code_becomes_no_larger_than_its_header_says(by):
+    data, flags = packed(by, bytes(1 << 26))
+    with pytest.raises(InputError, match="at most"):
+        images(fat((1, 90, data, flags, 1 << 40)))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InputError):
+            images(fat((1, 90, data, flags, 1000)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_the_entries_of_a_fat_binary_have_a_bound_together(by, monkeypatch):
+    data, flags = packed(by, bytes(1000))
+    monkeypatch.setattr("smemsim.virtual.fatbin.MOST_BYTES", 2999)
+    assert len(images(fat(*[(1, 90, data, flags, 1000)] * 2))) == 2
+    with pytest.raises(InputError, match="of all together at most 2999"):
+        images(fat(*[(1, 90, data, flags, 1000)] * 3))
+
+
+@pytest.mark.parametrize("size", range(4, 64, 7))
+def test_code_that_ends_in_its_header_is_refused(size):
+    for whole in (fat((1, 90, ptx_for("sm_90a"), 0, 0)), cubin((".nv_debug_ptx_txt", ptx_for("sm_90a")))):
+        with contextlib.suppress(InputError):
+            assert not any(image.ptx for image in images(whole[:size]))
+
+
+def test_entries_without_a_whole_header_are_refused():
+    entry = struct.pack("<HHIQ", 1, 0, 1, 0)
+    with pytest.raises(InputError, match="a header of 1 bytes"):
+        images(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(entry)) + entry + bytes(64))
+
+
+def test_sections_of_a_cubin_that_lie_over_one_another_are_refused():
+    """A file of four megabytes could become 250 gigabytes."""
+    count, name = 1000, b"\0.nv_debug_ptx_txt\0"
+    at = 64 + 64 * count
+    rows = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at, len(name), 0, 0, 1, 0) + struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 0, at, 0, 0, 1, 0) * (
+        count - 1
+    )
+    with pytest.raises(InputError, match="lie over one another"):
+        images(wild_elf(64, 64, count) + rows + name)
+
+
+@pytest.mark.timeout(20)
+def test_a_text_of_white_space_alone_takes_no_long_time():
+    for text in (b"\n" * 200_000, b"\t\n " * 100_000, b".target\n" * 50_000, b".target " * 50_000):
+        assert not images(text)[0].target
+
+
+def test_line_tables_have_a_bound(monkeypatch):
+    """A byte of a line program can be a row."""
+    monkeypatch.setattr("smemsim.virtual.line_tables.MOST_ROWS", 100)
+    table = struct.pack("<IHIBBbBB", 1 << 20, 2, 7, 1, 1, 1, 1, 1) + b"\0\0" + b"\1" * 200_000
+    whole = cubin((".nv_debug_ptx_txt", ptx_for("sm_90a").replace(b"\n", b"\0")), (".nv_debug_line_sass", table), (".debug_line", table))
+    tracemalloc.start()
+    try:
+        (image,) = images(whole)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+    assert image.ptx.encode().rstrip() == ptx_for("sm_90a").rstrip()
+
+
+def wild_elf(sections, entry=64, count=1):
+    return b"\x7fELF\2\1\1\x41" + bytes(32) + struct.pack("<Q", sections) + bytes(10) + struct.pack("<HH", entry, count) + bytes(2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [wild_elf(1 << 44), wild_elf(2**64 - 64), wild_elf(0, 0xFFFF, 0xFFFF), struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 40) + bytes(64)],
+)
+def test_code_whose_header_claims_bytes_that_are_not_there_is_refused(code):
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        page[-len(code) - 1 : -1] = code
+        here = ctypes.addressof(ctypes.c_char.from_buffer(page))
+        with pytest.raises(InputError, match="not there"):
+            at_address(here + mmap.PAGESIZE - len(code) - 1)
+
+
+def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:
+    """An ELF file for sm_90a, or for the host, with these sections."""
+    names, data, sections = b"\0", b"", b""
+    for name, text in texts:
+        sections += struct.pack("<IIQQQQIIQQ", len(names), 1, 0, 0, 64 + len(data), len(text), 0, 0, 1, 0)
+        names, data = names + name.encode() + b"\0", data + text
+    sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(data), len(names), 0, 0, 1, 0)
+    shape = (2, machine, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
+    return b"\x7fELF\2\1\1\x41\x08" + bytes(7) + struct.pack("<HHIQQQIHHHHHH", *shape) + data + names + sections
+
+
+def test_a_library_that_a_linker_put_beside_a_program_may_be_machine_code():
+    """As CUDA's device runtime is, which nvcc 13.0 links to all that is compiled with -rdc=true: machine code, and PTX for a newer card."""
+    newer = (1, 121, ptx_for("sm_121"), 0, 0)
+    own, library = images(fat((1, 90, ptx_for("sm_90a"), 0, 0))), images(fat((2, 90, cubin(), 0, 0), newer))
+    assert of_parts([own, library], "sm_90a") == own[0].ptx
+    whole = images(cubin((".nv_debug_ptx_txt", ptx_for("sm_90a")), (".nv_debug_ptx_txt.1", ptx_for("sm_90a").replace(b" k(", b" other("))))
+    text = of_parts([whole, own, images(ptx_for("sm_90a").replace(b" k(", b" other(")), library], "sm_90a")
+    assert list(read_module(text).functions) == ["k", "other"]  # what is linked already has all files
+    for parts in ([library], [own, images(fat(newer))]):
+        with pytest.raises(InputError, match="there is PTX for sm_121, which sm_90a does not run"):
+            of_parts(parts, "sm_90a")
+
+
+def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
+    text = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
+    module = device.load(cubin((".nv_debug_ptx_txt", text)))
+    assert (module.names, module.why) == (["k"], "PTX in a cubin for sm_90a")
+    odd = text.replace(
+        b"ret;", b".reg .b32 r; .reg .b64 d; mov.b32 r, d; ret;"
+    )  # a cubin has been through ptxas: what nothing here reads waits for a launch
+    assert device.load(cubin((".nv_debug_ptx_txt", odd))).names == ["k"]
+
+
+def test_a_cubin_that_was_linked_has_the_text_of_each_input(device):
+    """nvJitLink numbers the sections."""
+    one = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
+    module = device.load(cubin((".nv_debug_ptx_txt.1379580968", one), (".nv_debug_ptx_txt.5", one.replace(b"entry k(", b"entry other("))))
+    assert (sorted(module.names), module.why) == (["k", "other"], "PTX in a cubin for sm_90a")
+
+
+TILES = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 to, .hidden .param .align 64 .b8 made[128])
+.reqntid 64
+.reqnctapercluster 2
+.blocksareclusters
+.language 7
+{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [to]; ld.param.u32 %r1, [made+8]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+  mad.lo.u32 %r1, %r2, %r3, %r1; mul.wide.u32 %d2, %r2, 4; add.u64 %d1, %d1, %d2; mov.u32 %r2, %tid.x; setp.ne.u32 p, %r2, 0; @!p st.global.u32 [%d1], %r1;
+  ret;
+}
+.nv_intermediate_source_section {
+.code_block {
+.source_begin
+for %i in (%a to %b) : tile<i32> { "
+.source_end
+}
+}
+""".replace("{\n  .reg", "{\n  .reg .pred p; .reg")
+# mov rax, [rcx]; add rax, 5; mov [rcx + 0x38], rax; xor eax, eax; ret: hidden parameters lie at 0x240 of constant memory, where the bank begins at 0x210
+MAKES = bytes.fromhex("488b01 4883c005 48894138 31c0 c3")
+
+
+def host_part(names=(b"k",), relocated=b"", behind=0):
+    """Code for the host as tileiras puts it into a cubin (compiled: tileiras 13.4)."""
+    symbols, strings = bytes(24), b"\0"
+    for n, name in enumerate(names):
+        for title, section, at, length in (
+            (f"FUNC_NAME_{n}", 1, 2 * n, len(name) + 1),
+            (f"FUNC_ON_ARGUMENTS_CHANGE_{n}", 0, 0, len(MAKES) + behind),
+        ):
+            symbols += struct.pack("<IBBHQQ", len(strings), 0, 0, section, at, length)
+            strings += f"__CUDA_TILEIR_{title}".encode() + b"\0"
+    parts = [
+        (".ltext", MAKES),
+        (".lrodata", b"\0".join(names) + b"\0"),
+        (".symtab", symbols),
+        (".strtab", strings),
+        (".rela.ltext", relocated),
+    ]
+    return cubin(*parts, machine=62)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tex.2d.v4.f32.f32 {f0, f1, f2, f3}|p, [to, {f0, f1}];",
+        "tex.2d.v4.f32.f32 {f0, f1, f2, f3}, [to, to, {f0, f1}];",
+        "ld.param.b32 f0, [of + 8];",
+    ],
+    ids=["residency", "sampler", "behind a parameter"],
+)
+def test_what_ptxas_takes_and_nobody_models_waits_for_a_launch(device, line):
+    entry = b"k(.param .u64 of) { .reg .f32 f<4>; .reg .b64 to; .reg .pred p; ld.param.u64 to, [of]; " + line.encode()
+    module = device.load(ptx_for("sm_90a").replace(b"k() {", entry))
+    with pytest.raises(Unmodelled):
+        device.launch(module.function("k"), 1, 1, [word(0)])
+
+
+def tile_kernel(device, host):
+    text = (".nv_debug_ptx_txt", TILES.replace("\n", "\0").encode())
+    begin = (".nv.info.k", bytes((4, 0x0A, 8, 0)) + struct.pack("<IHH", 9, 0x210, 0xB0))
+    return device.load(cubin(text, begin, (".nv.host", host))).function("k")
+
+
+def test_a_kernel_of_tiles_is_launched_by_tiles_and_its_hidden_parameters_are_made(device):
+    kernel = tile_kernel(device, host_part((b"j", b"k")))
+    out = device.allocate(16)
+    assert [p.size for p in kernel.parameters] == [8]
+    run = device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(out)])
+    assert run.ok
+    assert device.view(out, 16).view(np.uint32).tolist() == [(out + 5 & 0xFFFFFFFF) + 64 * n for n in range(4)]
+    loaded = memory_that_holds_code()
+    device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(out)])
+    assert memory_that_holds_code() == loaded
+
+
+def memory_that_holds_code():
+    return pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").count(" rwxp ")
+
+
+def test_code_for_the_host_is_not_run_where_the_policy_is_so(device):
+    kernel = tile_kernel(device, host_part())
+    device.policy = Policy(quiet=True, host_code=False)
+    before = memory_that_holds_code()
+    with pytest.raises(CudaError, match="--no-host-code"):
+        device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(device.allocate(16))])
+    assert memory_that_holds_code() == before
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"",
+        host_part((b"other",)),
+        host_part(relocated=struct.pack("<QQq", 3, 0, 0)),
+        host_part()[:100],
+        host_part(relocated=b"?"),
+        host_part(behind=1),
+    ],
+    ids=["none", "of another kernel", "that calls", "cut off", "damaged", "longer than its section"],
+)
+def test_hidden_parameters_that_nobody_makes_are_a_sentence(device, host, capsys):
+    with pytest.raises(CudaError, match="hidden parameters"):
+        device.launch(tile_kernel(device, host), (2, 1, 1), (1, 1, 1), [word(device.allocate(16))])
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "told"),
+    [
+        (ptx_for("sm_100a"), 218, "which sm_90a does not run"),
+        (fat((1, 100, ptx_for("sm_100a"), 0, 0)), 209, "which sm_90a does not run"),
+        (fat((2, 90, b"\x7fELF" + bytes(60), 0, 0)), 209, "machine code for sm_90"),
+        (b".version 8.0\n.target sm_90\n bad", 218, "line 3"),
+        (b"\xff\xfe\xfd\xfc" * 16, 209, "no PTX"),
+    ],
+)
+def test_code_that_does_not_run_here_has_a_code_and_a_sentence(device, capsys, code, number, told):
+    assert code_of(device.load, code) == number
+    assert told in capsys.readouterr().err
+
+
+def test_several_texts_become_one(device):
+    head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+    caller = (
+        head + ".extern .global .align 4 .b8 table[16];\n.extern .func (.param .b32 r) twice(.param .b32 x);\n"
+        ".visible .entry k(.param .u64 to) { .reg .b32 %a<3>; .reg .b64 %r<2>; ld.param.u64 %r1, [to]; ld.global.u32 %a1, [table+4];\n"
+        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %a1; call (y), twice, (x); ld.param.b32 %a2, [y]; }\n st.global.u32 [%r1], %a2; ret; }\n"
+    )
+    callee = (
+        head + ".visible .global .align 4 .b8 table[16] = {1, 0, 0, 0, 21};\n.visible .func (.param .b32 r) twice(.param .b32 x)\n"
+        "{ .reg .b32 %a<3>; ld.param.b32 %a1, [x]; add.u32 %a2, %a1, %a1; st.param.b32 [r], %a2; ret; }\n"
+    )
+    a = device.allocate(4)
+    device.launch(device.load(linked([caller, callee])).function("k"), 1, 1, [word(a)])
+    assert device.view(a, 4).view(np.uint32)[0] == 42
+
+
+def a_file(n, more="", head="8.0"):
+    """One of several that have a weak function, a hidden one and a hidden variable of the same names, as files of nvcc -rdc=true have."""
+    return f""".version {head}
+.target sm_90a
+.address_size 64
+.global .align 4 .b8 $str[4] = {{{n}, 0, 0, 0}};   // "}};
+.weak .global .align 4 .u32 shared_by_all = 7;
+.weak .func (.param .b32 r) weak() {{ .reg .b32 %a<2>; ld.global.u32 %a1, [shared_by_all]; st.param.b32 [r], %a1; ret; }}
+.func (.param .b32 r) hidden() {{ .reg .b32 %a<2>; ld.global.u32 %a1, [$str]; st.param.b32 [r], %a1; ret; }}
+{more}
+.visible .entry k{n}(.param .u64 to) {{
+ .reg .b32 %a<4>; .reg .b64 %r<2>; .param .b32 x; .param .b32 y;
+ .loc 1 {n} 1
+ ld.param.u64 %r1, [to]; call (x), weak, (); ld.param.b32 %a1, [x]; call (y), hidden, (); ld.param.b32 %a2, [y];
+ mad.lo.u32 %a3, %a1, 100, %a2; st.global.u32 [%r1+{4 * n}], %a3; ret; }}
+.file 1 "{n}.cu"
+"""
+
+
+def test_names_of_one_file_are_its_own_among_several_and_weak_ones_are_one(device):
+    text = linked([a_file(1), a_file(2, ".visible .const .align 4 .u32 other = 1;", head="8.7"), a_file(0)])
+    module, to = device.load(text), device.allocate(12)
+    for n in range(3):
+        run = device.launch(module.function(f"k{n}"), 1, 1, [word(to)])
+        assert run.findings == []
+    assert device.view(to, 12).view(np.uint32).tolist() == [700, 701, 702]
+    assert text.startswith(".version 8.7\n.target sm_90a\n")
+    bodies = read_module(text).functions
+    assert [{i.location.file for i in bodies[f"k{n}"].body if i.location} for n in range(3)] == [{"0.cu"}, {"1.cu"}, {"2.cu"}]
+
+
+@pytest.mark.parametrize("more", [".visible .global .u32 one = 1;", ".visible .func one() { ret; }"])
+def test_two_files_that_define_one_name_for_all_are_not_linked(device, more):
+    assert code_of(device.load, linked([a_file(1, more), a_file(2, more)])) == 218
+
+
+def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():
+    said = Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise").environment()
+    assert said == {"SMEMSIM_STRICT": "1", "SMEMSIM_CTAS": "0,2", "SMEMSIM_LIMIT_SECONDS": "1.5", "SMEMSIM_ON_FINDING": "raise"}
+    assert Policy.of(said) == Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise")
+    for name, text in (("SMEMSIM_LIMIT_SECONDS", "soon"), ("SMEMSIM_STRICT", "maybe"), ("SMEMSIM_CTAS", "3-1")):
+        with pytest.raises(Exception, match=name):
+            Policy.of({name: text})
+
+
+# ---- what is found, and how it is told
+
+
+def test_findings_can_be_sent_to_another_process():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="raise"))
+    with pytest.raises(FindingsError, match="X001") as told:
+        device.launch(device.load(PTX).function("fill"), 1, 1, [word(64), word(1, 4)])
+    assert told.value.run.findings
+    sent = pickle.loads(pickle.dumps(told.value))
+    assert (str(sent), sent.run) == (str(told.value), None)
+
+
+@pytest.mark.parametrize(("away", "place"), [(1000, "1000 bytes past the end"), (1 << 33, "no array is near")])
+def test_an_allocation_is_named_that_an_address_may_be_meant_for(device, away, place):
+    a = device.allocate(4096)
+    run = device.launch(device.load(PTX).function("fill"), 1, 1, [word(a + 4096 + away), word(1, 4)])
+    (found,) = run.findings
+    assert place in found.message
+    assert bool(found.arrays) == (away == 1000)
+
+
+ASSERTION = """.version 8.0
+.target sm_90a
+.address_size 64
+.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 text[3] = {110, 111, 0};
+.visible .entry fails() { .reg .b64 %rd<2>; mov.u64 %rd1, text; cvta.global.u64 %rd1, %rd1;
+  { .param .b64 a0; st.param.b64 [a0], %rd1; .param .b64 a1; st.param.b64 [a1], %rd1; .param .b32 a2; st.param.b32 [a2], 7;
+    .param .b64 a3; st.param.b64 [a3], %rd1; .param .b64 a4; st.param.b64 [a4], 1; call.uni __assertfail, (a0, a1, a2, a3, a4); }
+  ret; }
+"""
+
+
+def test_an_assertion_is_told_as_a_card_tells_it_whatever_the_policy():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="raise"))
+    run = device.launch(device.load(ASSERTION).function("fails"), 1, 1, [])
+    assert [f.code for f in run.findings] == ["X013"]
+    with pytest.raises(CudaError, match="assert") as told:
+        device.synchronize()
+    assert told.value.code == 710
+
+
+def test_each_launch_is_told_when_it_is_over_and_how_many_seconds_are_left():
+    device = VirtualDevice("sm_90a", policy=Policy(total_seconds=3600.0))
+    ended, lines = [], []
+    device.ended, device.tell = ended.append, lines.append
+    a = device.allocate(4)
+    device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
+    time.sleep(0.002)  # it counts from the first launch on, and a quick machine is ready sooner
+    device.policy = Policy(total_seconds=0.001)
+    device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
+    assert [(x.number, bool(x.refused)) for x in ended] == [(1, False), (2, True)]  # the second one is refused
+    assert "s left of 3600" in lines[0]
+    assert "the limit of 0.001 s is reached" in lines[1]
+
+
+# ---- what an H200's driver said (tools/capture/card.py)
+
+
+CARD = np.load(TESTS / "data" / "h200_card.npz")
+
+
+def test_the_attributes_are_those_of_an_h200(device):
+    said = CARD["attributes"].tolist()
+    assert len(said) > 140
+    assert [[number, device.attribute(number)] for number, _ in said] == said
+
+
+def test_occupancy_is_that_of_an_h200(device):
+    rows = CARD["occupancy"]
+    assert len(rows) > 15_000
+    for registers, static in np.unique(rows[:, :2], axis=0).tolist():
+        shared = f".shared .align 1 .b8 buffer[{static}];" if static else ""
+        ptx = f".version 8.0 .target sm_90a .address_size 64 .visible .entry k() .maxnreg {registers} {{ {shared} ret; }}"
+        kernel = device.load(ptx).function("k")
+        kernel.set_attribute(8, 232448 - static)  # as it was measured
+        asked = rows[(rows[:, 0] == registers) & (rows[:, 1] == static)]
+        found = [device.occupancy.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
+        assert found == asked[:, 4].tolist(), (registers, static)
+
+
+def test_what_a_program_asks_before_it_has_code_does_not_wait_for_the_simulator():
+    asked = (
+        "import sys; from smemsim.virtual import VirtualDevice; from smemsim.virtual.server import Session; d = VirtualDevice('sm_90a'); "
+        "a = d.allocate(64); d.copy(a + 32, a, 32); d.properties(13); d.free(a); print({'numba', 'smemsim.diagnosis.run', 'rich'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_memory_of_before_the_first_code_is_the_kernels():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+    gone, kept = device.allocate(64), device.allocate(64)
+    device.free(gone)
+    assert device.launch(device.load(PTX).function("fill"), 1, 16, [word(kept), word(5, 4)]).findings == []
+    assert device.view(kept, 64).view(np.uint32).tolist() == [5] * 16
+
+
+def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_says(device, capfd):
+    kernel = device.load(PTX).function("fill")
+    device.allocate(64, where="a.py:1"), device.launch(kernel, 1, 32, [word(device.allocate(64, where="b.py:2")), word(5, 4)])
+    assert [line.rpartition("made at ")[2] for line in device.launches[-1].named] == ["b.py:2"]
+
+
+@pytest.mark.parametrize("wrong", [{"cancel": "foo"}, {"hooks": pathlib.Path("nope.py")}])
+def test_a_policy_that_cannot_be_is_refused_before_anything_is_launched(wrong):
+    with pytest.raises(InputError, match=r"cancel = 'foo': needs|nope\.py: there is no such file"):
+        Policy(**wrong)
+
+
+# The kernels that an H200 was asked to launch, by number: directives, and a static array.
+_CLUSTERED = ".explicitcluster .reqnctapercluster"
+LAUNCHED = {
+    **dict.fromkeys((0, 11, 24, 26), ("", 0)), 1: (".maxntid 128", 0), 2: (".maxntid 128 .minnctapersm 4", 0), 3: (".maxntid 1024 .minnctapersm 2", 0), 4: ("", 16384),
+    5: (f"{_CLUSTERED} 4", 0), 6: (f"{_CLUSTERED} 2, 2", 0), 7: (f"{_CLUSTERED} 16", 0), 8: (".maxntid 256 .minnctapersm 1 .maxclusterrank 4", 0),
+    9: (".blocksareclusters .reqntid 64 .reqnctapercluster 1", 0), 10: (".blocksareclusters .reqntid 64 .reqnctapercluster 2", 0), 12: (f"{_CLUSTERED} 1", 0),
+    13: (f".maxntid 96 {_CLUSTERED} 3", 0), 14: (".reqntid 64", 0), 15: (".reqntid 16, 4", 0), 16: (".maxntid 16, 8", 0), 17: (".maxntid 64 .minnctapersm 8", 0),
+    18: (".reqnctapercluster 2", 0), 19: (".explicitcluster", 0), 20: (".maxclusterrank 4", 0), 21: (".explicitcluster .maxclusterrank 2", 0), 25: ("", 40000),
+}  # fmt: skip
+
+
+def test_launches_are_taken_and_refused_as_an_h200_does():
+    rows = json.loads(gzip.decompress((TESTS / "data" / "h200_launch_limits.json.gz").read_bytes()))["rows"]
+    assert len(rows) > 1000
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, watch_global=False, ctas=[0]))
+    device.begin_capture(stream := Stream())  # nothing runs
+    kernels = {}
+    for number, (directives, static) in LAUNCHED.items():
+        body = f".shared .b8 s[{static}]; .reg .b32 %r; mov.u32 %r, s;" if static else ""
+        kernels[number] = device.load(
+            f".version 8.8 .target sm_90a .address_size 64 .visible .entry k() {directives} {{ {body} ret; }}"
+        ).function("k")
+    for number, grid, block, shared, cluster, cooperative, large, dynamic, code, occupancy, available in rows:
+        f = kernels[number]
+        f.most_dynamic, f.allows_large_clusters = None, bool(large)
+        if dynamic != -9:
+            with contextlib.suppress(CudaError):
+                f.set_attribute(8, dynamic)
+        shape = {"cluster": cluster and tuple(cluster), "shared_bytes": shared, "cooperative": bool(cooperative)}
+        about = (number, grid, block, shape, dynamic)
+        try:
+            device.launch(f, tuple(grid), tuple(block), [], stream=stream, **shape)
+            found = 0
+        except CudaError as e:
+            found = e.code
+        assert found == code, about
+        threads = math.prod(block)
+        if occupancy >= 0:
+            assert device.occupancy.blocks_per_multiprocessor(f, threads, shared) == occupancy, about
+        if available >= 0:
+            assert device.occupancy.shared_available(f, grid[0], threads) == available, about
+        else:
+            assert code_of(device.occupancy.shared_available, f, grid[0], threads) == -available, about
