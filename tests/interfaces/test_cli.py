@@ -286,3 +286,11 @@ def test_a_full_disk_is_told_in_a_sentence(words):
     assert done.returncode == 2
     assert done.stderr.startswith("smemsim: cannot read or write: No space left on device")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_command_ends_without_a_look_at_its_objects():
+    """After a program of 200,000 branches Python's last look for garbage took longer than the launch."""
+    text = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); from smemsim.cli import main; main(['decode', '0x4000404000010040'])"
+    done = subprocess.run([sys.executable, "-c", text], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "True"

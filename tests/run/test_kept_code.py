@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import click
 import numpy as np
@@ -121,6 +122,42 @@ def test_a_folder_that_cannot_be_looked_at_is_not_used(fault, folder, monkeypatc
     assert "cannot be looked at" in store.unusable()
     with store.locked(KEY):
         assert cache("clear")[0] == 2
+
+
+@pytest.mark.parametrize("fault", ["", "relative", "of others", "no folder", "nothing may be kept"])
+def test_code_that_took_long_and_is_not_kept_is_said_once(fault, folder, monkeypatch):
+    """A refused cache makes every command compile for seconds."""
+    monkeypatch.setattr(store, "_lost", [0.0])
+    inner = folder.parent / "inner"
+    monkeypatch.setenv(store.FOLDER, "cache" if fault == "relative" else str(inner))
+    inner.mkdir(mode=0o777 if fault == "of others" else 0o700)
+    inner.chmod(0o777 if fault == "of others" else 0o700)
+    if fault == "no folder":
+        (inner / "objects").write_bytes(b"")
+    elif fault == "nothing may be kept":
+        monkeypatch.setenv(store.MOST, "0")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            store.write(KEY, b"code", seconds=store.LONG / 2)
+    is_said = fault in ("relative", "of others", "no folder")
+    assert [one.category for one in told] == [store.NotKeptWarning] * is_said
+    assert all(store.FOLDER in str(one.message) or "chmod" in str(one.message) for one in told)
+    assert all("will compile again" in str(one.message) for one in told)
+
+
+def test_a_command_says_in_its_own_words_that_code_is_not_kept(tmp_path):
+    text = (
+        "from smemsim import store; from smemsim.cli import main; from smemsim.cli.cache import cache; "
+        "cache.callback = lambda **given: store.write('0' * 64, b'', seconds=9); main(['cache'])"
+    )
+    given = os.environ | {store.FOLDER: "relative"}
+    done = subprocess.run([sys.executable, "-c", text], check=False, capture_output=True, text=True, timeout=60, env=given, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(
+        "smemsim: compiling took 9 s, and the next process will compile again: SMEMSIM_CACHE_DIR names no absolute folder"
+    )
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_link_cannot_be_replaced_between_the_check_and_the_use(folder, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "SmemsimError", "TraceError", "Unmodelled"]
+__all__ = ["HardwareTrap", "InputError", "InternalError", "NotKeptWarning", "OutsideError", "SmemsimError", "TraceError", "Unmodelled"]
 
 
 class SmemsimError(Exception):
@@ -37,6 +37,10 @@ class InternalError(SmemsimError):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"internal error, please report it: {message}")
+
+
+class NotKeptWarning(UserWarning):
+    """Machine code took more than a second to compile and could not be kept for the next process: the message says why, and what to change."""
 
 
 class TraceError(SmemsimError, ValueError):

@@ -14,14 +14,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import pathlib
 import re
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from smemsim.base.errors import NotKeptWarning
 
 __all__ = [
     "FOLDER",
@@ -39,6 +43,7 @@ __all__ = [
     "make",
     "most_bytes",
     "read",
+    "say_nothing",
     "sealed",
     "unusable",
     "write",
@@ -55,6 +60,7 @@ FORM = "-2"  # in the names of entries: an older smemsim that shares the folder 
 _DIGEST = 32  # bytes of SHA-256 in front of every entry
 _OURS = re.compile(r"[0-9a-f]{40}(-\d+)?\.o")  # names of entries, of every form: no other file is ever removed
 _NEW = ".new-"  # how the names of entries begin while they are written
+LONG = 1.0  # seconds of compiling that nothing keeps, from which on it is said
 LONGEST_WAIT = 120  # seconds for a process that compiles the same; one that was stopped keeps its lock
 _ALL_USERS = (1 << 32) - 1
 
@@ -255,13 +261,17 @@ def sealed(key: str, content: bytes) -> bytes:
     return _seal(key, content) + content
 
 
-def write(key: str, content: bytes) -> None:
-    """Keep an entry, where that can be."""
+_lost = [0.0]  # seconds that went into machine code that was not kept; infinite once that has been said
+
+
+def write(key: str, content: bytes, *, seconds: float = 0.0) -> None:
+    """Keep an entry, if that is possible. If it is not, and such entries have taken more than `LONG` seconds to compile, a NotKeptWarning says why, once in a process."""
     if not most_bytes():
         return
     try:
         path = _path(key, is_new=True)
         if path is None:
+            _not_kept(seconds, unusable())
             return
         handle, name = tempfile.mkstemp(prefix=_NEW, dir=path.parent)
         try:
@@ -272,8 +282,21 @@ def write(key: str, content: bytes) -> None:
             pathlib.Path(name).unlink(missing_ok=True)
             raise
         _bound(written)
-    except OSError:
-        return
+    except OSError as e:
+        _not_kept(seconds, f"{folder()} cannot be written ({e.strerror or e}); set {FOLDER} to a folder of your own")
+
+
+def _not_kept(seconds: float, why: str) -> None:
+    _lost[0] += seconds
+    if LONG <= _lost[0] < math.inf:
+        message = f"compiling took {_lost[0]:.0f} s, and the next process will compile again: {why}"
+        say_nothing()
+        warnings.warn(message, NotKeptWarning, stacklevel=3)
+
+
+def say_nothing() -> None:
+    """`write` warns no more in this process: it has done so, or is a copy of one that does."""
+    _lost[0] = math.inf
 
 
 def make(path: pathlib.Path) -> None:

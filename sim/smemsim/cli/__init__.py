@@ -5,17 +5,20 @@ Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gc
 import importlib
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
 
 from smemsim import __version__
 from smemsim.base.arguments import shown, suggestion
-from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
 
 __all__ = ["main"]
@@ -83,6 +86,8 @@ class _Group(click.Group):
             sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
         often = gc.get_threshold()
         gc.set_threshold(ALLOCATED)
+        _leave_at_once()
+        _say_warnings()
         try:
             with default_state():
                 return super().invoke(ctx)
@@ -116,6 +121,26 @@ class _Group(click.Group):
             )
         finally:
             gc.set_threshold(*often)
+
+
+@functools.cache
+def _leave_at_once() -> None:
+    """When the process ends, Python's garbage collector looks at no object: after a program of 200,000 branches that took longer than its execution."""
+    atexit.register(gc.freeze)
+
+
+@functools.cache
+def _say_warnings() -> None:
+    """Warnings of this package are sentences like the others on stderr."""
+    before = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *more: Any, **given: Any) -> None:
+        if issubclass(category, NotKeptWarning):
+            click.echo(f"smemsim: {message}", err=True)
+        else:
+            before(message, category, *more, **given)
+
+    warnings.showwarning = show
 
 
 def _open_streams() -> None:

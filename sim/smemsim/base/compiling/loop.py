@@ -14,6 +14,7 @@ import json
 import pathlib
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -206,11 +207,12 @@ def kept(key: str, make: Callable[[], link.Code | None]) -> link.Code | None:
             with store.locked(own):
                 content = store.read(own)
                 if content is None:
+                    begin = time.monotonic()
                     found = make()
                     if found is None:
                         return None
                     content = packed(found)
-                    store.write(own, content)
+                    store.write(own, content, seconds=time.monotonic() - begin)
     return unpacked(content)
 
 

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import os
+import time
 from typing import Any
 
 from smemsim.base import store
@@ -90,12 +91,13 @@ def _from_disk(key: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any] |
 def _compiled(key: str, text: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any]:
     import llvmlite.binding as llvm
 
+    begin = time.monotonic()
     target = _target(_level())
     module = llvm.parse_assembly(text)
     module.triple = target.triple
     module.data_layout = str(target.target_data)
     image = target.emit_object(module)
-    store.write(key, image)
+    store.write(key, image, seconds=time.monotonic() - begin)
     return _linked(image, signatures)
 
 

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smemsim.base import store
+
 __all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "not_copied", "shared_ranges", "to_own"]
 
 
@@ -206,6 +208,7 @@ class Forks:
             if not child:
                 try:
                     _begin_copy(parent)
+                    store.say_nothing()
                     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
                     begin()
                     self._work(number, taken, work, file, writes)

@@ -69,7 +69,8 @@ def are_bytes_cut(words: np.ndarray) -> bool:
 def parts_of(words: np.ndarray, unit: int) -> np.ndarray:
     """Which bytes (`unit` 8) or bits (1) of words (n,) are not 0: (parts, n)."""
     bytes_: np.ndarray = words.view(np.uint8).reshape(len(words), -1).T
-    return np.unpackbits(bytes_, axis=0, bitorder="little") != 0 if unit == 1 else bytes_ != 0
+    found: np.ndarray = np.unpackbits(bytes_, axis=0, bitorder="little") != 0 if unit == 1 else bytes_ != 0
+    return found
 
 
 def is_compared(name: str, kind: str, values: Sequence[np.ndarray], unknown: Sequence[np.ndarray]) -> np.ndarray | None:
