@@ -577,6 +577,13 @@ def test_factors_that_threads_compute_are_not_checked():
     assert "scale factors that no load has brought from global memory" in done.judged.missed
 
 
+@pytest.mark.parametrize("by", [("words", "computed"), ("computed", "words"), ("cp.async", "computed"), ("generic", "computed", "words")])
+def test_of_bytes_that_are_stored_again_by_another_instruction_nothing_is_known(by):
+    """Equal values do not say that the factors of the first tile are still there."""
+    done, wrong = run(Stored(by=by, tiles=len(by)), change=periodic)
+    assert (done.findings, wrong, done.judged.scales) == ([], 0, (4 * sum(one != "computed" for one in by), 4 * len(by))), done.text()
+
+
 WRONG_STORES = {
     "K that does not go on": (Stored(wrong="a", tile=lambda tile: 0), "R508", "of A are multiplied at k = 128 with the scale factors of k = 0"),
     "K that does not go on, by tcgen05.st": (Stored(wrong="b", by="tensor", tile=lambda tile: 0), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),

@@ -281,7 +281,7 @@ class Stored(Gemm):
 
     tiles: int = 2
     wrong: str = "ab"
-    by: str = "words"
+    by: str | tuple[str, ...] = "words"  # for each tile, if not one for all
     at: str = IN_BLOCKS
     turn: str = ""
     tile: Callable[[int], int] = int
@@ -301,7 +301,8 @@ class Stored(Gemm):
     def _scales(self, tile: int) -> str:
         text = []
         for side, at, column in (("a", 0, "%r20"), ("b", 8192, "%r21")):
-            by, place = (self.by, self.at) if side in self.wrong else ("words", IN_BLOCKS)
+            own = self.by if isinstance(self.by, str) else self.by[tile]
+            by, place = (own, self.at) if side in self.wrong else ("words", IN_BLOCKS)
             if by == "tensor":
                 for n in range(4):
                     row = (

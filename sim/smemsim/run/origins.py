@@ -1,7 +1,7 @@
 """Which bytes of global memory lie in registers, shared and tensor memory because threads have copied them there, byte by byte.
 
 Only registers that carry such bytes to a store are followed (`run/lower/copied.py`), in programs whose scale factors or metadata are looked at. What threads compute has no
-origin. A store of another instruction over bytes that were followed is not noted: whoever asks compares the byte that lies there with its origin.
+origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES: other stores make it THREADS, and what was known is forgotten.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.machine.global_memory import FOREIGN
 from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, Sink, Vector
 from smemsim.core.spec.launches import SHARED_WINDOW
+from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
+from smemsim.run.engine.wave import COPIES
 from smemsim.run.isa.memory.spaces import locate
 from smemsim.run.isa.registers import bits_of, storage
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Step
@@ -26,7 +29,18 @@ if TYPE_CHECKING:
     from smemsim.run.isa.memory.spaces import Piece
     from smemsim.run.lower.program import Linker
 
-__all__ = ["CELL", "Origins", "cells_in_order", "followed", "followed_copy", "followed_store", "followed_stores", "origins_of"]
+__all__ = [
+    "CELL",
+    "FollowedStore",
+    "Origins",
+    "cells_in_order",
+    "followed",
+    "followed_copy",
+    "followed_rows",
+    "followed_store",
+    "followed_stores",
+    "origins_of",
+]
 
 BYTE, CELL = 8, 4  # bits, bytes
 PAGE = 1 << 10  # bytes by which a table grows
@@ -66,6 +80,12 @@ class Table:
         self.first, self._origins = first, new
         return True
 
+    def forget(self, at: np.ndarray) -> None:
+        """Nothing is known of bytes at places any more."""
+        cta, byte = np.divmod(at, self.pitch)
+        inside = (byte >= self.first) & (byte < self.first + self._origins.shape[1])
+        self._origins[cta[inside], byte[inside] - self.first] = FOREIGN
+
     def of(self, cta: int, byte: np.ndarray) -> np.ndarray:
         """The origins of bytes of a CTA."""
         count = self._origins.shape[1]
@@ -102,6 +122,11 @@ class Origins:
     def in_shared(self, cta: int, byte: np.ndarray) -> np.ndarray:
         """The origins of bytes of a CTA's window."""
         return self.shared.of(cta, byte)
+
+    def forget_columns(self, cta: int, first: int, end: int) -> None:
+        """Something that is not followed has been written to columns of a CTA's tensor memory."""
+        begin = cta * LANES * COLUMNS * CELL
+        self.tensor.forget(np.arange(begin + first * LANES * CELL, begin + end * LANES * CELL))
 
     def in_tensor(self, cta: int, lane: np.ndarray, column: np.ndarray, byte: np.ndarray) -> np.ndarray:
         """The origins of bytes of cells of tensor memory."""
@@ -363,8 +388,8 @@ def _load(i: Instruction, c: Linker, width: int) -> Origin | None:
 
 def _in_window(x: Wave, cta: int, at: np.ndarray) -> np.ndarray:
     """The origins of bytes of a CTA's window, whoever brought them there."""
-    found = x.ctas[cta].shared.look(at)[0]
-    held: np.ndarray = np.where(found == FOREIGN, x.origins.in_shared(cta, at), found)
+    found, writers = x.ctas[cta].shared.look(at)
+    held: np.ndarray = np.where(writers == COPIES, x.origins.in_shared(cta, at), found)
     return held
 
 
@@ -459,37 +484,67 @@ def followed_stores(i: Instruction, c: Linker, items: Sequence[Operand], size: i
     return _joined([unknown if one is None else one[1] for one in each])
 
 
-def followed_store(i: Instruction, c: Linker, items: Sequence[Operand], size: int) -> Callable[[Wave, Piece], None] | None:
-    """What notes a store of registers to shared memory, of each so many bytes, at the places of the threads."""
-    origins = followed_stores(i, c, items, size)
-    if origins is None:
-        return None
-    inside = np.arange(size * len(items))
+class Unfollowed:
+    """A store to shared memory of which nothing is noted."""
 
-    def note(x: Wave, piece: Piece) -> None:
+    def begins(self, x: Wave, piece: Piece) -> None:
+        """Threads store at the places of a piece: called before these have another writer."""
+
+    def ends(self, x: Wave, piece: Piece) -> None:
+        """They have stored."""
+
+
+class FollowedStore(Unfollowed):
+    """A store to shared memory of bytes whose origins are noted; `spread` says where those of a piece go, one place for each origin."""
+
+    def __init__(self, origins: Origin, spread: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.origins, self._spread = origins, spread
+
+    def begins(self, x: Wave, piece: Piece) -> None:
         held = origins_of(x)
-        if held is not None and piece.space == "shared":
-            found = origins(x)
-            held.shared.put(piece.at[:, None] + inside, found if piece.part is None else found[piece.part])
+        if held is None or piece.space != "shared":
+            return
+        at, found = self._spread(piece.at), self.origins(x)
+        chunks = distinct(at.reshape(-1) // CHUNK)
+        others = chunks[x.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
+        if len(others):
+            held.shared.forget((others[:, None] * CHUNK + np.arange(CHUNK)).reshape(-1))
+        held.shared.put(at, found if piece.part is None else found[piece.part])
 
-    return note
+    def ends(self, x: Wave, piece: Piece) -> None:
+        if origins_of(x) is not None and piece.space == "shared":
+            x.owners.touch(distinct(self._spread(piece.at).reshape(-1) // CHUNK), COPIES)
 
 
-def followed_copy(i: Instruction, c: Linker, source: Operand, size: int) -> Callable[[Wave, Piece, np.ndarray | None], None] | None:
-    """What notes a cp.async of so many bytes, or of as many of each thread as it is told, to shared memory."""
+def _in_a_row(size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """(threads, bytes) from the place of each thread on."""
+    inside = np.arange(size)
+    return lambda places: places[:, None] + inside
+
+
+def followed_store(i: Instruction, c: Linker, items: Sequence[Operand], size: int) -> Unfollowed:
+    """A store of registers to shared memory, of each so many bytes."""
+    origins = followed_stores(i, c, items, size) if items else None
+    return Unfollowed() if origins is None else FollowedStore(origins, _in_a_row(size * len(items)))
+
+
+def followed_rows(i: Instruction, c: Linker, items: Sequence[Operand], spread: Callable[[np.ndarray], np.ndarray]) -> Unfollowed:
+    """A store of 32-bit registers, whose bytes go to places (registers, threads, 4)."""
+    origins, count = followed_stores(i, c, items, CELL), len(items)
+    return Unfollowed() if origins is None else FollowedStore(lambda x: origins(x).reshape(x.n, count, CELL).swapaxes(0, 1), spread)
+
+
+def followed_copy(i: Instruction, c: Linker, source: Operand, size: int, amount: Callable[[Wave], np.ndarray] | None) -> Unfollowed:
+    """A cp.async of so many bytes, or of as many of each thread as `amount` says."""
     if id(i) not in c.copied.instructions:
-        return None
-    address = c.address(source)
+        return Unfollowed()
+    address, inside = c.address(source), np.arange(size)
 
-    def note(x: Wave, piece: Piece, sizes: np.ndarray | None) -> None:
-        held = origins_of(x)
-        if held is not None:
-            found = np.broadcast_to(np.asarray(address(x)), (x.n,))[:, None] + np.arange(size)
-            if sizes is not None:
-                found = np.where(np.arange(size) < sizes[:, None], found, FOREIGN)
-            held.shared.put(piece.at[:, None] + np.arange(size), found)
+    def origins(x: Wave) -> np.ndarray:
+        found = np.broadcast_to(np.asarray(address(x)), (x.n,))[:, None] + inside
+        return found if amount is None else np.where(inside < amount(x)[:, None], found, FOREIGN)
 
-    return note
+    return FollowedStore(origins, _in_a_row(size))
 
 
 def cells_in_order(at: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from smemsim.core.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES, WARP_LAN
 from smemsim.diagnosis.operands.metadata import RegisterSources
 from smemsim.diagnosis.operands.places import Places
 from smemsim.run.engine.records import Copy, Mma
+from smemsim.run.engine.wave import COPIES
 from smemsim.run.sanitizer.history import may_be_written
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ class Factors:
         places = places_of(shared, copied_operand(shape, event.word))
         if places is None or event.is_packed or not is_whole:
             cells.of[columns, [window for window, _ in windows]] = NOWHERE
+            if x.origins is not None:
+                x.origins.forget_columns(cta.index, columns.start, columns.stop)
             return False
         behind = self._behind(x, cta, places)
         values = None
@@ -242,10 +245,10 @@ class Factors:
                 return int(load.src) + held[0], held[1], held[2], (load,)
         sources, writers = shared.look(np.where(chunks[:, :, None] < 0, -1, chunks[:, :, None] + np.arange(CHUNK)))
         loads = tuple(shared.writers[n - 1] for n in distinct(writers.astype(np.int64)).tolist() if n)
-        foreign = sources == FOREIGN
-        if x.origins is not None and foreign.any():
-            at = (chunks[:, :, None] + np.arange(CHUNK))[foreign]
-            sources[foreign] = _unchanged(x, x.origins.in_shared(cta.index, at), shared.bytes[at])
+        copied = writers == COPIES
+        if x.origins is not None and copied.any():
+            at = (chunks[:, :, None] + np.arange(CHUNK))[copied]
+            sources[copied] = _unchanged(x, x.origins.in_shared(cta.index, at), shared.bytes[at])
         return *self._known(sources.reshape(len(chunks), -1)), loads
 
     def _known(self, sources: np.ndarray) -> tuple[int, np.ndarray, int]:

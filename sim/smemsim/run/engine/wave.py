@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL",
+    "COPIES",
     "EXITED",
     "GATHERING",
     "LEAST_SUSPICIOUS",
@@ -160,6 +161,7 @@ FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 CLOCKS_OF_A_BLOCK = 32
 AWAKE = 1024  # blocks without a change behind which a clock that somebody waits for runs ahead
 ALONE = 32 * AWAKE  # the same where threads look at memory too: so long nobody has changed it
+COPIES = 2  # ... for those of bytes that are followed from global memory (`origins.py`)
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
 LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
@@ -413,7 +415,8 @@ class Wave:
         """The window of a CTA, with its part of shared memory."""
         at = index * self.pitch
         shared = SharedMemory(self.launch.arch, size=self.window, room=self._words, at=at, owners=self.owners.part(at, self.pitch))
-        shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
+        threads = ThreadWrite(shared.begin, self.window, "threads")
+        shared.writers.extend((threads, threads))  # numbers THREADS and COPIES
         return shared
 
     # ---- who runs

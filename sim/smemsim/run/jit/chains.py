@@ -123,7 +123,12 @@ class _Growing:
 
     def _takes(self, i: Instruction) -> bool:
         branches = [place for places in self.pending.values() for place in places]
-        if len(self.taken) >= MOST or is_access(i) or (branches and len(self.taken) - min(branches) > MOST_SKIPPED):
+        if (
+            len(self.taken) >= MOST
+            or is_access(i)
+            or id(i) in self.program.copied.instructions
+            or (branches and len(self.taken) - min(branches) > MOST_SKIPPED)
+        ):
             return False
         try:
             gives_text(self.program, self.v, i)

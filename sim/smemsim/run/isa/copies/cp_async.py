@@ -44,12 +44,10 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     to = locate(i, c, operands[0], rest[1], size)
     sources: dict[int, Locate] = {size: locate(i, c, operands[1], "global", size)}
     amount = _amount(c, operands[3], size) if len(operands) == 4 else None
-    follow = followed_copy(i, c, operands[1], size)
+    follow = followed_copy(i, c, operands[1], size, amount)
 
     def copy(x: Wave) -> None:
         piece = in_windows(x, i, to, or_below=True)
-        if follow is not None:
-            follow(x, piece, None if amount is None else amount(x))
         if amount is None:
             values = _words(x, i, sources[size](x), size)
         else:
@@ -72,7 +70,9 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                     x.select(kept)
                 for whole, some in zip(values, loaded, strict=True):
                     whole[part] = some
+        follow.begins(x, piece)
         _put(x, i, piece, size, values)
+        follow.ends(x, piece)
 
     return copy
 

@@ -90,7 +90,7 @@ def _counted(
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
     barrier_at: Locate = locate(i, c, i.operands[2], "shared::cluster", 8)
-    follow = followed_store(i, c, values, size // len(values)) if values else None
+    follow = followed_store(i, c, values, size // max(1, len(values)))
 
     def run(x: Wave) -> None:
         if not x.launch.is_clustered:
@@ -109,9 +109,9 @@ def _counted(
         ).any():  # measured on an H200: no error, and as of other copies the barrier at that offset in the data's CTA counts
             find_misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
             place = place._replace(at=place.at + (cta - there) * x.pitch)
+        follow.begins(x, piece)
         own(x, piece, size)
-        if follow is not None:
-            follow(x, piece)
+        follow.ends(x, piece)
         blank = x.sanitizer.blank(piece.at, size) if x.sanitizer is not None and i.op == "red" else None
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):

@@ -19,7 +19,7 @@ from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.memory.spaces import Locate, Piece, in_windows, locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
-from smemsim.run.origins import followed_stores, origins_of
+from smemsim.run.origins import followed_rows
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -51,7 +51,7 @@ def whole_warps(i: Instruction, x: Wave, source: str) -> bool:
 # ---- `ldmatrix`, `stmatrix` and `movmatrix`: 8 x 8 matrices of 16 bits between shared memory and the registers of a warp
 
 
-ROW, WORD = 16, 4  # bytes of a row of a matrix, and of a register
+ROW = 16  # bytes of a row of a matrix
 _LANE = np.arange(WARP)
 _BYTE = np.arange(4)
 
@@ -177,12 +177,11 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     reads = [c.read(item, "b32") for item in sources]
     operands.end()
     lanes = 8 * count
-    origins = followed_stores(i, c, sources, WORD)
+    follow = followed_rows(i, c, sources, lambda at: _byte_places(at.reshape(-1, lanes), count, form))
 
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
-        if origins is not None and (held := origins_of(x)) is not None:
-            held.shared.put(_byte_places(piece.at.reshape(-1, lanes), count, form), origins(x).reshape(x.n, count, WORD).swapaxes(0, 1))
+        follow.begins(x, piece)
         values = np.stack([np.broadcast_to(read(x), x.n) for read in reads])
         written = values_of(x, piece, ROW)
         if form == "rows":  # whole words
@@ -190,6 +189,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         else:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
         _told(x, i, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written), "overwritten")
+        follow.ends(x, piece)
         marks = None if x.sanitizer is None else x.sanitizer.taint.parts_of_registers(sources, x.threads)
         if marks is not None:
             x.sanitizer.taint.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)

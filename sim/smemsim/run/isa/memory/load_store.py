@@ -328,7 +328,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
     find = locate(i, c, i.operands[0], what.space, what.size)
     size, order = what.size, what.order
     may_wait = "mmio" not in i.modifiers
-    follow = None if what.kind == "b128" else followed_store(i, c, items(i.operands[1], what.count), size // what.count)
+    follow = followed_store(i, c, items(i.operands[1], what.count), size // what.count)
 
     def release(x: Wave, piece: Piece) -> None:
         if order.writes and x.sanitizer is not None:
@@ -350,9 +350,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
             before = [] if kept is None else gathered(piece, dtype, len(values))
             scattered(piece, dtype, values)
+            follow.begins(x, piece)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
-            if follow is not None:
-                follow(x, piece)
+            follow.ends(x, piece)
             if kept is not None:
                 scattered(piece._replace(part=None), dtype, before)
                 x.late.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))

@@ -354,6 +354,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
             of_cells = np.full((*values.shape, CELL), FOREIGN) if access.pack else origins(x).reshape(x.n, -1, CELL).swapaxes(0, 1)
             held.tensor.put(cells_in_order(at[0]), of_cells)
             held.writers |= dict.fromkeys(distinct(at[0] % COLUMNS).tolist(), i)
+        elif x.origins is not None:
+            x.origins.tensor.forget(cells_in_order(at))
         if x.launch.judge is not None:
             x.launch.judge.stored(x, access.boxes(x))
         _lands(x, put, "st", at, values)
