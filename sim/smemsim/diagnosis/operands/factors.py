@@ -301,14 +301,17 @@ class Factors:
         """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None where that is not known of all."""
         if words.origins is not None:
             values = np.ascontiguousarray(words.values, np.uint32).view(np.uint8).reshape(-1, CELL)
-            found = _unchanged(x, words.origins, values)[thread, byte]
+            found: np.ndarray = _unchanged(x, words.origins, values)[thread, byte]
             if (found >= 0).all():
                 return found
         launch, threads = x.launch, distinct(thread.reshape(-1))
         if launch not in self._sources:
             self._sources = {launch: RegisterSources(launch.memory, may_be_written(launch) or ())}
         at = self._sources[launch].of(words.values[threads], threads)
-        return None if at is None else at[np.searchsorted(threads, thread)] + byte
+        if at is None:
+            return None
+        by_value: np.ndarray = at[np.searchsorted(threads, thread)] + byte
+        return by_value
 
     def _scaled(self, x: Wave, members: Sequence[Cta], event: Mma, spots: dict[str, list[_Spot | None]]) -> None:
         """Notes the scale factors of a product, whose operands are these."""
