@@ -59,7 +59,7 @@ def _grade(plan: Planned) -> str:
 
 def _tma_grade(plan: Planned) -> str:
     blackwell = plan.matrix.data_type.bits < 8 or not plan.matrix.data_type.sm90 or plan.wish.swizzle is Swizzle.B128_ATOM_32B
-    return str(RULES["tma.blackwell" if blackwell else "tma.placement"].grades[plan.wish.machine.name])
+    return str(RULES["tma.blackwell" if blackwell else "tma.placement"].on(plan.wish.machine.name))
 
 
 def _head(plan: Planned) -> Iterator[str]:

@@ -220,7 +220,7 @@ class TransferMap:
             return "address rules: documented (PTX ISA 9.1 §5.5); nothing of this mode is measured"
         wanted = ["tma.placement", "tma.im2col" if tm.is_im2col else "", "tma.interleave" if tm.interleave else "", "tma.bounds"]
         wanted += ["tma.store_clip" if t.is_store else "tma.fill" if self.inside_bytes < t.transaction_bytes else ""]
-        rules = [RULES[name] for name in wanted if name in RULES and arch.name in RULES[name].grades]
+        rules = [RULES[name] for name in wanted if name in RULES and RULES[name].exists_on(arch.name)]
         return f"address rules on {arch.name}: {weakest(rules, arch)} ({', '.join(rule.name for rule in rules)})"
 
     def dims(self, width: int | None = None) -> list[int]:

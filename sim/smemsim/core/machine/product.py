@@ -217,7 +217,7 @@ class SharedOperand:
 
     def _grade(self, arch: str, *, is_past_end: bool) -> Grade:
         grade = _graded(self.number, arch, self.dtype, self.major, self.k, self.packing)
-        return weaker(grade, RULES["operand.window"].grades[arch]) if is_past_end else grade
+        return weaker(grade, RULES["operand.window"].on(arch)) if is_past_end else grade
 
     def explain(self, memories: Sequence[SharedMemory]) -> MmaOperand:
         """The operand with place and writer of every element: the rows of one CTA's memory behind those of the other."""

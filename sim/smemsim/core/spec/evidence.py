@@ -21,9 +21,27 @@ class Rule(NamedTuple):
     source: str
     traces: tuple[str, ...] = ()
 
+    def exists_on(self, arch: str) -> bool:
+        """Does an architecture, or the one that it has its rules of, have what the rule is about?"""
+        return arch in self.grades or RELATIVES.get(arch, arch) in self.grades
+
+    def on(self, arch: str) -> Grade:
+        """Its grade on an architecture. sm_110a, sm_120a and sm_121a have that of sm_100a for what they share; programs and traces of another card prove nothing there.
+
+        >>> str(RULES["operand.base_offset"].on("sm_90a")), str(RULES["tcgen05.ld_st"].on("sm_110a"))
+        ('measured', 'inferred')
+        """
+        if arch in self.grades:
+            return self.grades[arch]
+        grade = self.grades[RELATIVES.get(arch, arch)]
+        return Grade.INFERRED if grade in (Grade.MEASURED, Grade.WITNESSED) else grade
+
     def __str__(self) -> str:
         grades = ", ".join(f"{arch} {grade}" for arch, grade in self.grades.items())
         return f"{self.name}: {self.statement} ({grades}; {self.source})"
+
+
+RELATIVES = dict.fromkeys(("sm_110a", "sm_120a", "sm_121a"), "sm_100a")  # whose rules a card has that has none of its own
 
 
 def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -> dict[str, Grade]:

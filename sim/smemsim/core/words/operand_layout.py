@@ -116,13 +116,13 @@ def rules_in_force(
     names += [name for name, of in (("operand.k_major", "K"), ("operand.mn_major", "MN")) if major in (None, of)]
     if swizzled:
         names.append("operand.swizzle")
-    return [RULES[name] for name in names if arch.name in RULES[name].grades]
+    return [RULES[name] for name in names if RULES[name].exists_on(arch.name)]
 
 
 def weakest(rules: list[Rule], arch: Architecture) -> Grade:
     """The grade a result has that rests on all of these rules."""
     order = list(Grade)
-    return max((rule.grades[arch.name] for rule in rules), key=order.index)
+    return max((rule.on(arch.name) for rule in rules), key=order.index)
 
 
 def linear_address(d: Fields, major: str, line: int, chunk: int) -> int:

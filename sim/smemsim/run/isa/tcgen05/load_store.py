@@ -153,7 +153,7 @@ class _Access:
         x.launch.find(
             "X015", self.i, f"{self.i.name}: the address is not the same in all threads of a warp: {int(first[n]):#x} in the first of "
             f"{warp_name(x, threads[n] // WARP)}, {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and that of the first counts",
-            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})",
+            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})",
             milder=Severity.NOTE,
         )  # fmt: skip
         return first
@@ -203,7 +203,7 @@ class _Access:
             "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {given}, and accesses lane {int(lane[n])}: the warp "
             f"reaches lanes {own} to {own + WARP_LANES - 1} only, and hardware takes bits 4:0 alone of the lane, {means}",
             f"give lane {int(lane[n])}, or leave the warp's bits out" if is_named else repair,
-            because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE if is_named else Severity.WRONG,
+            because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})", milder=Severity.NOTE if is_named else Severity.WRONG,
         )  # fmt: skip
 
     @staticmethod

@@ -262,7 +262,7 @@ class _Mma:
                 x.launch.find(
                     "S702", self.i, f"{self.i.name}: the address of {side}'s scale factors, {taddr:#x}, has scale id {in_address} in bits 31:30, and the "
                     f"instruction descriptor has {side.lower()}_sf_id = {number}, which is taken here",
-                    f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.grades[x.launch.arch]})",
+                    f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.on(x.launch.arch)})",
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
