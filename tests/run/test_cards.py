@@ -1,10 +1,13 @@
 """Cards as data: what each one says, where its values come from, which code it runs, and what it refuses."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from smemsim import Gpu, InputError, Unmodelled
+from smemsim import Gpu, InputError, TensorMap, Unmodelled
 from smemsim.cli import main
 from smemsim.core.arithmetic.values import from_float64
 from smemsim.core.spec.architectures import ARCHITECTURES, MACHINES
@@ -12,6 +15,8 @@ from smemsim.core.spec.cards import ALL_CARDS, CARDS, OF_PRODUCTS, card_named
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.targets import how_it_runs
 from smemsim.virtual import CudaError, Image, NoCode, Policy, VirtualDevice, chosen
+from tools.witnesses.kill import running
+from tools.witnesses.launches import compiled_launches
 
 SMALL = """.version 9.0
 .target {target}
@@ -436,3 +441,104 @@ def test_8_bit_floats_are_summed_by_the_unit_that_the_card_has(arch, c, products
 def test_ampere_has_no_8_bit_floats(arch):
     with pytest.raises(InputError, match="it needs sm_89 or higher"):
         one_dot(arch, "f32.e4m3.e4m3.f32", 32, {0: 1.0}, {0: 1.0}, 0.0, target=arch)
+
+
+# ---- TMA of sm_120a, tcgen05 of sm_110a
+
+LOAD = """.version 9.0
+.target {target}
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) {{
+.reg .b32 %r<8>; .reg .b64 %d<6>; .reg .pred %p<3>;
+.shared .align 1024 .b8 sm[4096]; .shared .align 8 .b64 bar;
+mov.u32 %r1, %tid.x; mov.u32 %r2, sm; mov.u32 %r3, bar; mov.u64 %d1, map; cvta.param.u64 %d2, %d1; setp.ne.u32 %p1, %r1, 0;
+@%p1 bra READY;
+mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {bytes};
+cp.async.bulk.tensor.2d.{to}.global.tile.mbarrier::complete_tx::bytes [%r2], [%d2, {{0, 0}}], [%r3];
+READY: bar.sync 0;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra WAIT;
+ld.param.u64 %d3, [out]; mul.wide.u32 %d4, %r1, 4; add.u64 %d3, %d3, %d4; shl.b32 %r4, %r1, 2; add.u32 %r4, %r4, %r2; ld.shared.u32 %r5, [%r4]; st.global.u32 [%d3], %r5;
+ret; }}
+"""
+
+
+def loaded(arch: str, to: str, data_type: str, swizzle: str = "none") -> np.ndarray:
+    gpu = Gpu(arch)
+    data = gpu.array(np.arange(4096, dtype=np.uint8))
+    width = {"16U4_ALIGN16B": 128, "u8": 128}[data_type]
+    tm = TensorMap.tiled(
+        data_type=data_type,
+        global_address=data.address,
+        global_dim=(width, 8),
+        global_strides=(128,),
+        box_dim=(width, 4),
+        swizzle=swizzle,
+        arch=arch,
+    )
+    out = gpu.zeros(32, np.uint32)
+    gpu.launch(LOAD.format(target=arch, to=to, bytes=512), "k", args=[tm, out], block=32, progress=False)
+    return out.numpy().view(np.uint8)
+
+
+@pytest.mark.parametrize(("data_type", "swizzle"), [("16U4_ALIGN16B", "none"), ("u8", "128B_ATOM_32B")])
+def test_sm_120a_loads_padded_types_and_atoms_to_its_own_cta_alone(data_type, swizzle):
+    """The PTX ISA says so of the destination's spelling; CUTLASS writes .shared::cta there."""
+    known = loaded("sm_100a", "shared::cluster", data_type, swizzle)
+    assert (loaded("sm_120a", "shared::cta", data_type, swizzle) == known).all()
+    with pytest.raises(Unmodelled, match=r"write \.shared::cta"):
+        loaded("sm_120a", "shared::cluster", data_type, swizzle)
+    assert (loaded("sm_120a", "shared::cluster", "u8") == loaded("sm_90a", "shared::cluster", "u8")).all()
+
+
+@pytest.mark.parametrize("name", ["gluon_written_none_k_k", "triton_scaled_nvfp4", "triton_s8", "triton_two_ctas"])
+def test_what_a_b200_runs_a_thor_runs_with_the_same_bytes_and_findings(name):
+    ptx, launch = compiled_launches.read()[name]
+    thors = re.sub(r"\.target sm_100[af]", ".target sm_110a", re.sub(r"\.version \d\.\d", ".version 9.0", ptx, count=1))
+    runs = [
+        running.launched(launch, ptx, progress=False),
+        running.launched(json.loads(json.dumps(launch).replace("sm_100a", "sm_110a")), thors, progress=False),
+    ]
+    assert runs[0][0].findings == runs[1][0].findings == []
+    for known, found in zip(runs[0][2].values(), runs[1][2].values(), strict=True):
+        assert known.numpy().tobytes() == found.numpy().tobytes()
+
+
+TMEM = """.version 9.0
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 out) {{
+.reg .b32 %r<12>; .reg .b64 %d<4>; .reg .f32 %f<8>; .reg .pred %p<2>; .shared .b32 at;
+mov.u32 %r1, at; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; bar.warp.sync -1; ld.shared.u32 %r2, [%r1]; mov.u32 %r3, %tid.x;
+cvt.rn.f32.u32 %f1, %r3; neg.f32 %f2, %f1; mov.b32 %r4, %f1; mov.b32 %r5, %f2;
+tcgen05.st.sync.aligned.32x32b.x2.b32 [%r2], {{%r4, %r5}}; tcgen05.wait::st.sync.aligned;
+{body}
+ld.param.u64 %d1, [out]; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.f32 [%d1], %f7;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32; ret; }}
+"""
+
+
+def tensor_memory(target: str, body: str) -> np.ndarray:
+    gpu = Gpu(target)
+    out = gpu.zeros(32, np.float32)
+    gpu.launch(TMEM.format(target=target, body=body), "k", args=[out], block=32, progress=False)
+    return out.numpy()
+
+
+def test_a_thor_loads_with_a_reduction_and_lacks_what_ptxas_refuses_there():
+    reduced = "tcgen05.ld.red.sync.aligned.32x32b.x2.min.f32 {%f5, %f6}, %f7, [%r2]; tcgen05.wait::ld.sync.aligned;"
+    assert tensor_memory("sm_110a", reduced).tolist() == tensor_memory("sm_103a", reduced).tolist() == (-LANE.astype(np.float32)).tolist()
+    with pytest.raises(InputError, match="it needs sm_103f"):
+        tensor_memory("sm_100a", reduced)
+    for body in (
+        "cvt.rs.f16x2.f32 %r6, %f1, %f2, %r3;",
+        "redux.sync.min.f32 %f7, %f1, -1;",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r2], %d1, %d1, %r3, %p1, 2;",
+    ):
+        with pytest.raises(InputError, match=r"not supported on \.target sm_110a"):
+            tensor_memory("sm_110a", body)
+
+
+@pytest.mark.parametrize(("arch", "fits"), [("sm_110a", 1), ("sm_100a", 2)])
+def test_two_ctas_of_1024_threads_fit_where_there_are_2048(arch, fits):
+    device = VirtualDevice(arch, policy=Policy(quiet=True))
+    assert device.occupancy.blocks_per_multiprocessor(device.load(small(arch)).function("k"), 1024, 0) == fits

@@ -258,7 +258,7 @@ def test_what_is_over_a_multiple_of_16_bytes_is_noted() -> None:
     assert [code for code, _ in run.findings] == ["A103", "R507"]
 
 
-def cluster_kernel(body: str, expect: str) -> str:
+def cluster_kernel(body: str, expect: str, arch: str = "sm_90a") -> str:
     """CTA 0 of a cluster issues; every CTA waits for `expect` bytes and is dumped."""
     return kernel(
         f"""
@@ -287,30 +287,36 @@ ISSUED:
 """
         + wait("%r2")
         + dump("%rd1", SIZE),
-        ".align 64 .b8 map[128]", ".b64 from", ".b64 out", shared=SIZE + 64,
+        ".align 64 .b8 map[128]", ".b64 from", ".b64 out", shared=SIZE + 64, arch=arch,
     )  # fmt: skip
 
 
-def in_cluster(body: str, expect: str) -> tuple[np.ndarray, Device, np.ndarray]:
-    gpu = Device("sm_90a")
+BOTH = pytest.mark.parametrize("arch", ["sm_90a", "sm_120a"])  # sm_120a emulates multicast: the same bytes
+
+
+def in_cluster(body: str, expect: str, arch: str = "sm_90a") -> tuple[np.ndarray, Device, np.ndarray]:
+    gpu = Device(arch)
     a, out = gpu.array(TILE), gpu.array(np.zeros((4, SIZE), np.uint8))
-    gpu.launch(cluster_kernel(body, expect), "k", grid=4, block=32, cluster=4, args=(tiled(a.address), a, out))
+    gpu.launch(cluster_kernel(body, expect, arch), "k", grid=4, block=32, cluster=4, args=(tiled(a.address), a, out))
     return out.numpy(), gpu, modelled(gpu, tiled(a.address), (8, 4), 0)
 
 
-def test_a_multicast_delivers_to_the_ctas_of_its_mask() -> None:
+@BOTH
+def test_a_multicast_delivers_to_the_ctas_of_its_mask(arch: str) -> None:
     found, _, box = in_cluster(
         """
     mov.b16 %h0, 0b1010;
     cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd2, {8, 4}], [%r2], %h0;
 """.replace("0b1010", "10"),
         "and.b32 %r8, %r7, 1; shl.b32 %r8, %r8, 8;",
+        arch,
     )
     assert (found[[1, 3]] == box).all()
     assert not found[[0, 2]].any()
 
 
-def test_a_bulk_multicast_and_a_copy_between_ctas() -> None:
+@BOTH
+def test_a_bulk_multicast_and_a_copy_between_ctas(arch: str) -> None:
     found, _, _ = in_cluster(
         """
     mov.b16 %h0, 3;
@@ -320,6 +326,7 @@ def test_a_bulk_multicast_and_a_copy_between_ctas() -> None:
     cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r10], [%r1], 32, [%r11];
 """,
         "setp.lt.u32 %p2, %r7, 2; mov.u32 %r8, 0; @%p2 mov.u32 %r8, 64; setp.eq.u32 %p2, %r7, 2; @%p2 mov.u32 %r8, 32;",
+        arch,
     )
     head = TILE.view(np.uint8).ravel()
     assert (found[:2, :64] == head[:64]).all()

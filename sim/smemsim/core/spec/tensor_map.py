@@ -27,6 +27,7 @@ __all__ = [
     "TENSOR_MAP",
     "VERSIONS",
     "WIDE_IS_IM2COL",
+    "WITHOUT_PADDED_TO_CLUSTER",
     "DataType",
     "Im2colWideMode",
     "Interleave",
@@ -103,6 +104,8 @@ SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
 # Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.1 §9.7.9.28.
 _ATOMS = {code: ("sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
 SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
+# Where a tensor load whose destination is written .shared::cluster has no sub-byte types and no swizzle atomicity; .shared::cta has both (PTX ISA 9.1 §9.7.9.27).
+WITHOUT_PADDED_TO_CLUSTER = ("sm_120a", "sm_121a")
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
     code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)
 }

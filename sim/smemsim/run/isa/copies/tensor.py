@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.base.errors import HardwareTrap
+from smemsim.base.errors import HardwareTrap, Unmodelled
 from smemsim.core.machine.cluster import ClusterAddress
 from smemsim.core.machine.cluster import Delivery as Received
 from smemsim.core.machine.memory import SharedMemory
@@ -18,7 +18,7 @@ from smemsim.core.ptx.module import Address, Instruction, Operand, Vector
 from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.reductions import ReductionOp
 from smemsim.core.spec.shared_memory import CHUNK
-from smemsim.core.spec.tensor_map import LIMITS
+from smemsim.core.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, WITHOUT_PADDED_TO_CLUSTER
 from smemsim.core.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.core.words.tensor_map import TensorMap
@@ -101,17 +101,18 @@ def build_load(i: Instruction, c: Linker) -> Step:
         operands.next("a cache policy")
     operands.end()
     reads = [to, at, mbar, *mask, *coordinates, *offsets]
-    first, is_plain = 3 + len(mask), not is_multicast and group == 1 and mode == "tile"
+    first, is_narrow = 3 + len(mask), not own and c.arch in WITHOUT_PADDED_TO_CLUSTER
+    is_plain = not is_multicast and group == 1 and mode == "tile"
 
     def run(x: Wave) -> None:
-        if is_plain and _load_together(x, i, [at, to, mbar], coordinates):
+        if is_plain and _load_together(x, i, [at, to, mbar], coordinates, is_narrow=is_narrow):
             return
         issued = list(each(x, reads))
         _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
         for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
-            tm, cluster = map_at(x, i, address, thread), cluster_of(x, cta)
+            tm, cluster = (_map_to_cluster if is_narrow else map_at)(x, i, address, thread), cluster_of(x, cta)
             check_ranks(x, i, dst, mbar=barrier)
             if not is_multicast and group == 1:
                 one_cta(x, i, dst, barrier)
@@ -214,13 +215,34 @@ class _AlikeLoads:
         return ops
 
 
-def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> bool:
+_PADDED_TO_CLUSTER = (
+    "line {line}: on {arch} the PTX ISA has no sub-byte types and no swizzle atomicity for tensor loads to .shared::cluster, and what such a load does is not known: "
+    "write .shared::cta (PTX ISA 9.1 §9.7.9.27)"
+)
+
+
+def _is_padded(tm: TensorMap) -> bool:
+    """Has a map a sub-byte type, or a swizzle with larger atoms?"""
+    return not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES
+
+
+def _map_to_cluster(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
+    """`map_at` for a load to .shared::cluster on a card that has not every map there."""
+    tm = map_at(x, i, address, thread)
+    if _is_padded(tm):
+        raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
+    return tm
+
+
+def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read], *, is_narrow: bool = False) -> bool:
     """Execute loads of boxes that lie inside their tensor; False, and nothing has happened, where each has to be executed by itself."""
     alike = _alike(x, i, reads, coordinates)
     if len(alike) != 1:
         return False
     (issued,) = alike
     dst, barrier = issued.values
+    if is_narrow and _is_padded(issued.tensor_map):
+        return False
     is_aligned = barrier % BULK_LIMITS.mbarrier_alignment == 0
     if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issued.ctas[0].shared.end:
         return False
