@@ -311,7 +311,7 @@ def _all() -> tuple[Form, ...]:
         Form(f"local.v{n}.b{b}", "local", n * b // 8, "l", _store("st.local", b, n, "%la") + _load("ld.local", b, n, "%la"), 8)
         for b, n in ((8, 1), (32, 1), (64, 1), (32, 4))
     ]
-    return tuple([*out, *local, *_copies(), *_barriers(), *_bulk(), *_remote(), *_wgmma()])
+    return (*out, *local, *_copies(), *_barriers(), *_bulk(), *_remote(), *_wgmma())
 
 
 FORMS: tuple[Form, ...] = _all()

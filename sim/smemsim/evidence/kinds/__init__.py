@@ -5,6 +5,7 @@ from __future__ import annotations
 from smemsim.evidence.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, Multicast
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.compiled import CompiledMma
+from smemsim.evidence.kinds.counters import AccessCounters
 from smemsim.evidence.kinds.launch import LaunchOutputs
 from smemsim.evidence.kinds.smem_dump import SmemDump
 from smemsim.evidence.kinds.tcgen05 import Tcgen05Alloc, Tcgen05Contention, Tcgen05Dot, Tcgen05Gemm, Tcgen05Operand
@@ -38,6 +39,7 @@ KINDS: dict[str, type[Comparer]] = {
     "cluster_address": ClusterAddresses,
     "smem_dump": SmemDump,
     "launch": LaunchOutputs,
+    "access_counters": AccessCounters,
     "texture": TextureSamples,
     "compiled_mma": CompiledMma,
     "tcgen05_operand": Tcgen05Operand,

@@ -1,0 +1,80 @@
+"""What accesses of warps cost in the banks of shared memory and in sectors, a warp a row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smemsim.base.compiling.loop import compiled
+
+__all__ = ["busiest_banks", "different_sectors", "paired_lanes"]
+
+
+@compiled
+def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: ignore[no-untyped-def]
+    """Of byte offsets `at` (warps, 32) with masks `active`: the accesses of the busiest bank, summed over groups of `together` lanes, and its largest.
+
+    Each lane has `words` words of 4 bytes. `by_lane`: lanes at one word count each, else once.
+    """
+    count = np.zeros(32, np.int64)
+    kept = np.zeros((32, 32), np.int64)
+    for warp in range(len(at)):
+        total = 0
+        largest = 0
+        for first in range(0, 32, together):
+            count[:] = 0
+            for lane in range(first, first + together):
+                if not (active[warp] >> lane) & 1:
+                    continue
+                for k in range(words):
+                    word = (at[warp, lane] >> 2) + k
+                    bank = word & 31
+                    n = count[bank]
+                    is_new = True
+                    if not by_lane:
+                        for j in range(n):
+                            if kept[bank, j] == word:
+                                is_new = False
+                                break
+                    if is_new:
+                        kept[bank, n] = word
+                        count[bank] = n + 1
+            most = 0
+            for bank in range(32):
+                most = max(most, count[bank])
+            total += most
+            largest = max(largest, most)
+        cost[warp] = total
+        worst[warp] = largest
+
+
+@compiled
+def paired_lanes(at, active, distance, out):  # type: ignore[no-untyped-def]
+    """For each warp: does every active lane have the address of lane XOR `distance`, if that one is active?"""
+    for warp in range(len(at)):
+        same = True
+        for lane in range(32):
+            other = lane ^ distance
+            if (active[warp] >> lane) & 1 and (active[warp] >> other) & 1 and at[warp, lane] != at[warp, other]:
+                same = False
+        out[warp] = same
+
+
+@compiled
+def different_sectors(at, active, shift, out):  # type: ignore[no-untyped-def]
+    """For each warp: how many different pieces of 2^`shift` bytes its active lanes' addresses lie in."""
+    kept = np.zeros(32, np.int64)
+    for warp in range(len(at)):
+        n = 0
+        for lane in range(32):
+            if not (active[warp] >> lane) & 1:
+                continue
+            piece = at[warp, lane] >> shift
+            is_new = True
+            for j in range(n):
+                if kept[j] == piece:
+                    is_new = False
+                    break
+            if is_new:
+                kept[n] = piece
+                n += 1
+        out[warp] = n
