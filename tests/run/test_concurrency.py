@@ -1347,11 +1347,24 @@ STORED_LATE = f"""{init(32)} bar.sync 0; @!%p2 bra TAKE; mbarrier.arrive.shared:
 TAKE: {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
 
 
+CLUSTER_LATE = f"""barrier.cluster.arrive.release.aligned; @%p2 st.shared.u32 [%r8], %r3; barrier.cluster.wait.acquire.aligned;
+@!%p3 bra OUT; ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
+
+
+def named_late(arrives: str, waits_at: str) -> str:
+    """Warp 0 arrives at a named barrier, and stores what warp 1 reads behind it."""
+    return f"@!%p2 bra TAKE; {arrives} st.shared.u32 [%r8], %r3; bra OUT; TAKE: {waits_at} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"
+
+
 @pytest.mark.parametrize(
     ("body", "repair"),
     [
         (ring(read_first=False), "move mbarrier.arrive of line"),
         (STORED_LATE, "move mbarrier.arrive of line"),
+        (named_late("bar.arrive 1, 64;", "bar.sync 1, 64;"), "move bar.arrive of line"),
+        (named_late("barrier.arrive.aligned 3, 64;", "barrier.sync.aligned 3, 64;"), "move barrier.arrive.aligned of line"),
+        (named_late("bar.arrive 1, 64;", "bar.sync 2, 32;"), "put a barrier"),  # nobody waits for it
+        (CLUSTER_LATE, "move barrier.cluster.arrive.release.aligned of line"),
         (ring(free=" "), "put a barrier"),  # the producer has not waited for the arrival
         (
             ring(arrive="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"),
@@ -1364,3 +1377,20 @@ TAKE: {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
 def test_the_repair_names_the_arrival_that_does_not_release_the_access(body, repair):
     found = next(f for f in run(Kernel("", body)).findings if f.code == "X008")
     assert found.repair.startswith(repair)
+
+
+LONE = "sub.u32 %r10, 95, %r1; setp.lt.u32 %p9, %r1, 64; @!%p9 bra OUT; mad.lo.u32 %r10, %r10, 4, %r5; ld.shared.u32 %r9, [%r10];"
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(("arrives", "count"), [("", 96), ("@%p4", 3)])
+def test_the_repair_names_the_count_of_an_mbarrier_that_counts_too_few(arrives, count, grid):
+    """Three warps arrive; with a count of two warps the phase ends before the third one has."""
+
+    def told(first: int) -> list[str]:
+        body = f"{init(first)} bar.sync 0; st.shared.u32 [%r6], %r3; bar.warp.sync -1; {arrives} mbarrier.arrive.shared::cta.b64 _, [bar]; {waits()} {LONE} {RESULT} OUT:"
+        return [f"{f.code} {f.repair}" for f in run(Kernel("", body, block=96, grid=grid)).findings]
+
+    assert told(count) == []
+    (found,) = told(count * 2 // 3)
+    assert found.startswith(f"X008 {count} in place of {count * 2 // 3} in the mbarrier.init of line")

@@ -148,7 +148,7 @@ def test_code_that_took_long_and_is_not_kept_is_said_once(fault, folder, monkeyp
 
 def test_a_command_says_in_its_own_words_that_code_is_not_kept(tmp_path):
     text = (
-        "from smemsim import store; from smemsim.cli import main; from smemsim.cli.cache import cache; "
+        "from smemsim.base import store; from smemsim.cli import main; from smemsim.cli.cache import cache; "
         "cache.callback = lambda **given: store.write('0' * 64, b'', seconds=9); main(['cache'])"
     )
     given = os.environ | {store.FOLDER: "relative"}

@@ -20,6 +20,7 @@ from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.barriers.mbarrier import Mbarrier
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
+from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
@@ -58,8 +59,8 @@ class _Object:
 class MbarrierObjects:
     """The mbarrier objects of a wave."""
 
-    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting) -> None:
-        self.x, self.clocks, self.operations, self.reporting = x, clocks, operations, reporting
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, named: NamedPhases) -> None:
+        self.x, self.clocks, self.operations, self.reporting, self.named = x, clocks, operations, reporting, named
         self.per_cta = x.stride // WARP
         self._objects: dict[Mbarrier, _Object] = {}
         self._at: dict[int, _Object] = {}  # the last object of each word of `x.shared`
@@ -118,19 +119,43 @@ class MbarrierObjects:
         if one is not None:
             one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
 
-    def arrives_before(self, warp: int, line: int, other: int) -> int:
-        """The line of an arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again; 0 if there is none."""
+    def arrives_before(self, warp: int, line: int, other: int) -> Instruction | None:
+        """An arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again: at an mbarrier, a named barrier, or
+        the barrier of the cluster."""
         than = self.reporting.lines.get(line)
         if than is None:
-            return 0
+            return None
+        for by in (*self.named.seen_arrivals(warp, other), *self._cluster_arrivals):
+            if self._leads(by, than, "waits"):
+                return by
         for one in self._objects.values():
             own = warp - one.first
             if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.clocks.has_seen(other, warp):
                 continue
             by = self.reporting.lines.get(int(one.line[own]))
             if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and self._leads(by, than, "waits"):
-                return by.line
-        return 0
+                return by
+        return None
+
+    def counts_too_few(self, warp: int, other: int) -> str:
+        """What to change if a warp has arrived at an mbarrier whose last phase, which another warp has waited for, had been filled by others that arrive there by the
+        same instruction: mbarrier.init counts fewer arrivals than come in a round. "" if there is no such mbarrier."""
+        for one in self._objects.values():
+            own, state = warp - one.first, one.barrier.state
+            if not 0 <= own < len(one.when) or not state.rounds or other not in self.clocks.waited_for(one.barrier, state.phase - 1):
+                continue
+            before, now = _warps_of(state.rounds[-1]), _warps_of(state.arrived)
+            is_split = (
+                own in before and not now and state.pending < state.expected
+            )  # some of those that arrived at once are counted in the next phase
+            is_late = own in now - before and state.expected > 1 and one.line[own] in one.line[sorted(before)]
+            if is_split or is_late:
+                count = 2 * state.expected - state.pending
+                return (
+                    f"{count} in place of {state.expected} in the mbarrier.init of line {one.made.line}, if one phase is meant for all {count} arrivals (line "
+                    f"{one.line[own]}): its phase ended before warp {self.reporting.warp(warp)} had arrived"
+                )
+        return ""
 
     def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
         """The line of a relaxed arrival of a warp behind its access of `line`, with no fence between, if another one has waited for that phase; 0 if there is none."""
@@ -156,6 +181,12 @@ class MbarrierObjects:
         if key not in self._paths:
             self._paths[key] = leads_past(self.x.program, first, then, self._waits if past == "waits" else self._fences)
         return self._paths[key]
+
+    @functools.cached_property
+    def _cluster_arrivals(self) -> list[Instruction]:
+        """The arrivals of the program at the barrier of the cluster: accesses between one and its wait are not ordered by it."""
+        instructions = (i for block in self.x.program.blocks for i in block.instructions)
+        return [i for i in instructions if i.op == "barrier" and i.modifiers[:2] == ("cluster", "arrive")]
 
     @functools.cached_property
     def _fences(self) -> list[Instruction]:
@@ -269,3 +300,8 @@ class MbarrierObjects:
             f"{self.reporting.warp(one.first + other)} uses at line {line}{name}: nothing orders the two", f"put {between} between the last use and this line", BECAUSE,
             one.barrier.touched, formal=formal, other=than,
         )  # fmt: skip
+
+
+def _warps_of(threads: set[int]) -> set[int]:
+    """The warps between the first and the last of some threads."""
+    return set(range(min(threads) // WARP, max(threads) // WARP + 1)) if threads else set()

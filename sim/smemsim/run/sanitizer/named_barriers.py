@@ -28,11 +28,12 @@ MOST = 8  # warps that are listed
 
 @dataclasses.dataclass
 class _Phase:
-    """Who has arrived: warps, each with its clock, by which instruction the last one came, and whether any of them waits."""
+    """Who has arrived: warps, each with its clock, by which instruction the last one came, and whether any of them waits. `arrivals` has those that do not wait."""
 
     clocks: dict[int, int] = dataclasses.field(default_factory=dict)
     line: int = 0
     has_waits: bool = False
+    arrivals: dict[int, Instruction] = dataclasses.field(default_factory=dict)
 
 
 class NamedPhases:
@@ -52,6 +53,7 @@ class NamedPhases:
             others = [warp for warp in warps.tolist() if not (waits and warp in last.clocks) and warp not in phase.clocks]
             self._look(i, title, np.array(others, np.int64), last)
         phase.clocks.update(zip(warps.tolist(), self.clocks.clock[warps].tolist(), strict=True))
+        phase.arrivals.update({} if waits else dict.fromkeys(warps.tolist(), i))
         phase.line = i.line
 
     def complete(self, key: Any) -> None:
@@ -59,6 +61,11 @@ class NamedPhases:
         phase = self._open.pop(key, None)
         if phase is not None:
             self._last[key] = phase
+
+    def seen_arrivals(self, warp: int, other: int) -> list[Instruction]:
+        """The instructions by which a warp has arrived, and has not waited, in phases that are over and that another warp has seen."""
+        seen = int(self.clocks.has_seen(other, warp))
+        return [phase.arrivals[warp] for phase in self._last.values() if warp in phase.arrivals and phase.clocks[warp] <= seen]
 
     def _look(self, i: Instruction, title: str, warps: np.ndarray, last: _Phase) -> None:
         """Does one of the warps not know of all arrivals of the last phase?"""

@@ -117,7 +117,7 @@ class Sanitizer:
         self.reporting = Reporting(x, self.clocks, self.operations)
         self.groups, self.barriers = CommitGroups(self.clocks), Initialised(self.clocks)
         self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
-        self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting)
+        self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting, self.named)
         self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects)
         self.alone = PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line)
         self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)

@@ -1087,9 +1087,12 @@ class SharedShadow:
     def _between(self, one: int, other: int, line: int) -> str:
         """What to put between the access of a warp and that of another one, at `line`."""
         if by := self.objects.arrives_before(other, line, one):
-            return f"move mbarrier.arrive of line {by} behind line {line}: it arrives before that access is done"
+            name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
+            return f"move {name} of line {by.line} behind line {line}: it arrives before that access is done"
         if by := self.objects.arrives_relaxed(other, line, one):
             return f".release in place of .relaxed in the mbarrier.arrive of line {by}, which releases nothing"
+        if change := self.objects.counts_too_few(other, one):
+            return change
         if one // self.per_cta == other // self.per_cta:
             return f"put {BARRIER}, or an mbarrier, between them"
         return "put barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()) between them, or an mbarrier at which the other CTA arrives"

@@ -78,9 +78,8 @@ def _unseen(barrier: Mbarrier) -> str:
             f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
             "that one arrives); or is one of their arrivals meant for another mbarrier?"
         )
-    return (
-        f"{by}: more arrive in a round than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive"
-    )
+    came = (last - state.seen + 2) * state.expected - state.pending
+    return f"{by}: more arrive in a round ({came} have come) than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive"
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
