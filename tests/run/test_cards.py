@@ -1,5 +1,6 @@
 """Cards as data: what each one says, where its values come from, which code it runs, and what it refuses."""
 
+import functools
 import json
 import re
 
@@ -542,3 +543,34 @@ def test_a_thor_loads_with_a_reduction_and_lacks_what_ptxas_refuses_there():
 def test_two_ctas_of_1024_threads_fit_where_there_are_2048(arch, fits):
     device = VirtualDevice(arch, policy=Policy(quiet=True))
     assert device.occupancy.blocks_per_multiprocessor(device.load(small(arch)).function("k"), 1024, 0) == fits
+
+
+@pytest.mark.parametrize(("arch", "warps"), [("sm_80", 64), ("sm_86", 48), ("sm_90a", 64), ("sm_110a", 48), ("sm_120a", 48)])
+def test_nwarpid_is_as_many_warps_as_a_multiprocessor_has(arch, warps):
+    gpu = Gpu(arch)
+    to = gpu.zeros(32, np.int32)
+    gpu.launch(small(arch, "mov.u32 %r1, %nwarpid;"), "k", args=[to], block=32, progress=False)
+    assert set(to.numpy().tolist()) == {warps}
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_110a", "sm_120a", "sm_121a"])
+def test_clusters_of_sixteen_are_known_of_an_h200_alone(arch):
+    gpu = Gpu(arch)
+    launch = functools.partial(
+        gpu.launch, small(arch), "k", args=[gpu.zeros(32, np.int32)], block=32, grid=16, progress=False, sanitize=False
+    )
+    launch(cluster=8)
+    if arch == "sm_90a":
+        launch(cluster=16)
+    else:
+        with pytest.raises(Unmodelled, match=f"whether {arch} has clusters of more than 8 is not known"):
+            launch(cluster=16)
+
+
+def test_a_card_without_clusters_answers_a_program_that_wants_some_with_801():
+    device = VirtualDevice("sm_89", policy=Policy(quiet=True))
+    f = device.load(small("sm_89")).function("k")
+    with pytest.raises(CudaError) as e:
+        device.launch(f, 2, 32, [bytes(8)], cluster=2)
+    assert e.value.code == 801
+    assert device.error == 0

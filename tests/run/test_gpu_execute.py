@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from launches import Device, kernel, refused, results
 from smemsim import InputError
-from smemsim.core.spec.cards import CARDS
-from smemsim.core.spec.launches import RESIDENCY
+from smemsim.core.spec.cards import CARDS, residency_of
 from smemsim.run import LaunchConfig, RunOptions
 from smemsim.run.engine.grid import execute
 from smemsim.run.engine.wave import FIRST
@@ -26,7 +25,7 @@ from smemsim.run.sanitizer.sanitizer import Sanitizer
 from strategies import examples
 
 WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
-AT_ONCE = CARDS["sm_90a"].named("multiprocessor_count") * RESIDENCY.threads // WARPS
+AT_ONCE = CARDS["sm_90a"].named("multiprocessor_count") * residency_of("sm_90a").threads // WARPS
 
 ENDS = """
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
@@ -94,7 +93,7 @@ def test_a_whole_card_of_ctas_meets():
 
 def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
     """On a card of three multiprocessors, for the sake of time."""
-    fits = 3 * RESIDENCY.threads // WARPS
+    fits = 3 * residency_of("sm_90a").threads // WARPS
     done, (words,) = run(
         WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS, multiprocessors=3
     )

@@ -462,6 +462,8 @@ def _dimensions(name: str, given: Any, most: tuple[int, int, int]) -> tuple[int,
 def _check_size(f: Function, cluster: tuple[int, ...], grid: tuple[int, ...]) -> None:
     """Raise CudaError for a cluster that the grid is no multiple of, or that has too many CTAs."""
     size = math.prod(cluster)
+    if size > 1 and not f.module.device.card.named("cluster_launch"):
+        raise CudaError(NOT_SUPPORTED, f"cluster = {cluster}: {f.module.device.card.name} has no clusters")
     if any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise CudaError(INVALID_CLUSTER, f"grid = {grid}: is no multiple of the cluster {cluster}")
     if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.core.spec.grades import Grade
+from smemsim.core.spec.launches import Residency
 
 __all__ = [
     "ALL_CARDS", "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PERSISTING_LIMIT", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_LIMIT", "SHARED_UNIT",
-    "WARP_UNIT", "Card", "Known", "card_named", "card_of",
+    "WARP_UNIT", "Card", "Known", "card_named", "card_of", "residency_of",
 ]  # fmt: skip
 
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
@@ -343,6 +344,19 @@ def card_of(arch: str) -> Card:
     if arch not in CARDS:
         raise InputError(f"arch = {shown(arch)}: needs one of {', '.join(CARDS)}")
     return CARDS[arch]
+
+
+def residency_of(arch: str) -> Residency:
+    """How much of a grid a multiprocessor of an architecture's card holds at once.
+
+    >>> residency_of("sm_120a")
+    Residency(threads=1536, ctas=24, shared_bytes=102400, reserved_bytes=1024)
+    """
+    named = card_of(arch).named
+    return Residency(
+        named("max_threads_per_multiprocessor"), named("max_blocks_per_multiprocessor"), named("max_shared_memory_per_multiprocessor"),
+        named("reserved_shared_memory_per_block"),
+    )  # fmt: skip
 
 
 def _plain(name: str) -> str:

@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 __all__ = [
     "DEFAULT_SHARED",
+    "LARGE_CLUSTERS",
     "LAUNCH_LIMITS",
     "LOCAL_WINDOW",
     "PORTABLE_CLUSTER",
     "REGISTERS",
     "RESERVED_BARRIERS",
     "RESERVED_OFFSETS",
-    "RESIDENCY",
     "SHARED_WINDOW",
-    "WARP_IDS",
     "LaunchLimits",
     "Registers",
     "Residency",
@@ -38,6 +37,8 @@ LAUNCH_LIMITS = LaunchLimits(
 )  # fmt: skip
 
 
+# Architectures of which it is known that clusters of more CTAs than that exist (measured on an H200; documented for compute capability 10.0).
+LARGE_CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
 
@@ -49,7 +50,6 @@ class Residency(NamedTuple):
     ctas: int
     shared_bytes: int
     reserved_bytes: int  # of each CTA
-    source: str
 
 
 # Where the windows of generic addresses begin; each has 2^32 bytes, so that .shared addresses with a rank fit. Made up: hardware has other numbers,
@@ -62,10 +62,6 @@ SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 # Their first 32 bytes, barriers, hold zeros when a CTA begins: from sm_80 on the headers of CUDA 13.0 do not initialise them (init_barriers, inferred).
 RESERVED_BARRIERS = 32
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
-
-WARP_IDS = 64  # %nwarpid, whatever the block is (measured on an H200, driver 580)
-
-RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
 
 
 class Registers(NamedTuple):

@@ -23,7 +23,7 @@ from smemsim.core.spec.alternatives import alternative_of
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.findings import Severity
-from smemsim.core.spec.launches import LAUNCH_LIMITS
+from smemsim.core.spec.launches import LARGE_CLUSTERS, LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.run.engine.records import Event, Events, Load, Products
 from smemsim.run.engine.schedule import Schedule, checked_schedule
 from smemsim.run.isa.registers import Wave
@@ -271,6 +271,10 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
     _check_directives(config, kernel)
     if ctas > LAUNCH_LIMITS.cluster:
         raise InputError(f"cluster = {config.cluster}: {ctas} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
+    if ctas > PORTABLE_CLUSTER and arch not in LARGE_CLUSTERS and any_architecture(arch).has_clusters:
+        raise Unmodelled(
+            f"cluster = {config.cluster}: {ctas} CTAs; whether {arch} has clusters of more than {PORTABLE_CLUSTER} is not known"
+        )
     for n, of, axis in zip(config.grid, cluster, "xyz", strict=True):
         if n % of:
             raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.core.spec.cards import card_of
+from smemsim.core.spec.cards import residency_of
 from smemsim.core.spec.launches import REGISTERS
 from smemsim.run.engine.wave import WARP
 
@@ -22,9 +22,8 @@ __all__ = ["Multiprocessors", "fitting"]
 
 def fitting(launch: Launch) -> int:
     """CTAs that a multiprocessor holds at once, as far as threads and shared memory say."""
-    threads, named = -(-launch.threads // WARP) * WARP, card_of(launch.arch).named
-    of_shared = named("max_shared_memory_per_multiprocessor") // (launch.window_bytes + named("reserved_shared_memory_per_block"))
-    return max(1, min(named("max_threads_per_multiprocessor") // threads, named("max_blocks_per_multiprocessor"), of_shared))
+    threads, most = -(-launch.threads // WARP) * WARP, residency_of(launch.arch)
+    return max(1, min(most.threads // threads, most.ctas, most.shared_bytes // (launch.window_bytes + most.reserved_bytes)))
 
 
 def _is_alone(launch: Launch) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.errors import Unmodelled
-from smemsim.core.spec.launches import RESERVED_OFFSETS, RESIDENCY, WARP_IDS
+from smemsim.core.spec.cards import residency_of
+from smemsim.core.spec.launches import RESERVED_OFFSETS
 from smemsim.core.spec.ptx import CLOCKS, WARP_SIZE
 from smemsim.run.isa.registers import Read, Wave
 
@@ -92,7 +93,7 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
 }
 _PLAIN_OF_CTAS: dict[str, Callable[[Wave], Any]] = {
-    "nwarpid":             lambda x: [WARP_IDS] * len(x.ctas),
+    "nwarpid":             lambda x: [residency_of(x.launch.arch).threads // WARP_SIZE] * len(x.ctas),
     "cluster_ctarank":     lambda x: x.ranks,
     "cluster_nctarank":    lambda x: [x.launch.cluster_size] * len(x.ctas),
     "smid":                lambda x: x.launch.places.of(x.numbers.tolist()),
@@ -100,7 +101,7 @@ _PLAIN_OF_CTAS: dict[str, Callable[[Wave], Any]] = {
     "gridid":              lambda x: [1] * len(x.ctas),
     "dynamic_smem_size":   lambda x: [x.launch.shared_bytes] * len(x.ctas),
     "total_smem_size":     lambda x: [x.launch.window_bytes] * len(x.ctas),
-    "aggr_smem_size":      lambda x: [x.launch.asked_bytes + RESIDENCY.reserved_bytes] * len(x.ctas),
+    "aggr_smem_size":      lambda x: [x.launch.asked_bytes + residency_of(x.launch.arch).reserved_bytes] * len(x.ctas),
     "envreg1":             lambda x: [x.launch.workspace >> 32] * len(x.ctas),
     "envreg2":             lambda x: [x.launch.workspace & 0xFFFFFFFF] * len(x.ctas),
     "reserved_smem_offset_begin": lambda x: [RESERVED_OFFSETS["begin"]] * len(x.ctas),

@@ -479,8 +479,9 @@ def _check_target(body: Sequence[Instruction], directives: Iterable[str], target
 
 
 def _check_static(places: Places, target: str, arch: str) -> None:
-    size = places.static_end - any_architecture(arch).shared_begin
-    if target and size > static_shared(target):
+    machine = any_architecture(arch)
+    size = places.static_end - machine.shared_begin
+    if target and static_shared(target) < size <= machine.shared_end - machine.shared_begin:  # what no card has is refused at the launch
         raise InputError(
             f"{size} bytes of static shared memory: ptxas takes {static_shared(target)} for .target {target}; make it dynamic (extern __shared__)"
         )
