@@ -38,6 +38,7 @@ from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, Linked
 from smemsim.run.engine.register_pool import leave_rooms
 from smemsim.run.engine.schedule import seeds_of
 from smemsim.run.engine.traps import region_name
+from smemsim.run.events import Observer
 from smemsim.run.lower.program import module_of
 from smemsim.run.procs.shards import execute_spread, shared_out
 
@@ -106,6 +107,7 @@ class Gpu(Device):
         after: Run | None = None,
         multiprocessors: int | None = None,
         overrun: int = 0,
+        observers: Sequence[Observer] = (),
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -128,6 +130,7 @@ class Gpu(Device):
         of its results without griddepcontrol.wait is found (X008), unless a fence and griddepcontrol.launch_dependents publish it. `multiprocessors` are those of the card, where it has not as many as the real one.
         Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending;
         an access that begins inside the array and ends behind it, as that of a vector may, still ends it.
+        `observers` hear what happens (`smemsim.run.events.Observer`), whether or not the sanitizer is on; such a launch runs in this process.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -154,7 +157,7 @@ class Gpu(Device):
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
-            overrun=overrun,
+            overrun=overrun, observers=observers,
         )  # fmt: skip
         return self.run(ptx, config, options)
 
@@ -247,7 +250,9 @@ class Gpu(Device):
         for region in regions:
             region.data[:] = before[region.begin]
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
-        done = self.run(kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False))
+        done = self.run(
+            kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=())
+        )
         others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
         for region in regions:
             region.data[:] = left[region.begin]
@@ -294,7 +299,7 @@ class Gpu(Device):
         def run(schedule: int | str) -> Outcome:
             for region in self._still(regions):
                 region.data[:] = before[region.begin]
-            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1))
+            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=()))
             changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
             is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)

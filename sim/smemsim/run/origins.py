@@ -25,8 +25,8 @@ from smemsim.run.isa.registers import bits_of, storage
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Step
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.isa.memory.spaces import Piece
     from smemsim.run.lower.program import Linker
 
 __all__ = [

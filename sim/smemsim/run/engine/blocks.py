@@ -21,7 +21,7 @@ __all__ = ["run_block"]
 def run_block(wave: Wave, block: Block) -> None:
     """Execute a block for `wave.sel`. An error of the hardware's rules gets the `instruction` that it comes from."""
     wave.step = 0
-    chain = None if block.gate is None or wave.sel is not ALL else _chain(wave, block)
+    chain = None if block.gate is None or wave.sel is not ALL or wave.is_stepwise else _chain(wave, block)
     if chain is not None:
         chain(wave)
         block = chain.last
@@ -92,7 +92,7 @@ def _chain(wave: Wave, block: Block) -> CompiledChain | None:
 
 def _tail(wave: Wave, block: Block) -> CompiledChain | None:
     """The chain that begins with the branch at the end of a block, if all threads of the wave run it as machine code."""
-    tail = None if block.tier is None or wave.sel is not ALL else block.tier.tail
+    tail = None if block.tier is None or wave.sel is not ALL or wave.is_stepwise else block.tier.tail
     return tail if tail is not None and tail.chain.may_run(wave) else None
 
 
@@ -110,7 +110,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     as that of a loop is?"""
     steps: Sequence[Any] = block.steps if left is None else left
     is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
-    if left is None and steps and not is_doubtful and wave.late is None:
+    if left is None and steps and not is_doubtful and wave.late is None and not wave.is_stepwise:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
             tier.pays(wave.n, is_watched=wave.sanitizer is not None)

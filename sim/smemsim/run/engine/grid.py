@@ -199,8 +199,8 @@ class _Waves:
         launch = self.launch
         count_bytes(launch, wave)
         check_registers(wave)
-        if wave.sanitizer is not None:
-            wave.sanitizer.ended()
+        if wave.observer is not None:
+            wave.observer.wave_ended(wave)
         launch.waves.remove(wave)
         if launch.places is not None:
             launch.places.end(wave.numbers.tolist())
@@ -219,12 +219,14 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
     wave = Wave(launch, clusters)
     if launch.places is not None:
         launch.places.begin(wave.numbers.tolist())
-    if sanitizer and (launch.window_bytes or history is not None):
-        wave.sanitizer = sanitizer_of(wave, history)
+    is_watched = sanitizer and (launch.window_bytes or history is not None)
+    wave.is_observed_by(sanitizer_of(wave, history) if is_watched else None, launch.options.observers)
     if launch.schedule is not None:
         wave.turns = WarpScheduler.of(launch.schedule, wave)
         wave.late = InFlight(launch.schedule, wave)
     launch.waves.append(wave)
+    if wave.observer is not None:
+        wave.observer.wave_began(wave)
     return wave
 
 
@@ -236,8 +238,8 @@ def _trapped(launch: Launch, trap: HardwareTrap) -> None:
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
         launch.find(code, instruction, str(trap))
     for wave in launch.waves:
-        if wave.sanitizer is not None:
-            wave.sanitizer.abandoned()
+        if wave.observer is not None:
+            wave.observer.wave_stopped(wave)
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -69,8 +69,8 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
         count_bytes(launch, wave, hangs=True)
-        if wave.sanitizer is not None:
-            wave.sanitizer.nothing_came()
+        if wave.observer is not None:
+            wave.observer.wave_hung(wave)
         _report_parted_warps(launch, wave)
         for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)

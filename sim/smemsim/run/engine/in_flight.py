@@ -26,8 +26,8 @@ from smemsim.run.engine.schedule import Schedule
 from smemsim.run.engine.wave import WARP
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece
     from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.memory.spaces import Piece
     from smemsim.run.lower.program import Block
 
 __all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "lands"]

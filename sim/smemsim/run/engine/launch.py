@@ -26,6 +26,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import LARGE_CLUSTERS, LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.run.engine.records import Event, Events, Load, Products
 from smemsim.run.engine.schedule import Schedule, checked_schedule
+from smemsim.run.events import Observer
 from smemsim.run.isa.registers import Wave
 from smemsim.run.isa.registry import ON_EXIT
 from smemsim.run.lower.program import Program
@@ -136,7 +137,8 @@ class RunOptions:
     `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
     it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
     found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
-    behind it, as that of a vector may, still does. Raises InputError.
+    behind it, as that of a vector may, still does. `observers` hear what happens (`smemsim.run.events.Observer`), with the sanitizer and without; such a launch runs in this
+    process. Raises InputError.
     """
 
     sanitize: bool = True
@@ -154,6 +156,7 @@ class RunOptions:
     after: Any = None
     multiprocessors: int | None = None
     overrun: int = 0
+    observers: Sequence[Observer] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
@@ -171,6 +174,11 @@ class RunOptions:
             if self.client is not None or (self.workers or 1) > 1:
                 raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
             object.__setattr__(self, "workers", 1)
+        object.__setattr__(self, "observers", _observers(self.observers))
+        if self.observers:
+            if self.client is not None or (self.workers or 1) > 1:
+                raise InputError("observers hear of a launch in one process alone; leave workers and client out")
+            object.__setattr__(self, "workers", 1)
         if self.multiprocessors is not None:
             object.__setattr__(self, "multiprocessors", whole("multiprocessors", self.multiprocessors, minimum=1))
         if self.after is not None:
@@ -178,6 +186,14 @@ class RunOptions:
         if self.client is not None and not hasattr(self.client, "get_executor"):
             raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")
         object.__setattr__(self, "sources", _folders(self.sources))
+
+
+def _observers(given: Any) -> tuple[Observer, ...]:
+    observers = tuple(given) if isinstance(given, Iterable) else (given,)
+    for observer in observers:
+        if not isinstance(observer, Observer):
+            raise InputError(f"observers: {shown(observer)} is no smemsim.run.events.Observer")
+    return observers
 
 
 def _folders(sources: Any) -> tuple[pathlib.Path, ...]:

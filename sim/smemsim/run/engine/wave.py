@@ -27,6 +27,7 @@ from smemsim.core.spec.ptx import CLOCKS, WARP_SIZE
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.run.engine.register_pool import RegisterFile, new_room, room_left
+from smemsim.run.events import Observers, interest_of, together
 from smemsim.run.lower.cfg import read_first
 
 if TYPE_CHECKING:
@@ -251,6 +252,9 @@ class Wait:
 class Wave:
     """The state of the threads that run together. `sel` selects those that execute now: everything, or sorted thread numbers."""
 
+    observer: Any = None  # who hears what happens (`events.py`): an observer, or several as one
+    sanitizer: Any = None
+    is_stepwise = False  # has each instruction to be executed by itself, for an observer that wants to hear of it?
     has_parted = False  # have some lanes of a warp come to a barrier of the whole warp without others?
 
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
@@ -289,7 +293,6 @@ class Wave:
         self.steps = 0
         self._fixed: dict[Any, np.ndarray] = {}
         self._everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
-        self.sanitizer: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)
         self.held = 0  # registers (a bit set) whose values lie elsewhere
@@ -374,11 +377,23 @@ class Wave:
         self.launch.kept["registers", self.total].append(self._room)
         self.r = []
 
+    def is_observed_by(self, sanitizer: Any, others: Sequence[Any]) -> None:
+        """The sanitizer, where there is one, and other observers hear what happens from now on."""
+        self.sanitizer = sanitizer
+        self.observer = together(([] if sanitizer is None else [sanitizer]) + list(others))
+        self.is_stepwise = any(any(interest_of(other)) for other in others)
+
+    def observed_by_another(self, before: Any, after: Any) -> None:
+        """One sanitizer takes the place of another."""
+        self.sanitizer = after
+        members = self.observer.members if isinstance(self.observer, Observers) else (self.observer,)
+        self.observer = together(after if member is before else member for member in members)
+
     def let_go(self) -> None:
         """The wave is over: what it holds is freed now, and not when the garbage collector comes by."""
-        if self.sanitizer is not None:
-            self.sanitizer.let_go()
-            self.sanitizer = None
+        if self.observer is not None:
+            self.observer.wave_freed(self)
+            self.observer = self.sanitizer = None
         self.state.clear()
         self.waiting.clear()
         self.keeper = self.late = self.turns = None

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.register_pool import forget_rooms
 from smemsim.run.engine.wave import ALL, WARP
-from smemsim.run.isa.memory.spaces import Piece, own
+from smemsim.run.isa.memory.spaces import own
 from smemsim.run.isa.special_registers import fill_special, is_alike
 from smemsim.run.jit import objects
 from smemsim.run.jit.chains import Chain, chain_of, tail_of

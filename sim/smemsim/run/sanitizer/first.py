@@ -17,6 +17,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
+from smemsim.run.sanitizer.dispatch import Accesses
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.operations import Operation, room_of
@@ -29,8 +30,8 @@ from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
+    from smemsim.run.accesses import Piece, Values
     from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.memory.spaces import Piece, Values
     from smemsim.run.lower.program import Block
     from smemsim.run.sanitizer.lifetimes import Lifetimes
     from smemsim.run.sanitizer.lost_updates import LostUpdates
@@ -239,7 +240,7 @@ class _Tensor:
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.marks
 
 
-class SanitizerOfFirst:
+class SanitizerOfFirst(Accesses):
     """As `Sanitizer`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
 
     def __init__(self, x: Wave, history: History | None) -> None:
@@ -301,8 +302,9 @@ class SanitizerOfFirst:
             of_all.spread(self.first, self.twins, self.brought)
             if of_all.globals is not None and self.written is not None:
                 self.written.spread(of_all.globals, self.twins)
-            self.of_all = x.sanitizer = of_all
-            self.first.let_go()
+            self.of_all = of_all
+            x.observed_by_another(self, of_all)
+            self.first.wave_freed(x)
         return self.of_all
 
     def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
@@ -737,16 +739,19 @@ class SanitizerOfFirst:
                 self.history.triggers(entered // warps + n, entered + n * warps, known)
         return None
 
-    # ---- the end
+    # ---- the begin and the end
 
-    def ended(self) -> None:
-        """As `Sanitizer.ended`."""
+    def wave_began(self, x: Wave) -> None:
+        """As `Sanitizer.wave_began`."""
+
+    def wave_ended(self, x: Wave) -> None:
+        """As `Sanitizer.wave_ended`."""
         if self.of_all is not None or not self.first.ends_in_order(self.x.ctas[0]):
-            self.spread().ended()
+            self.spread().wave_ended(x)
 
-    def let_go(self) -> None:
-        """As `Sanitizer.let_go`."""
-        (self.of_all or self.first).let_go()
+    def wave_freed(self, x: Wave) -> None:
+        """As `Sanitizer.wave_freed`."""
+        (self.of_all or self.first).wave_freed(x)
         vars(self).clear()
 
 

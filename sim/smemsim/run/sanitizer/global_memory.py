@@ -30,8 +30,8 @@ from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece, Values
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.isa.memory.spaces import Piece, Values
 
 __all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 

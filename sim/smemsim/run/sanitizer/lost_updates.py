@@ -23,8 +23,8 @@ from smemsim.run.sanitizer.lost_update_loops import meet
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece, Values
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.isa.memory.spaces import Piece, Values
 
 __all__ = ["LostUpdates"]
 

@@ -20,8 +20,8 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.wave import EXITED, WARP
-from smemsim.run.isa.memory.spaces import Piece
 from smemsim.run.lower.cfg import following
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, ONLY_WAIT, Lanes

@@ -45,10 +45,12 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import ALL, EXITED, WARP
+from smemsim.run.events import Observer
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, current
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.sanitizer.byte_masks import WHOLE
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
+from smemsim.run.sanitizer.dispatch import Accesses
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.expected import ExpectedBytes
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
@@ -79,8 +81,8 @@ from smemsim.run.scopes import CTA, GPU
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece, Values
     from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.memory.spaces import Piece, Values
     from smemsim.run.lower.program import Block, Program
 
 __all__ = ["MATRIX", "Begin", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
@@ -104,7 +106,7 @@ class Begin:
     warps: int = 0
 
 
-class Sanitizer:
+class Sanitizer(Accesses, Observer):
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
@@ -162,12 +164,12 @@ class Sanitizer:
 
     # ---- the end
 
-    def nothing_came(self) -> None:
+    def wave_hung(self, x: Wave) -> None:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
-        self.abandoned()
+        self.wave_stopped(x)
         self.early.nothing_came()
 
-    def abandoned(self) -> None:
+    def wave_stopped(self, x: Wave) -> None:
         """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
         self.taint.origins.abandon()
         self.taint.overwrites.ended()
@@ -185,7 +187,7 @@ class Sanitizer:
             return False
         return self.endings.are_over(cta)
 
-    def ended(self) -> None:
+    def wave_ended(self, x: Wave) -> None:
         """All threads have exited."""
         self.lifetimes.ended()
         self.endings.ended()
@@ -194,7 +196,7 @@ class Sanitizer:
         self._tell_early_arrivals()
         self.expected.ended()
 
-    def let_go(self) -> None:
+    def wave_freed(self, x: Wave) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
         self.operations.holders.clear()
         self.shared.by_epochs = None

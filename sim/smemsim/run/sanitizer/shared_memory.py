@@ -33,8 +33,8 @@ from smemsim.run.scopes import CTA, GPU
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Values
     from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.memory.spaces import Values
 
 __all__ = ["SharedShadow"]
 

@@ -41,8 +41,8 @@ from smemsim.run.sanitizer.settled_bytes import (
 )
 
 if TYPE_CHECKING:
+    from smemsim.run.accesses import Piece
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.isa.memory.spaces import Piece
 
 __all__ = ["WORD", "Follows", "Origins", "Product", "Taint", "Tell", "Words", "end_of", "is_followed", "uses"]
 

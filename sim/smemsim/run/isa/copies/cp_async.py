@@ -11,11 +11,13 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Immediate, Instruction, Register
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.in_flight import lands
+from smemsim.run.events import Access
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.run.isa.barriers.mbarrier_operations import barriers
 from smemsim.run.isa.memory.load_store import gathered, merged, own_values, scattered
-from smemsim.run.isa.memory.spaces import Locate, Piece, in_windows, locate, note_read, own, values_of
+from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, own, values_of
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.origins import followed_copy
 
@@ -83,8 +85,8 @@ def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) ->
     written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
     scattered(piece, _WORD, values)
     own(x, piece, size)
-    if x.sanitizer is not None:
-        x.sanitizer.copy(x, i, piece.at, size, written)
+    if x.observer is not None:
+        x.observer.accessed(x, Access(x, i, "copy", piece, size, values=written))
     if back is not None:
         back()
 

@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.traps import find_misuse
 from smemsim.run.isa.asynchronous import stop
@@ -18,7 +19,7 @@ from smemsim.run.isa.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.run.isa.memory.atomics import Form, build_atomic, combine, form, raw_elements
 from smemsim.run.isa.memory.load_store import build_st, items, scattered
 from smemsim.run.isa.memory.ordering import SCOPES
-from smemsim.run.isa.memory.spaces import Locate, Piece, locate, own, space_modifier
+from smemsim.run.isa.memory.spaces import Locate, locate, own, space_modifier
 from smemsim.run.isa.registers import bits_of, dtype_of
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.origins import followed_store

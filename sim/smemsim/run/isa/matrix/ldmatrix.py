@@ -15,8 +15,9 @@ import numpy as np
 from smemsim.base.errors import InputError
 from smemsim.core.machine import loops
 from smemsim.core.ptx.module import Instruction, Operand, Vector
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.wave import WARP
-from smemsim.run.isa.memory.spaces import Locate, Piece, in_windows, locate, note_read, note_write, values_of
+from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.origins import followed_rows
@@ -127,7 +128,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
         if x.sanitizer is not None:
-            _told(x, i, piece, lanes, lambda: note_read(x, i, piece, ROW), "read")
+            _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW, is_joint=True))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
             values = np.empty((count, x.n), np.uint32)
@@ -188,7 +189,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
             loops.scatter_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
         else:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
-        _told(x, i, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written), "overwritten")
+        _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written, is_joint=True))
         follow.ends(x, piece)
         marks = None if x.sanitizer is None else x.sanitizer.taint.parts_of_registers(sources, x.threads)
         if marks is not None:
@@ -197,14 +198,12 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
-def _told(x: Wave, i: Instruction, piece: Piece, lanes: int, note: Callable[[], None], done: str) -> None:
+def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
     """Note the rows as accessed by the lanes that name them."""
     kept, threads = x.sel, x.threads
     if lanes < WARP:
         x.select(threads.reshape(-1, WARP)[:, :lanes].ravel())
     try:
-        if x.sanitizer is not None and x.sanitizer.unreleased.stores:
-            x.sanitizer.unreleased.accessed(i, piece, ROW, done)
         note()
     finally:
         x.select(kept)

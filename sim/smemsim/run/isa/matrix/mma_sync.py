@@ -352,9 +352,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
         marks: dict[int, np.ndarray] = {}  # by element those of its bytes, (threads, bytes)
         for memory.element in range(count):
             for piece in memory.where(x):
-                if x.sanitizer is not None and x.sanitizer.unreleased.stores:
-                    x.sanitizer.unreleased.accessed(i, piece, memory.size, "read")
-                note_read(x, i, piece, memory.size)
+                note_read(x, i, piece, memory.size, is_joint=True)
                 found = piece.memory.view(kind)[piece.at // memory.size]
                 values[slice(None) if piece.part is None else piece.part, memory.element] = found
             if x.sanitizer is not None and (read := x.sanitizer.taint.taken()) is not None:
@@ -385,9 +383,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 mine = values[slice(None) if piece.part is None else piece.part, memory.element]
                 written = values_of(x, piece, memory.size, lambda mine=mine: mine)  # type: ignore[misc]
                 piece.memory.view(kind)[piece.at // memory.size] = mine
-                if x.sanitizer is not None and x.sanitizer.unreleased.stores:
-                    x.sanitizer.unreleased.accessed(i, piece, memory.size, "overwritten")
-                note_write(x, i, piece, memory.size, written=written)
+                note_write(x, i, piece, memory.size, written=written, is_joint=True)
                 if marks is not None:
                     mine_of_marks = marks[:, memory.element]
                     x.sanitizer.taint.stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])

@@ -13,10 +13,11 @@ from smemsim.core.arithmetic.reduce import parameters
 from smemsim.core.ptx.module import Instruction, Operand, Sink
 from smemsim.core.spec.operation_types import ATOMIC_TYPES, ATOMIC_VECTORS
 from smemsim.core.spec.reductions import REDUCTION_TYPES, SHARED_F64, ReductionOp
+from smemsim.run.accesses import Piece
 from smemsim.run.engine.in_flight import comes_behind
 from smemsim.run.isa.memory.load_store import gathered, items, vector_length
 from smemsim.run.isa.memory.ordering import Ordering, ordering
-from smemsim.run.isa.memory.spaces import Piece, locate, note_update, note_write, space_modifier
+from smemsim.run.isa.memory.spaces import locate, note_update, note_write, space_modifier
 from smemsim.run.isa.registers import Read, Write, bits_of
 from smemsim.run.isa.registry import Step, implements, unmodelled
 

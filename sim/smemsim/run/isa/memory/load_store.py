@@ -11,19 +11,10 @@ import numpy as np
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector, slots_in
 from smemsim.core.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
+from smemsim.run.accesses import AT_ONCE, Piece
 from smemsim.run.engine.in_flight import SEEN, Bytes, comes_behind
 from smemsim.run.isa.memory.ordering import Ordering, ordering
-from smemsim.run.isa.memory.spaces import (
-    AT_ONCE,
-    Piece,
-    locate,
-    note_read,
-    note_write,
-    shared_operand,
-    shared_places,
-    space_modifier,
-    values_of,
-)
+from smemsim.run.isa.memory.spaces import locate, note_read, note_write, shared_operand, shared_places, space_modifier, values_of
 from smemsim.run.isa.registers import Read, bits_of, dtype_of
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 from smemsim.run.origins import followed_store

@@ -18,7 +18,7 @@ from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.core.spec.tensor_map import TENSOR_MAP
-from smemsim.run.isa.memory.spaces import Piece
+from smemsim.run.accesses import Piece
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.lower.dataflow import passes_messages

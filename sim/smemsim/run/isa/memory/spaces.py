@@ -8,9 +8,8 @@ generic address of shared memory where a `.shared` one is meant: `shared_address
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +17,10 @@ from smemsim.base.distinct import distinct
 from smemsim.core.machine import loops
 from smemsim.core.ptx.module import Address, Instruction, Operand, Register
 from smemsim.core.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
-from smemsim.core.spec.tensor_map import TENSOR_MAP
+from smemsim.run.accesses import AT_ONCE, WHOLE_MAP, Piece, Values
 from smemsim.run.engine.traps import elsewhere, find_outside, foreign, misaligned, outside, reserved
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, THREADS
+from smemsim.run.events import Access
 from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import unmodelled
 from smemsim.run.scopes import GPU
@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Linker
 
 __all__ = [
-    "AT_ONCE",
     "SPACES",
     "Locate",
-    "Piece",
-    "Values",
-    "for_part",
     "global_operand",
     "in_windows",
     "locate",
@@ -56,15 +52,6 @@ __all__ = [
 _SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
 _LOW_HALF = 0xFFFFFFFF
 SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
-
-
-class Piece(NamedTuple):
-    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
-
-    space: str  # "global", "shared", "local", or "reserved" of shared memory, which the watch does not follow: whoever goes there is told
-    memory: np.ndarray  # whole words, contiguous
-    at: np.ndarray  # byte offset in it of each thread, int64
-    part: np.ndarray | None = None  # None: all that run
 
 
 Locate = Callable[["Wave"], list[Piece]]
@@ -434,65 +421,6 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 }
 
 
-WHOLE_MAP = TENSOR_MAP.parts.size  # bytes that tensormap.replace accesses
-# What moves the bytes of a thread at once: numpy copies rows of an array far more slowly than single values.
-AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
-
-
-class Values:
-    """What a store writes, for the watch: made before it, asked behind it. An entry for each word of each thread, for its bytes where they are fewer.
-
-    `own` gives what each thread has written; without it nobody knows which of several threads at one place has.
-    """
-
-    def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
-        self._piece, self.size, self._own = piece, size, own
-        self._before = self._raw()
-
-    def _raw(self) -> np.ndarray:
-        if self.size > 16:
-            words = self._piece.memory.view(AT_ONCE[16])
-            wide: np.ndarray = words[(self._piece.at >> 4)[:, None] + np.arange(self.size // 16)].reshape(-1)
-            return wide
-        found: np.ndarray = self._piece.memory.view(AT_ONCE[self.size]).take(self._piece.at >> self.size.bit_length() - 1)
-        return found
-
-    def before(self) -> np.ndarray:
-        """The bytes that lay there before the store, (threads, size)."""
-        return np.ascontiguousarray(self._before).view(np.uint8).reshape(-1, self.size)
-
-    def _words(self, raw: np.ndarray) -> np.ndarray:
-        return raw.view(AT_ONCE[min(self.size, 4)])
-
-    @functools.cached_property
-    def lay_there(self) -> np.ndarray:
-        """Where the write leaves the bytes of shared memory unchanged, word by word."""
-        found: np.ndarray = self._words(self._before) == self._words(self._raw())
-        return found
-
-    def written(self) -> np.ndarray:
-        """What the threads have written, whoever's stays."""
-        return self._words(self._raw() if self._own is None else np.ascontiguousarray(self._own()))
-
-    @functools.cached_property
-    def stay(self) -> np.ndarray:
-        """Do the bytes lie there that this thread has written, and not others of another thread?"""
-        now = self._words(self._raw())
-        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self.written() == now
-        return found
-
-    def bytes_of(self, n: np.ndarray, begin: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of `count` bytes from byte `begin` on of what the n-th threads write: has the write changed them, and do theirs stay?"""
-
-        def some(raw: np.ndarray) -> np.ndarray:
-            found: np.ndarray = raw.view(np.uint8).reshape(-1, self.size)[n[:, None], begin[:, None] + np.arange(count)]
-            return found
-
-        now = some(self._raw())
-        own_ = now if self._own is None else some(np.ascontiguousarray(self._own()))
-        return (some(self._before) != now).any(axis=1), (own_ == now).all(axis=1)
-
-
 def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
     """Called before a store: what the watch wants to know of it."""
     if x.sanitizer is None or (piece.space != "shared" and (piece.space != "global" or x.sanitizer.globals is None)):
@@ -510,44 +438,25 @@ def note_write(
     changed: bool = True,
     written: Values | None = None,
     scope: int = GPU,
+    is_joint: bool = False,
 ) -> None:
-    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
+    """Threads have written: who polls looks again, MMA operands find a writer, observers hear of it. Local memory concerns nobody else.
 
     Atomics that left everything as it was (`changed` False) only looked.
     """
     own(x, piece, size, changed=changed)
-    if x.sanitizer is None:
-        return
-    x.sanitizer.taint.writes(piece, size)
-    if x.sanitizer.unreleased.stores and changed:
-        x.sanitizer.unreleased.wrote(i, piece, size)
-    if id(i) in x.sanitizer.lost.stores:
-        for_part(x, piece, lambda: x.sanitizer.lost.look(i, piece, size, written))
-    if piece.space == "global" and x.sanitizer.globals is not None:
-        if changed:
-            for_part(x, piece, lambda: x.sanitizer.globals.write(i, piece, size, written))
-        else:
-            for_part(x, piece, lambda: x.sanitizer.globals.read(i, piece, size))
-    if piece.space != "shared":
-        return
-    if strong:
-        for_part(x, piece, lambda: x.sanitizer.strong_write(x, i, piece.at, size, changed=changed, scope=scope))
-    else:
-        for_part(x, piece, lambda: x.sanitizer.write(x, i, piece.at, size, written))
+    if x.observer is not None:
+        x.observer.accessed(x, Access(x, i, "write", piece, size, strong, scope, is_joint, changed, written))
 
 
 def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
     """Threads are about to make something of what lies there, by an atomic operation; an exchange takes it, and puts something else there."""
-    if x.sanitizer is None:
-        return
-    if "exch" in i.modifiers:
-        for_part(x, piece, lambda: x.sanitizer.takes(x, i, piece, size))
-    elif piece.space == "global" and x.sanitizer.globals is not None:
-        for_part(x, piece, lambda: x.sanitizer.globals.updates(i, piece, size))
+    if x.observer is not None:
+        x.observer.updates(x, Access(x, i, "read", piece, size, is_strong=True))
 
 
 def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
-    """Threads have written: without a word to the watch."""
+    """Threads have written: without a word to observers."""
     if piece.space == "local":
         return
     x.changes += changed
@@ -560,31 +469,7 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
             x.owners.touch(chunks + n, THREADS)
 
 
-def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU) -> None:
-    """Threads have read: the watch knows."""
-    if x.sanitizer is None:
-        return
-    x.sanitizer.unreleased.read(i, piece, size)
-    if piece.space == "global":
-        if x.sanitizer.globals is not None:
-            for_part(x, piece, lambda: x.sanitizer.globals.read(i, piece, size))
-    elif piece.space == "shared":
-        if strong:
-            for_part(x, piece, lambda: x.sanitizer.strong_read(x, i, piece.at, size, scope))
-        else:
-            for_part(x, piece, lambda: x.sanitizer.read(x, i, piece.at, size))
-    elif piece.space == "local":
-        x.sanitizer.taint.reads_local(i, piece, size)
-
-
-def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:
-    """Do something while only the threads of a piece are selected."""
-    if piece.part is None:
-        act()
-        return
-    kept = x.sel
-    x.select(x.threads[piece.part])
-    try:
-        act()
-    finally:
-        x.select(kept)
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU, is_joint: bool = False) -> None:
+    """Threads have read: observers hear of it."""
+    if x.observer is not None:
+        x.observer.accessed(x, Access(x, i, "read", piece, size, strong, scope, is_joint))

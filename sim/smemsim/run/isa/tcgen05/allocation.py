@@ -19,9 +19,10 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import ALLOCATION, COLUMNS, LANES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
+from smemsim.run.accesses import for_part
 from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.isa.asynchronous import stop
-from smemsim.run.isa.memory.spaces import for_part, locate, own
+from smemsim.run.isa.memory.spaces import locate, own
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import ON_EXIT, Gate, Step, implements
 

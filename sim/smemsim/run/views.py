@@ -1,0 +1,51 @@
+"""What observers see of a wave and its parts (`events.py`): protocols that execution's own classes have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Cta", "Mbarrier", "Wave"]
+
+
+class Cta(Protocol):
+    """One CTA of a wave."""
+
+    number: int  # in the grid
+    index: int  # in the wave
+    cluster: int  # the number of its cluster in the wave
+    rank: int  # in the cluster
+    first: int  # its first thread, in the wave
+
+
+class Mbarrier(Protocol):
+    """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA. `state` has its `phase`, `pending` arrivals and `tx` bytes."""
+
+    cta: Any
+    offset: int
+    state: Any
+
+
+class Wave(Protocol):
+    """The threads that run together. Thread t is thread t % `stride` of CTA t // `stride`, which is padded to whole warps."""
+
+    launch: Any
+    program: Any
+    total: int  # threads
+    stride: int  # threads of a CTA
+    pitch: int  # bytes of shared memory from one CTA's to the next one's in `shared`
+    shared: np.ndarray  # the bytes of all windows
+    tid: np.ndarray  # of each thread: its number in the CTA
+    cta_of: np.ndarray  # and its CTA's in the wave
+    numbers: np.ndarray  # of each CTA: its number in the grid
+    steps: int  # blocks of instructions that have run
+
+    @property
+    def ctas(self) -> Sequence[Any]:
+        """The CTAs (`Cta`)."""
+
+    @property
+    def threads(self) -> np.ndarray:
+        """The threads that run, ascending."""
