@@ -153,6 +153,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Tensor memory": ("TensorMemory", "TmemAccess", "TmemAddress", "AccumulatorLayout", "ATmemLayout", "MetadataLayout", "ScaleLayout", "tmem_put", "tmem_take", "tcgen05_cp", "tcgen05_shift"),
     "Matrix instructions and arithmetic": ("mma", "wgmma", "wgmma_registers", "tcgen05_mma", "MmaResult", "dot_product", "DotProduct", "DotTerm", "element_value", "from_float64", "to_float64"),
     "Plans": ("plan", "plans", "Plan", "Choice", "IllegalPlan"),
+    "Bank conflicts": ("conflict_free_layouts", "BankAccess", "ConflictAnswer", "ConflictFree"),
     "Scenarios and findings": ("check", "Scenario", "Report", "Finding", "CheckFinding", "RunFinding", "Severity", "TilePicture", "tile_svg", "show_html", "explain_difference", "Diagnosis", "explain_product", "ProductExplanation"),
     "Running kernels": ("Gpu", "DeviceArray", "Run", "launch_file", "launch_triton"),
     "Evidence": ("RULES", "Grade", "ERRATA", "DISPUTES", "sweep", "CampaignReport"),

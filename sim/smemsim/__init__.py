@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.triton import launch_triton
     from smemsim.evidence.launched import launch_file
     from smemsim.planning.arrangement import IllegalPlan
+    from smemsim.planning.conflicts import BankAccess, ConflictAnswer, ConflictFree, conflict_free_layouts
     from smemsim.planning.make import Choice, Plan, plan, plans
     from smemsim.run.engine.arrays import DeviceArray
     from smemsim.show.tile import show_html, tile_svg
@@ -145,6 +146,10 @@ _HOMES = {
     "TilePicture": "diagnosis.tile",
     "show_html": "show.tile",
     "tile_svg": "show.tile",
+    "BankAccess": "planning.conflicts",
+    "ConflictAnswer": "planning.conflicts",
+    "ConflictFree": "planning.conflicts",
+    "conflict_free_layouts": "planning.conflicts",
     "Choice": "planning.make",
     "plans": "planning.make",
     "Plan": "planning.make",
@@ -179,12 +184,15 @@ __all__ = [
     "ATmemLayout",
     "AccumulatorLayout",
     "Answer",
+    "BankAccess",
     "BulkTransfer",
     "CampaignReport",
     "CheckFinding",
     "Choice",
     "Cluster",
     "ClusterAddress",
+    "ConflictAnswer",
+    "ConflictFree",
     "CuteLayout",
     "Delivery",
     "DeviceArray",
@@ -232,6 +240,7 @@ __all__ = [
     "bulk_prefetch",
     "bulk_reduce",
     "check",
+    "conflict_free_layouts",
     "dot_product",
     "element_value",
     "explain_difference",

@@ -1,10 +1,10 @@
-"""`smemsim solve`: which descriptors read what lies there? which descriptor fault made this D?"""
+"""`smemsim solve`: which descriptors read what lies there? which descriptor fault made this D? which layout is free of bank conflicts?"""
 
 from __future__ import annotations
 
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -27,9 +27,10 @@ MOST_BYTES = 1 << 28
 OF_PRODUCT = "--d --a --b"  # of the forms of the command the one that explains a D
 PRODUCT = ("a_type", "b_type", "d_type", "kind", "a_swizzle", "b_swizzle", "a_major", "b_major", "m", "n")
 DUMP = ("base", "dtype", "major", "rows", "k", "packing")
+CONFLICTS = ("access", "pitch", "steps", "tma")
 
 
-@click.command(short_help="Find all descriptors that read an operand, or the fault behind a wrong D.")
+@click.command(short_help="Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[SCENARIO | DUMP OPERAND]")
 @click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
 @click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, as step[1].a; with words or without.")
@@ -58,6 +59,13 @@ DUMP = ("base", "dtype", "major", "rows", "k", "packing")
 @click.option("--b-major", default="K", show_default=True, help="Product: K or MN.")
 @click.option("--m", type=int, help="Product: rows of one instruction.")
 @click.option("--n", type=int, help="Product: columns of one instruction.")
+@click.option("--conflicts", is_flag=True, help="Bank conflicts: find layouts in which every --access is free of them.")
+@click.option(
+    "--access", multiple=True, metavar="OP:BYTES:AT", help="Conflicts: an access, as ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16."
+)
+@click.option("--pitch", type=int, help="Conflicts: bytes of a row of the buffer.")
+@click.option("--steps", type=int, default=1, show_default=True, help="Conflicts: values of step, from 0 on, in AT.")
+@click.option("--tma", is_flag=True, help="Conflicts: TMA writes the buffer, so only its swizzles come into question.")
 @json_option
 @click.pass_context
 def solve(
@@ -71,24 +79,29 @@ def solve(
     b: pathlib.Path | None,
     c: pathlib.Path | None,
     layout: str | None,
+    conflicts: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Find every descriptor that reads an operand from where it lies; or prove that there is none, and show what comes nearest.
 
     DUMP is a file of shared memory (.npy of uint8, else raw bytes), OPERAND an .npy file (rows, k) of raw element bits, or of numbers. With --d
-    --a --b instead: which fault of a descriptor or writer makes this D of these A and B?
+    --a --b instead: which fault of a descriptor or writer makes this D of these A and B? With --conflicts: which XOR swizzle or padding frees every
+    --access of bank conflicts? AT is the byte offset of each lane; with --layout it is row, column.
 
-    Exit code 0 when a descriptor or a cause was found, 1 when there is none, 2 for bad input, 3 for what is not modelled.
+    Exit code 0 when a descriptor, a cause or a layout was found, 1 when there is none, 2 for bad input, 3 for what is not modelled.
 
     \b
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
     smemsim solve --layout 'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim solve kernel.toml --operand "step[1].a"
     smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
+    smemsim solve --conflicts --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16" --access "st:16:lane * 16" --pitch 128
     """
     from smemsim.core.picture.lines import print_lines
 
+    if conflicts:
+        _free_of_conflicts(ctx, layout, given, as_json=as_json, files=bool(paths))
     matrices = {"d": d, "a": a, "b": b, "c": c}
     form = _form(ctx, paths, layout, is_product=any(x is not None for x in matrices.values()))
     answer: Any
@@ -125,16 +138,49 @@ def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | Non
         "a dump and an operand": len(paths) == 2,
         OF_PRODUCT: is_product,
         "--layout": layout is not None,
+        "--conflicts": False,
     }
     given = [name for name, is_ in forms.items() if is_]
     if len(given) != 1 or len(paths) > 2:
         raise InputError(f"{' and '.join(given) or f'{len(paths)} files'}: needs one of {', '.join(forms)}")
     strange = strangers(
-        ctx, [*(() if is_product else PRODUCT), *(() if len(paths) == 2 or layout else DUMP), *(["where"] if len(paths) != 1 else [])]
+        ctx,
+        [
+            *CONFLICTS,
+            *(() if is_product else PRODUCT),
+            *(() if len(paths) == 2 or layout else DUMP),
+            *(["where"] if len(paths) != 1 else []),
+        ],
     )
     if strange:
         raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {given[0]}")
     return given[0]
+
+
+def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, Any], *, as_json: bool, files: bool) -> NoReturn:
+    """The form that looks for layouts without bank conflicts; ends the command."""
+    from smemsim.core.layout.cute import CuteLayout
+    from smemsim.core.picture.lines import print_lines
+    from smemsim.core.spec.formats import element_format
+    from smemsim.planning.conflicts import conflict_free_layouts, read_access
+    from smemsim.show.solution import conflicts_view
+
+    strange = strangers(ctx, [*PRODUCT, *(x for x in DUMP if x != "dtype"), "where", "arch", "d", "a", "b", "c"])
+    if files or strange:
+        raise InputError(f"{strange or 'files'}: nothing of --conflicts")
+    if not given["access"]:
+        raise InputError("--access: missing; smemsim solve --help has an example")
+    bits = element_format(given["dtype"]).bits if given["dtype"] else 8
+    if bits % 8:
+        raise InputError(f"--dtype {given['dtype']}: needs elements of whole bytes")
+    tile = CuteLayout.parse(layout, element_bits=bits) if layout is not None else None
+    accesses = [read_access(text, steps=given["steps"], layout=tile, element_bytes=bits // 8) for text in given["access"]]
+    answer = conflict_free_layouts(accesses, pitch=given["pitch"], tma=given["tma"])
+    if as_json:
+        click.echo(json.dumps(answer.as_dict(), indent=1))
+    else:
+        print_lines(conflicts_view(answer, element_bytes=bits // 8, pitch=given["pitch"] or 0))
+    ctx.exit(0 if answer.layouts else 1)
 
 
 def _missing(**given: Any) -> None:

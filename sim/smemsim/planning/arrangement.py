@@ -15,8 +15,10 @@ import numpy as np
 
 from smemsim.base.arguments import choice, in_steps, shown, whole
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.layout.banks import shared_cost
 from smemsim.core.layout.cute import CuteLayout, CuteSwizzle, logical_divide, recast, tile_to_shape, zipped_divide
 from smemsim.core.spec.architectures import Architecture, architecture
+from smemsim.core.spec.counters import LANES
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import ElementFormat, element_format
 from smemsim.core.spec.shared_memory import ATOM_ROWS, BANKS, CHUNK
@@ -585,15 +587,16 @@ def conflicts_of(tile: Arrangement) -> Conflicts:
     """Count them for the tile at its base address."""
     chunks = tile.contiguous // tile.per_chunk
     addresses = swizzled(tile.wish.base_address + tile.linear(*np.indices((tile.lines, chunks))), tile.wish.mode)
-    group = BANKS.group(addresses)
-    return Conflicts(_worst(group, BANKS.groups), _worst(group, 1), _worst(group.T, 1))
+    return Conflicts(_worst(addresses, BANKS.groups), _worst(addresses, 1), _worst(addresses.T, 1))
 
 
-def _worst(group: np.ndarray, step: int) -> int:
-    """The fullest group of any eight neighbours along axis 0 that begin at a multiple of `step`."""
-    length = min(BANKS.groups, len(group))
-    windows = np.lib.stride_tricks.sliding_window_view(group, length, axis=0)[::step]
-    return int(max((windows == g).sum(axis=-1).max() for g in range(BANKS.groups)))
+def _worst(addresses: np.ndarray, step: int) -> int:
+    """The most wavefronts of any eight neighbours along axis 0 that begin at a multiple of `step`, read as rows of a matrix."""
+    length = min(BANKS.groups, len(addresses))
+    windows = np.lib.stride_tricks.sliding_window_view(addresses, length, axis=0)[::step].reshape(-1, length)
+    at = np.zeros((len(windows), LANES), np.int64)
+    at[:, :length] = windows
+    return int(shared_cost("ldmatrix", at, (1 << length) - 1, CHUNK).wavefronts.max())
 
 
 # ---- What LBO and SBO of a plan walk: found by moving each field and looking which elements move with it

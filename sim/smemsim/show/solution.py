@@ -7,8 +7,9 @@ from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
 from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
 from smemsim.diagnosis.product import ProductExplanation
+from smemsim.planning.conflicts import ConflictAnswer, ConflictFree
 
-__all__ = ["answer_view", "explanation_view"]
+__all__ = ["answer_view", "conflicts_view", "explanation_view"]
 
 
 SHOWN = 16
@@ -103,3 +104,26 @@ def explanation_view(explanation: ProductExplanation) -> list[Line]:
     known = "measured on an H200" if explanation.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
     lines.append(Line([(f"rules are {known}", "dim")]))
     return lines
+
+
+def conflicts_view(answer: ConflictAnswer, *, element_bytes: int, pitch: int) -> list[Line]:
+    """What accesses cost in banks now, and the layouts that free them of conflicts, as source text."""
+    rows = tuple((a.name or a.op, str(a.cost), str(a.ideal)) for a in answer.accesses)
+    lines = [*table_lines(Table(tuple(map(Column, ("access", "wavefronts", "without conflicts"))), rows))]
+    if answer.now == answer.ideal:
+        return [*lines, Line([("no access has bank conflicts", "bold")])]
+    if not answer.layouts:
+        lines.append(Line([(f"none of {answer.tried} layouts is free of conflicts for all accesses", "red")]))
+        if answer.nearest is not None and answer.nearest.wavefronts < answer.now:
+            lines.append(Line([(f"nearest: {answer.nearest.says}, {answer.nearest.wavefronts} wavefronts instead of {answer.now}", "")]))
+        return lines
+    for kind in (True, False):
+        for one in [x for x in answer.layouts if (x.swizzle is not None) == kind][:2]:
+            lines += _layout_lines(one, element_bytes, pitch)
+    lines.append(Line([(f"tried on these accesses: {answer.ideal} wavefronts instead of {answer.now}", "dim")]))
+    return lines
+
+
+def _layout_lines(one: ConflictFree, element_bytes: int, pitch: int) -> list[Line]:
+    texts = (("CuTe", one.cute(element_bytes)), ("CUDA", one.cuda(element_bytes)), ("Triton", one.triton(element_bytes, pitch)))
+    return [Line([(one.says, "bold")]), *(Line([(f"  {name:<7} {text}", "")]) for name, text in texts if text)]
