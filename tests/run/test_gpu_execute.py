@@ -379,7 +379,7 @@ def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wa
         tables.append((sanitizer.operations, sanitizer.clocks))
         return sanitizer
 
-    monkeypatch.setattr("smemsim.run.engine.grid.watch_of", watched)
+    monkeypatch.setattr("smemsim.run.engine.grid.sanitizer_of", watched)
     done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
     assert {f.code for f in done.findings.values()} == codes
     ((operations, order),) = tables
