@@ -102,6 +102,28 @@ def speeds(_: Page) -> str:
     return speed_table.markdown(*speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())))
 
 
+# What a user waits for: how the page calls it, and the row of the bench.
+WAITED_FOR = {
+    "decode a descriptor on the command line": "smemsim decode, the whole process",
+    "run a vector addition of Triton, the whole command": "smemsim run, Triton's add, the whole process",
+    "run a warp-specialised GEMM of 3 CTAs, the whole command": "smemsim run, a warp-specialised GEMM, the whole process",
+    "launch a Triton matmul by `wgmma`, 512 x 512 x 512": "Triton's bf16 product, 512 x 512 x 512, watched",
+    "launch a Triton matmul by `tcgen05`, 512 x 512 x 512": "Triton's bf16 product by tcgen05, 512 x 512 x 512, watched",
+    "launch a softmax of 4,096 rows": "softmax of rows, watched",
+    "launch an SGEMM on CUDA cores, 512 x 512 x 512": "SGEMM on CUDA cores, 512 x 512 x 512, watched",
+    "launch 1,000 CTAs of a Triton matmul": "Triton's bf16 product, 1,000 CTAs, watched",
+    "check a scenario of 64 K steps": "check, a right kernel, 128 x 128 x 64, 3 stages, 64 iterations",
+    "replay all golden traces": "smemsim replay golden/, once",
+}
+
+
+def waited_for(_: Page) -> str:
+    """The times of ten things that people do, from the measurements that were kept."""
+    _, results = speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text()))
+    took = {one.what: one.ours for one in results if one.ours is not None}
+    return table(("task", "time"), [(task, speed_table.duration(took[what])) for task, what in WAITED_FOR.items()])
+
+
 def suites(_: Page) -> str:
     """The rows of golden/README.md."""
     rows = []
@@ -327,6 +349,7 @@ TABLES: dict[str, Callable[..., str]] = {
         errata,
         disputes,
         speeds,
+        waited_for,
         suites,
         commands,
         options,

@@ -146,7 +146,9 @@ def test_what_is_kept_are_rows_of_the_bench():
 
 def test_the_documentation_shows_what_is_kept():
     of, results = table.of_json(KEPT)
-    shown = re.search(r"<!-- speeds -->\n(.*?)<!-- /speeds -->", (ROOT / "docs" / "speed.md").read_text(), re.DOTALL)[1]
+    shown = re.search(r"<!-- speeds -->\n(.*?)<!-- /speeds -->", (ROOT / "docs" / "reference" / "measurements.md").read_text(), re.DOTALL)[
+        1
+    ]
     assert shown.strip() == table.markdown(of, results).strip()
     named = {line.split(" | ")[0].removeprefix("| ") for line in shown.splitlines() if line.startswith("| ")} - {"what"}
     assert named == {r.what for r in results if r.speed}
