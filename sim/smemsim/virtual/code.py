@@ -31,6 +31,7 @@ __all__ = ["Function", "Module"]
 LITTLE = 1 << 16  # characters: PTX of several kernels, some of which a program may never launch, is linked at its load up to this size
 _DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
 _FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
+_KINDS = re.compile(r"\bmma(?:\.sp::ordered_metadata)?\.sync\.[\w.]*?\.(kind::\w+)")
 
 
 class Device(Protocol):
@@ -93,7 +94,10 @@ class Function:
     @functools.cached_property
     def families(self) -> tuple[str, ...]:
         """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
-        return tuple(sorted(set(_FAMILIES.findall("\n".join(self.module.lines_of(self.source))))))
+        text = "\n".join(self.module.lines_of(self.source))
+        found, kinds = set(_FAMILIES.findall(text)), {f"mma.sync {kind}" for kind in _KINDS.findall(text)}
+        has_plain = bool(re.search(r"\bmma(?:\.sp(?:::ordered_metadata)?)?\.sync\.(?![\w.]*\.kind::)", text))
+        return tuple(sorted((found - {"mma.sync"} if kinds and not has_plain else found) | kinds))
 
     @property
     def directives(self) -> Mapping[str, tuple[int, ...]]:

@@ -81,7 +81,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         x.launch.evidence.update(inferred)
         a, b, start = (_stacked(part, x) for part in reads)
         held = None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP)
-        if scales:
+        if scales and isinstance(of, MmaSync):
             d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
         else:
             d = of.execute(a, b, start, held)
