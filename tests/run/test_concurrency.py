@@ -6,6 +6,7 @@ its lane in %r3 and the rank of its CTA in %r4; %p1 says that it is thread 0 and
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -1394,3 +1395,28 @@ def test_the_repair_names_the_count_of_an_mbarrier_that_counts_too_few(arrives, 
     assert told(count) == []
     (found,) = told(count * 2 // 3)
     assert found.startswith(f"X008 {count} in place of {count * 2 // 3} in the mbarrier.init of line")
+
+
+BULK_STORE = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;"
+COPY = "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4;"
+UNAWAITED = {  # an operation, its commit, what touches its words, and what follows its name in the repair: with the commit, by another thread, and without it
+    "bulk": (f"st.shared.u32 [%r6], %r3; fence.proxy.async.shared::cta; bar.sync 0; {BULK_STORE}", "@%p1 cp.async.bulk.commit_group;", "st.shared.u32 [%r6], 1;", "cp.async.bulk.wait_group.read"),
+    "cp.async": (COPY, "cp.async.commit_group;", READ.replace("%r6", "%r7"), "cp.async.wait_group"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNAWAITED)
+def test_a_repair_proposes_no_commit_that_is_there(name):
+    issues, commits, touches, waits_by = UNAWAITED[name]
+    commit = commits.split()[-1].rstrip(";")
+
+    def repair(*commits: str) -> str:
+        body = f"{issues} {' '.join(commits)} bar.sync 0; {touches}"
+        (found,) = (f.repair for f in run(Kernel("", body)).findings if f.code in ("X004", "X005"))
+        return found
+
+    assert repair(commits).startswith(f"{waits_by} 0")
+    assert repair(commits, commits).startswith(f"{waits_by} 1")
+    assert re.match(rf"{re.escape(commit)}(,| and) {re.escape(waits_by)} 0", repair())
+    by_others = f"{'@%p3' if name == 'bulk' else '@%p2'} {commit};"
+    assert repair(by_others).startswith(f"{commit} of line")

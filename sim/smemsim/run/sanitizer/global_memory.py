@@ -858,13 +858,18 @@ class GlobalShadow:
         if self.history.asynchronous[epoch & loops.INDEX] and not is_read:
             return Said(
                 "X004" if does == "reads" else "X008", f"{access}, {theirs}: the operation need not be complete, or nothing orders the two",
-                "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
+                f"{self._waits_for(other)} (without .read) in the thread that issues it, then "
                 f"{self._order(is_near)}",
             )  # fmt: skip
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
         return Said("X008", f"{access}, {theirs}: {why}{f'; {held}' if held else ''}", repair, bool(held))
+
+    def _waits_for(self, copy: Instruction) -> str:
+        """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
+        commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"
+        return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""

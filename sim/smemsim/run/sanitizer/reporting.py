@@ -13,9 +13,11 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.barriers.mbarrier import Delivery, Mbarrier, mbarriers
+from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.twins import Twins
 
@@ -44,13 +46,13 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
 }
 WAIT = {
     "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
-    "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
-    "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
     "tcgen05.alloc": "put a barrier (bar.sync) between them",
-    "wgmma": "wgmma.commit_group and wgmma.wait_group first",
-    "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
-    "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
-    "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+}
+_GROUPS = {  # how a kind of operations is committed and waited for, and what follows
+    "wgmma": ("wgmma.commit_group", "wgmma.wait_group", ""),
+    "cp.async": ("cp.async.commit_group", "cp.async.wait_group", " and a barrier"),
+    "tma_store": ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", ""),
+    "tma_reduce": ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", ""),
 }
 
 
@@ -69,6 +71,8 @@ class Reporting:
         self.group_waits: dict[
             tuple[int, str], tuple[Instruction, int, Any]
         ] = {}  # by warp and kind: the last wait for groups, how many it leaves, all groups
+        self._followers: dict[tuple[int, str], Instruction | None] = {}  # see `_following`
+        self.groups: CommitGroups | None = None  # of the sanitizer that this one tells for
         self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
 
     def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
@@ -224,10 +228,40 @@ class Reporting:
             return found
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.lanes else op.kind
+            if op.instruction.op == "tcgen05" and kind not in WAIT:
+                return f"{self.commit_of(op.instruction)} first"
+            if kind in _GROUPS:
+                return f"{self.group_of(op, *_GROUPS[kind])} first" + self._by_issuer(op)
             return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
         return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+
+    def commit_of(self, i: Instruction) -> str:
+        """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""
+        there = self.following(i, "tcgen05.commit")
+        if there is None:
+            return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait)"
+        return f"wait for the phase of the mbarrier at which tcgen05.commit of line {there.line}, by the thread that issued it, arrives (mbarrier.try_wait)"
+
+    def following(self, i: Instruction, name: str) -> Instruction | None:
+        """The first instruction of that name in the program to which a path leads from another one."""
+        key = i.line, name
+        if key not in self._followers:
+            named = (other for other in self.lines.values() if other.name.startswith(name))
+            self._followers[key] = next((other for other in named if leads_past(self.x.program, i, other, [])), None)
+        return self._followers[key]
+
+    def group_of(self, op: Operation, commit: str, wait: str, then: str = "") -> str:
+        """How to wait for an operation of a commit group: `commit` is proposed if no such instruction can follow it; `then` is what follows the wait."""
+        kind = op.kind if op.kind in ("cp.async", "wgmma") else "bulk"
+        younger = None if self.groups is None else self.groups.younger(op, kind)
+        if younger is not None:
+            return f"{wait} {younger}{then}"
+        there = self.following(op.instruction, commit)
+        if there is not None:
+            return f"{commit} of line {there.line} by the thread that issued it, and {wait} 0{then}"
+        return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
         """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""

@@ -118,6 +118,7 @@ class Sanitizer(Accesses, Observer):
         self.operations = Operations(x, self.clocks.clock, self.clocks.done.shape[1])
         self.reporting = Reporting(x, self.clocks, self.operations)
         self.groups, self.barriers = CommitGroups(self.clocks), Initialised(self.clocks)
+        self.reporting.groups = self.groups
         self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
         self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting, self.named)
         self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects)

@@ -492,7 +492,7 @@ class TensorShadow:
                 where = self._where(at, who == OPERATIONS + number)
                 self.reporting.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: {self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}", self._wait_for(warp),
+                    f"{operation.instruction.line} writes: {self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}", self._wait_for(operation, warp),
                     "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
@@ -538,16 +538,16 @@ class TensorShadow:
                 self.reporting.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, np.isin(by, having))}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: {self.reporting.unwaited(operation, warp)}",
-                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                    f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
 
-    def _wait_for(self, warp: int) -> str:
+    def _wait_for(self, op: Operation, warp: int) -> str:
         """What to change where a warp does not wait for an operation."""
         if self.clocks.why_early(warp):
             return "wait for every phase of that mbarrier in turn; and who commits waits first for what this warp has read, so as not to be two phases ahead"
         if change := self.reporting.relaxed_wait(warp):
             return change
-        return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first"
+        return f"{self.reporting.commit_of(op.instruction)} first"
 
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
         """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
@@ -638,7 +638,7 @@ class TensorShadow:
             if missed.any() and line != i.line:
                 del self.early[line]
                 message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
-                repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
+                repair = f"{self.reporting.commit_of(i)} first, with the parity of this round"
                 tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6")
                 self.reporting.came_late(reader, tell, self.late)
 
