@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,18 @@ from smemsim.run.accesses import Piece, Values
 from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
-    from smemsim.run.views import Wave
+    from smemsim.run.views import Barrier, Cta, Mbarrier, Wave
 
-__all__ = ["EVENTS", "Access", "Interest", "Observer", "Observers", "interest_of", "together"]
+__all__ = ["EVENTS", "Access", "AtMbarriers", "GroupKind", "Interest", "Observer", "Observers", "barrier_key", "interest_of", "together"]
+
+
+AtMbarriers: TypeAlias = "Sequence[tuple[np.ndarray, Mbarrier]]"  # threads, and the mbarrier at which they do something
+GroupKind: TypeAlias = Literal["cp.async", "bulk", "wgmma"]
+
+
+def barrier_key(cta: int, number: int) -> tuple[str, int, int]:
+    """What observers know a barrier of a CTA (its index in the wave) by."""
+    return "barrier", cta, number
 
 
 class Access(NamedTuple):
@@ -70,7 +79,6 @@ class Interest(NamedTuple):
     """What an observer has to see one by one; what nobody asks for may happen as machine code, many instructions at once and without events."""
 
     accesses: bool = False  # each access of memory by a thread
-    lanes: bool = False  # each time that lanes of a warp meet
 
 
 class Observer:
@@ -100,6 +108,117 @@ class Observer:
 
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
+
+    def lanes_met(self, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
+        """Lanes of each warp execute an instruction together, or have gone through blocks in which they do so many times; `are_done`: none goes on before all are done."""
+
+    # ---- barriers of threads: bar, barrier, barrier.cluster. `barrier` has a `key`, a `title`, its `scope` and its `count` of threads (None: all)
+
+    def barrier_met(self, x: Wave, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
+        """Threads arrive at barrier `number` of their CTAs (indices in the wave), complete its phase and go on, all at once."""
+
+    def barrier_arrived(
+        self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
+    ) -> None:
+        """Threads arrive, and wait or do not. Whole warps that wait at a barrier of all threads are reported when it is complete, mostly by `barrier_met`."""
+
+    def barrier_completed(self, x: Wave, barrier: Barrier) -> None:
+        """All have arrived, or exited: the phase is over."""
+
+    def barrier_passed(self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray) -> None:
+        """Threads that have waited go on."""
+
+    # ---- mbarriers
+
+    def mbarriers_initialised(self, x: Wave, i: Instruction, made: AtMbarriers, at: np.ndarray) -> None:
+        """mbarrier.init: threads, of each mbarrier the last one counts, and where the objects lie in `x.shared`, of each running thread."""
+
+    def mbarrier_invalidated(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """mbarrier.inval by threads."""
+
+    def mbarrier_used(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads name an mbarrier: they arrive or wait, or issue what arrives there."""
+
+    def bytes_expected(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
+        """The current phase of each of these mbarriers waits for `size` bytes more."""
+
+    def bytes_counted(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
+        """`size` bytes have come for each of these mbarriers."""
+
+    def mbarriers_reached(
+        self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
+    ) -> None:
+        """Threads, or `is_async` operations that they have issued, are about to arrive, each `count` times."""
+
+    def mbarriers_arrived(
+        self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
+    ) -> None:
+        """They have arrived in the current phases; those of one instruction that more phases count are reported once for each."""
+
+    def mbarriers_completed(self, x: Wave, barriers: Sequence[Mbarrier]) -> None:
+        """A phase of each of these is over, and the next has begun."""
+
+    def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads begin to wait for the current phase (mbarrier.try_wait); `mbarriers_passed` follows, unless their time is over."""
+
+    def mbarriers_passed(
+        self, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
+    ) -> None:
+        """Threads have found phases over (mbarrier.try_wait, .test_wait). `is_seen`: the kernel looks at the answer."""
+
+    # ---- fences and dependences
+
+    def fenced(self, x: Wave, i: Instruction, *, acquires: bool, releases: bool, scope: int) -> None:
+        """fence and membar."""
+
+    def proxy_fenced(self, x: Wave, i: Instruction, *, only_global: bool = False) -> None:
+        """fence.proxy.async; `only_global`: fence.proxy.async.global."""
+
+    def maps_fenced(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
+        """fence.proxy.tensormap::generic: an acquire of the maps at these addresses, one for each running thread, or a release (None)."""
+
+    def initialisations_fenced(self, x: Wave, i: Instruction) -> None:
+        """fence.mbarrier_init."""
+
+    def tensor_fenced(self, x: Wave, i: Instruction, *, acquires: bool, releases: bool) -> None:
+        """tcgen05.fence."""
+
+    def dependency_waited(self, x: Wave, i: Instruction) -> None:
+        """griddepcontrol.wait."""
+
+    def dependents_launched(self, x: Wave, i: Instruction) -> None:
+        """griddepcontrol.launch_dependents."""
+
+    # ---- asynchronous operations
+
+    def map_used(self, x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
+        """A thread issues a transfer with the tensor map of `size` bytes at an address that is no parameter's."""
+
+    def group_committed(self, x: Wave, i: Instruction, kind: GroupKind) -> None:
+        """The running threads commit their open group."""
+
+    def group_waited(self, x: Wave, i: Instruction, kind: GroupKind, left: int, *, only_read: bool = False) -> None:
+        """The running threads have waited until at most `left` of their groups were pending; `only_read`: had not read all that they read."""
+
+    def copies_counted(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """cp.async.mbarrier.arrive: the current phase counts an arrival when the copies of each thread are complete."""
+
+    def committed(self, x: Wave, i: Instruction, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """tcgen05.commit: the current phase of each mbarrier counts an arrival when what the thread has issued is complete."""
+
+    # ---- tensor memory
+
+    def tensor_allocated(self, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
+        """A warp (of its CTA) has got columns of tensor memory from one on, in each CTA of its `group` of 1 or 2."""
+
+    def allocation_written(self, x: Wave, i: Instruction, piece: Piece) -> None:
+        """tcgen05.alloc writes the addresses to shared memory."""
+
+    def tensor_freed(self, x: Wave, i: Instruction, freed: Sequence[tuple[int, int, int, int]], group: int) -> None:
+        """tcgen05.dealloc: the warp in the wave, the CTA's index, the first column and the one behind the last, of each."""
+
+    def tensor_waited(self, x: Wave, i: Instruction, kind: Literal["ld", "st"]) -> None:
+        """tcgen05.wait::ld or ::st of the running threads."""
 
 
 EVENTS = tuple(name for name, _ in inspect.getmembers(Observer, inspect.isfunction))
@@ -134,4 +253,4 @@ def together(observers: Iterable[Any]) -> Any:
 def interest_of(observer: Observer) -> Interest:
     """What an observer has to see, by the events that it overrides."""
     overrides = {name for name in EVENTS if getattr(type(observer), name) is not getattr(Observer, name)}
-    return Interest(accesses=not overrides.isdisjoint(_ACCESSES), lanes="lanes_met" in overrides)
+    return Interest(accesses=not overrides.isdisjoint(_ACCESSES))

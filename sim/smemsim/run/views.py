@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Cta", "Mbarrier", "Wave"]
+__all__ = ["Barrier", "Cta", "Mbarrier", "Wave"]
 
 
 class Cta(Protocol):
@@ -26,6 +26,25 @@ class Mbarrier(Protocol):
     cta: Any
     offset: int
     state: Any
+
+
+class Barrier(Protocol):
+    """A barrier of threads: one of a CTA's, or a cluster's."""
+
+    scope: int  # CTA or CLUSTER
+    own: slice  # the threads of its CTA or cluster
+
+    @property
+    def count(self) -> int | None:
+        """How many threads meet there; None: all."""
+
+    @property
+    def key(self) -> Any:
+        """What observers know it by."""
+
+    @property
+    def title(self) -> str:
+        """What findings call it."""
 
 
 class Wave(Protocol):

@@ -545,8 +545,8 @@ class Wave:
         """
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
-            if self.sanitizer is not None:
-                self.sanitizer.lanes.meet(at=self.program.blocks[self.at].instructions[0])
+            if self.observer is not None:
+                self.observer.lanes_met(self, self.program.blocks[self.at].instructions[0])
             return True
         threads = self.threads
         own = self.key == self.at + GATHERING
@@ -573,10 +573,10 @@ class Wave:
         go = np.flatnonzero(complete & own)
         self.key[go] = self.at
         self.select(ALL if len(go) == self.total else go)
-        if self.sanitizer is not None and len(go):
+        if self.observer is not None and len(go):
             for mask in (0,) if everybody else distinct(self.members[complete]).tolist():
                 own = np.flatnonzero(complete if everybody else complete & (self.members == mask))
-                self.sanitizer.lanes.meet(own, at=self.program.blocks[self.at].instructions[0])
+                self.observer.lanes_met(self, self.program.blocks[self.at].instructions[0], own)
         return len(go) > 0
 
     # ---- shared memory

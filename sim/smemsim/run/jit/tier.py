@@ -692,8 +692,8 @@ class CompiledChain:
             (self.function,) = objects.functions(self.code.text, ("run", _RUN))
         frame = Frame.of(x, self, self.code)
         self.function(*frame.given(0, x.total, None))
-        if x.sanitizer is not None and self.chain.joint:
-            x.sanitizer.lanes.meet(times=self.chain.joint, at=self.chain.meets_at)
+        if x.observer is not None and self.chain.joint:
+            x.observer.lanes_met(x, self.chain.meets_at, times=self.chain.joint)
         x.steps += len(self.chain.blocks) - 1
         x.at, x.step = self.last.index, self.begins
 

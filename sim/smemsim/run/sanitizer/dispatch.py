@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from smemsim.run.accesses import for_part
-from smemsim.run.events import Access
+import numpy as np
+
+from smemsim.base.distinct import distinct
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.accesses import Piece, for_part
+from smemsim.run.engine.wave import WARP
+from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
+from smemsim.run.scopes import CLUSTER
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Barrier, Cta, Mbarrier
 
-__all__ = ["Accesses"]
+__all__ = ["Events"]
 
 
-class Accesses:
-    """Accesses of memory by threads, for `Sanitizer` and `SanitizerOfFirst`: each part is told of those that concern it."""
+class Events:
+    """The events of execution, for `Sanitizer` and `SanitizerOfFirst`: each part is told of those that concern it."""
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
         """Threads read, or have written."""
@@ -69,3 +77,173 @@ class Accesses:
             for_part(x, piece, lambda: self.takes(x, i, piece, size))
         elif piece.space == "global" and self.globals is not None:
             for_part(x, piece, lambda: self.globals.updates(i, piece, size))
+
+    def lanes_met(self: Any, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
+        """Lanes of each warp execute an instruction together."""
+        self.lanes.meet(threads, times=times, at=None if are_done else i)
+
+    # ---- barriers of threads
+
+    def barrier_met(self: Any, x: Wave, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
+        """Threads meet: release, complete and acquire in one."""
+        if count is not None and WARP < count < x.stride:
+            for cta in ctas.tolist():
+                key, title = barrier_key(cta, number), f"barrier {number} of CTA {x.ctas[cta].number}"
+                self.named.arrives(i, key, title, distinct(threads[x.cta_of[threads] == cta] // WARP), waits=True)
+                self.named.complete(key)
+        self.meet(x, ctas, threads, is_for_all=count is None)
+
+    def barrier_arrived(
+        self: Any, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
+    ) -> None:
+        """Threads arrive: they release."""
+        if is_relaxed:
+            self.release_relaxed(x, i, threads, barrier.key)
+            return
+        if barrier.count not in (None, WARP):
+            self.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
+        self.release(x, threads, barrier.key)
+
+    def barrier_completed(self: Any, x: Wave, barrier: Barrier) -> None:
+        """The phase is over."""
+        if barrier.count is None:
+            self.left(x, barrier.own, barrier.key)
+        self.named.complete(barrier.key)
+        self.complete([barrier.key])
+        if barrier.scope == CLUSTER:
+            self.met(barrier.own.start // WARP, (barrier.own.stop - barrier.own.start) // WARP)
+
+    def barrier_passed(self: Any, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray) -> None:
+        """Threads go on: they acquire."""
+        self.acquire(x, threads, barrier.key, meets=barrier.scope)
+        if barrier.scope == CLUSTER:
+            self.lifetimes.waited(barrier.own.start // WARP, threads)
+
+    # ---- mbarriers
+
+    def mbarriers_initialised(self: Any, x: Wave, i: Instruction, made: AtMbarriers, at: np.ndarray) -> None:
+        """Objects, and the words that they lie in."""
+        self.makes(i, [(barrier, int(threads[-1])) for threads, barrier in made])
+        self.initialised(x, i, at)
+
+    def mbarrier_invalidated(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """An object ends."""
+        self.ends(i, barrier, threads)
+
+    def mbarrier_used(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Have threads seen mbarrier.init?"""
+        self.uses(i, barrier, threads)
+
+    def bytes_expected(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
+        """Nothing: the mbarrier counts them itself."""
+
+    def bytes_counted(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
+        """Nothing: `complete_on` has told who brings them."""
+
+    def mbarriers_reached(
+        self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
+    ) -> None:
+        """Do they know that the phase before is over?"""
+        releases = not is_async and not relaxed and scope >= CLUSTER
+        for threads, barrier in arrivals if self.lifetimes.is_needed else ():
+            self.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_async, releases=releases)
+        if not is_async and i.op == "mbarrier":
+            self.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in arrivals if barrier.state.phase])
+            if x.launch.cluster_size > 1:
+                self.siblings.note(i, arrivals, count)
+
+    def mbarriers_arrived(
+        self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
+    ) -> None:
+        """Threads release; what operations do `complete_on` and `committed` have told."""
+        if not is_async:
+            self.release_at(x, arrivals, relaxed=relaxed, scope=scope)
+
+    def mbarriers_completed(self: Any, x: Wave, barriers: Sequence[Mbarrier]) -> None:
+        """Phases are over."""
+        self.complete(barriers)
+
+    def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Nothing: who waits learns nothing."""
+
+    def mbarriers_passed(
+        self: Any, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
+    ) -> None:
+        """Threads acquire, if they look at the answer."""
+        self.waited(i, waits)
+        if is_seen:
+            self.acquire_at(i, waits, relaxed=relaxed, scope=scope, by_parity=by_parity)
+
+    # ---- fences and dependences
+
+    def fenced(self: Any, x: Wave, i: Instruction, *, acquires: bool, releases: bool, scope: int) -> None:
+        """A fence of memory."""
+        self.fence(x, acquires=acquires, releases=releases, scope=scope)
+
+    def proxy_fenced(self: Any, x: Wave, i: Instruction, *, only_global: bool = False) -> None:
+        """A fence between proxies."""
+        if only_global:
+            self.fence_global(x, i)
+        else:
+            self.fence_async(x, i)
+
+    def maps_fenced(self: Any, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
+        """A fence of tensor maps."""
+        self.fence_maps(x, i, addresses, scope)
+
+    def initialisations_fenced(self: Any, x: Wave, i: Instruction) -> None:
+        """mbarrier.init becomes visible."""
+        self.publish(x)
+
+    def tensor_fenced(self: Any, x: Wave, i: Instruction, *, acquires: bool, releases: bool) -> None:
+        """A fence of tensor memory."""
+        self.fence_tensor(x, acquires=acquires, releases=releases)
+
+    def dependency_waited(self: Any, x: Wave, i: Instruction) -> None:
+        """The launch in front is over."""
+        self.waited_for_launch(x, i)
+
+    def dependents_launched(self: Any, x: Wave, i: Instruction) -> None:
+        """The next launch may begin."""
+        self.lets_next_begin(x)
+
+    # ---- asynchronous operations
+
+    def group_committed(self: Any, x: Wave, i: Instruction, kind: GroupKind) -> None:
+        """Operations are a group."""
+        self.commit(x, i, kind)
+
+    def group_waited(self: Any, x: Wave, i: Instruction, kind: GroupKind, left: int, *, only_read: bool = False) -> None:
+        """Groups are over."""
+        self.wait(x, i, kind, left, only_read=only_read)
+
+    def copies_counted(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """An mbarrier counts copies."""
+        self.counted(threads, barrier)
+
+    def committed(self: Any, x: Wave, i: Instruction, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """mbarriers count operations of tensor cores."""
+        self.tensor.commit(commits)
+
+    # ---- tensor memory
+
+    def tensor_allocated(self: Any, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
+        """Columns of a pair: those of one CTA begin empty."""
+        if group == 2:
+            self.pairs.allocated(i, warp, cta.index, column)
+
+    def allocation_written(self: Any, x: Wave, i: Instruction, piece: Piece) -> None:
+        """An operation writes words of shared memory."""
+        for_part(x, piece, lambda: self.allocated(x, i, piece.at))
+
+    def tensor_freed(self: Any, x: Wave, i: Instruction, freed: Sequence[tuple[int, int, int, int]], group: int) -> None:
+        """Is everything over that was done there?"""
+        if group == 1:
+            self.tensor.freed(i, freed)
+        else:
+            for warp, cta, first, end in freed:
+                self.pairs.freed(i, warp, cta, first, end)
+
+    def tensor_waited(self: Any, x: Wave, i: Instruction, kind: str) -> None:
+        """Loads or stores are over."""
+        self.tensor.waited(x, kind)

@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
-from smemsim.run.sanitizer.dispatch import Accesses
+from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.operations import Operation, room_of
@@ -240,7 +240,7 @@ class _Tensor:
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.marks
 
 
-class SanitizerOfFirst(Accesses):
+class SanitizerOfFirst(Events):
     """As `Sanitizer`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
 
     def __init__(self, x: Wave, history: History | None) -> None:

@@ -50,7 +50,7 @@ from smemsim.run.isa.barriers.mbarrier import Mbarrier, current
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.sanitizer.byte_masks import WHOLE
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
-from smemsim.run.sanitizer.dispatch import Accesses
+from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.expected import ExpectedBytes
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
@@ -106,7 +106,7 @@ class Begin:
     warps: int = 0
 
 
-class Sanitizer(Accesses, Observer):
+class Sanitizer(Events, Observer):
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
@@ -497,7 +497,7 @@ class Sanitizer(Accesses, Observer):
         if self.globals is not None:
             self.globals.op_writes(op, addresses, size, stays)
 
-    def map_used(self, i: Instruction, thread: int, address: int, size: int) -> None:
+    def map_used(self, x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
         """A thread issues a transfer with the tensor map at an address."""
         if self.maps is not None:
             self.maps.used(i, thread, address, size)
@@ -610,9 +610,9 @@ class Sanitizer(Accesses, Observer):
         self.shared.part_of_copies(op, part, lanes)
         return part
 
-    def counted(self, x: Wave, barrier: Any) -> None:
-        """The phase of an mbarrier counts the copies (cp.async) of the running threads."""
-        self.groups.counted(by_warps(x.threads), barrier, self._part_of_copies)
+    def counted(self, threads: np.ndarray, barrier: Any) -> None:
+        """The phase of an mbarrier counts the copies (cp.async) of threads."""
+        self.groups.counted(by_warps(threads), barrier, self._part_of_copies)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""

@@ -19,6 +19,7 @@ from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.barriers import CTA_BARRIERS
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
 from smemsim.run.engine.wave import EXITED, WARP, Cta, Wait, are_whole_warps
+from smemsim.run.events import barrier_key
 from smemsim.run.isa.barriers.skipped_barriers import arrive, check_skipped, have_parted, note_exits
 from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
@@ -159,10 +160,17 @@ class ClusterBarrier:
         self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
         self.waits: list[Wait] = []
 
+    scope, count = CLUSTER, None
+
     @property
     def key(self) -> tuple[str, int]:
-        """The key of the barrier in the watch's tables."""
+        """What observers know it by."""
         return "barrier.cluster", self.cluster
+
+    @property
+    def title(self) -> str:
+        """What findings call it."""
+        return "barrier.cluster"
 
     def materialize(self, x: Wave) -> None:
         """If all have arrived, the next phase begins."""
@@ -173,16 +181,13 @@ class ClusterBarrier:
         note_parted(x, self.key, "barrier.cluster", self.first, lines)
         self.arrived[:] = False
         x.changes += 1
-        if x.sanitizer is not None:
-            x.sanitizer.left(x, self.own, self.key)
-            x.sanitizer.complete([self.key])
-            x.sanitizer.met(self.first // WARP, len(self.arrived) // WARP)
+        if x.observer is not None:
+            x.observer.barrier_completed(x, self)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True
-            if x.sanitizer is not None:
-                x.sanitizer.acquire(x, wait.threads, self.key, meets=CLUSTER)
-                x.sanitizer.lifetimes.waited(self.first // WARP, wait.threads)
+            if x.observer is not None:
+                x.observer.barrier_passed(x, wait.instruction, self, wait.threads)
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
@@ -229,10 +234,8 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own], barrier.told[own] = True, False, False
         barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
-        if x.sanitizer is not None and relaxed:
-            x.sanitizer.release_relaxed(x, i, own + barrier.first, barrier.key)
-        elif x.sanitizer is not None:
-            x.sanitizer.release(x, own + barrier.first, barrier.key)
+        if x.observer is not None:
+            x.observer.barrier_arrived(x, i, barrier, own + barrier.first, is_relaxed=relaxed)
         x.changes += 1
         barrier.materialize(x)
 
@@ -246,9 +249,8 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
         late = barrier.arrived[own]
         done = own[~late]
         barrier.idle[done] = True
-        if done.size and x.sanitizer is not None:
-            x.sanitizer.acquire(x, done + barrier.first, barrier.key, meets=CLUSTER)
-            x.sanitizer.lifetimes.waited(barrier.first // WARP, done + barrier.first)
+        if done.size and x.observer is not None:
+            x.observer.barrier_passed(x, i, barrier, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
             wait.missing = lambda b=barrier: b.missing(x)
@@ -292,10 +294,12 @@ class NamedBarrier:
         self.waits: list[tuple[Wait, _Form]] = []
         self.untold: list[np.ndarray] = []  # threads that wait, and of which the watch has not been told yet
 
+    scope = CTA
+
     @property
     def key(self) -> tuple[str, int, int]:
-        """The key of the barrier in the watch's tables."""
-        return "barrier", self.cta.index, self.number
+        """What observers know it by."""
+        return barrier_key(self.cta.index, self.number)
 
     @property
     def title(self) -> str:
@@ -541,14 +545,12 @@ def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarr
 
 def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, *, waits: bool) -> None:
     """The watch is told that threads have arrived; of whole warps at a barrier of all threads when it is complete, since they do nothing before."""
-    if x.sanitizer is None:
+    if x.observer is None:
         return
     if barrier.count is None and are_whole_warps(threads):
         barrier.untold.append(threads)
         return
-    if barrier.count not in (None, WARP):
-        x.sanitizer.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
-    x.sanitizer.release(x, threads, barrier.key)
+    x.observer.barrier_arrived(x, i, barrier, threads, waits=waits)
 
 
 def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
@@ -560,8 +562,8 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         return np.arange(x.n)
     opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):
-        if x.sanitizer is not None:
-            x.sanitizer.meet(x, np.arange(len(x.ctas)), x.threads, is_for_all=count is None)
+        if x.observer is not None:
+            x.observer.barrier_met(x, i, number, np.arange(len(x.ctas)), x.threads, count)
         _tell(x, x.threads, x.threads)
         return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
@@ -571,13 +573,8 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
         complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
     complete[opened] = False
-    if x.sanitizer is not None and complete.any():
-        if count is not None and WARP < count < x.stride:
-            for cta in np.flatnonzero(complete).tolist():
-                barrier = NamedBarrier(x, x.ctas[cta], number, count)
-                x.sanitizer.named.arrives(i, barrier.key, barrier.title, distinct(x.threads[x.cta_of[x.sel] == cta] // WARP), waits=True)
-                x.sanitizer.named.complete(barrier.key)
-        x.sanitizer.meet(x, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], is_for_all=count is None)
+    if x.observer is not None and complete.any():
+        x.observer.barrier_met(x, i, number, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], count)
     late = ~complete[x.cta_of[x.sel]]
     _tell(x, x.threads[~late], x.threads[~late])
     return np.flatnonzero(late) if late.any() else None
@@ -608,23 +605,21 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
 
 def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
     """The watch is told that phases are complete: of whole warps that it has not been told of, that they meet."""
-    if x.sanitizer is None:
+    if x.observer is None:
         return
     whole = [barrier for barrier in barriers if barrier.untold and len(barrier.untold) == len(barrier.waits)]
     if whole:
         threads = np.concatenate([threads for barrier in whole for threads in barrier.untold])
-        x.sanitizer.meet(x, np.array([barrier.cta.index for barrier in whole]), threads, is_for_all=True)
+        i = whole[0].waits[0][0].instruction
+        x.observer.barrier_met(x, i, whole[0].number, np.array([barrier.cta.index for barrier in whole]), threads, None)
     for barrier in barriers:
         if barrier in whole:
             continue
         for threads in barrier.untold:
-            x.sanitizer.release(x, threads, barrier.key)
-        if barrier.count is None:
-            x.sanitizer.left(x, barrier.own, barrier.key)
-        x.sanitizer.named.complete(barrier.key)
-        x.sanitizer.complete([barrier.key])
+            x.observer.barrier_arrived(x, barrier.waits[0][0].instruction, barrier, threads)
+        x.observer.barrier_completed(x, barrier)
         for wait, _ in barrier.waits:
-            x.sanitizer.acquire(x, wait.threads, barrier.key, meets=CTA)
+            x.observer.barrier_passed(x, wait.instruction, barrier, wait.threads)
 
 
 def _are_left(x: Wave, barrier: NamedBarrier) -> None:

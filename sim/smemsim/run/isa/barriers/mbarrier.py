@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap
 from smemsim.core.finding import Touched
 from smemsim.core.ptx.module import Instruction
@@ -28,7 +27,7 @@ from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers import loops
 from smemsim.run.isa.barriers.misdirected import misdirected
-from smemsim.run.scopes import CLUSTER, GPU
+from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -208,7 +207,7 @@ class State:
 
     # ---- what happens to it
 
-    def comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction, *, is_commit: bool, releases: bool) -> None:
+    def comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction) -> None:
         """Note who arrives."""
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
@@ -217,11 +216,6 @@ class State:
                 self.arrived_from.add(end // WARP)
                 self.arrived.add(end)
             self._count_arrivals(x, threads, i, count)
-        if x.sanitizer is not None and x.sanitizer.lifetimes.is_needed:
-            for barrier in self.members:
-                x.sanitizer.lifetimes.arrives(
-                    i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_commit, releases=releases
-                )
 
     def fitting(self, x: Wave, threads: np.ndarray, step: int, i: Instruction) -> int:
         """How many of some threads arrive in the current phase, each `step` times."""
@@ -264,6 +258,8 @@ class State:
         self.of_phase.add((i.line, size))
         self.tx += size
         self._check_tx(x, i)
+        if x.observer is not None:
+            x.observer.bytes_expected(x, i, self.members, size)
         self._settles(x)
 
     def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
@@ -284,6 +280,8 @@ class State:
         self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
+        if x.observer is not None:
+            x.observer.bytes_counted(x, i, self.members, size)
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
@@ -409,8 +407,8 @@ def _settle(x: Wave, states: Sequence[State]) -> None:
     for state in over:
         state.end_phase()
     barriers = each_of(over)
-    if x.sanitizer is not None:
-        x.sanitizer.complete(barriers)
+    if x.observer is not None:
+        x.observer.mbarriers_completed(x, barriers)
     for barrier in barriers:
         if barrier.waits:
             _wake(x, barrier)
@@ -465,12 +463,10 @@ def arrive(
     """
     i = i or current(x)
     for state, threads in arrivals:
-        state.comes(x, threads, count, i, is_commit=not release, releases=release and not relaxed and scope >= CLUSTER)
-    if x.sanitizer is not None and release and i.op == "mbarrier":
-        begun = with_threads([(state, threads) for state, threads in arrivals if state.phase])
-        x.sanitizer.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in begun])
-        if x.launch.cluster_size > 1:
-            x.sanitizer.siblings.note(i, with_threads(arrivals), count)
+        state.comes(x, threads, count, i)
+    given: dict[str, Any] = {"is_async": not release, "relaxed": relaxed, "scope": scope}
+    if x.observer is not None:
+        x.observer.mbarriers_reached(x, i, with_threads(arrivals), count, **given)
     tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
     left = [(state, threads, own) for (state, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
     while left:
@@ -481,9 +477,9 @@ def arrive(
             else:
                 own[:steps] = np.uint64(state.word) - np.arange(0, steps * count, count, dtype=np.uint64)
             state.pending -= steps * count
-        if x.sanitizer is not None and release:
+        if x.observer is not None:
             come = with_threads([(state, threads[:steps]) for (state, threads, _), steps in zip(left, now, strict=True)])
-            x.sanitizer.release_at(x, come, relaxed=relaxed, scope=scope)
+            x.observer.mbarriers_arrived(x, i, come, count, **given)
         phases = [state.phase for state, _, _ in left]
         _settle(x, [state for state, _, _ in left])
         for (state, threads, _), steps, phase in zip(left, now, phases, strict=True):

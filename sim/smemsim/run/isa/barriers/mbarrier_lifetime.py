@@ -90,8 +90,8 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             "a barrier (bar.sync) in front of it",
         )
     _check_pending(x, barrier, i, threads, "invalidates")
-    if x.sanitizer is not None:
-        x.sanitizer.ends(i, barrier, threads)
+    if x.observer is not None:
+        x.observer.mbarrier_invalidated(x, i, barrier, threads)
     del mbarriers(cta)[offset]
 
 

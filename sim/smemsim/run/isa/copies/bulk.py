@@ -230,8 +230,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.late is not None:
             x.late.commit(x, "bulk")
-        if x.sanitizer is not None:
-            x.sanitizer.commit(x, i, "bulk")
+        if x.observer is not None:
+            x.observer.group_committed(x, i, "bulk")
 
     return run
 
@@ -251,8 +251,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.late is not None:
             x.late.wait(x, "bulk", count)
-        if x.sanitizer is not None:
-            x.sanitizer.wait(x, i, "bulk", count, only_read=only_read)
+        if x.observer is not None:
+            x.observer.group_waited(x, i, "bulk", count, only_read=only_read)
 
     return run
 

@@ -155,15 +155,15 @@ def build_groups(i: Instruction, c: Linker) -> Step:
 def _commit(x: Wave, i: Instruction) -> None:
     if x.late is not None:
         x.late.commit(x, GROUP)
-    if x.sanitizer is not None:
-        x.sanitizer.commit(x, i, GROUP)
+    if x.observer is not None:
+        x.observer.group_committed(x, i, GROUP)
 
 
 def _wait(x: Wave, i: Instruction, left: int) -> None:
     if x.late is not None:
         x.late.wait(x, GROUP, left)
-    if x.sanitizer is not None:
-        x.sanitizer.wait(x, i, GROUP, left)
+    if x.observer is not None:
+        x.observer.group_waited(x, i, GROUP, left)
 
 
 @implements("cp.async.mbarrier.arrive")
@@ -177,14 +177,12 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
     find = locate(i, c, i.operands[0], space, 8, only_shared=True)
 
     def run(x: Wave) -> None:
-        kept, threads = x.sel, x.threads
+        threads = x.threads
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
-            if x.sanitizer is not None:
-                x.sanitizer.uses(i, barrier, threads[part])
-                x.select(threads[part])
-                x.sanitizer.counted(x, barrier)
-                x.select(kept)
+            if x.observer is not None:
+                x.observer.mbarrier_used(x, i, barrier, threads[part])
+                x.observer.copies_counted(x, i, barrier, threads[part])
             if counts:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
                 continue

@@ -58,8 +58,8 @@ def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
         stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
     tm = _decoded(raw)
     _tell_cut(x, raw, tm)
-    if x.sanitizer is not None and not bank <= address < bank + size:
-        x.sanitizer.map_used(i, thread, address, SIZE)
+    if x.observer is not None and not bank <= address < bank + size:
+        x.observer.map_used(x, i, thread, address, SIZE)
     return tm
 
 
@@ -146,8 +146,8 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
             for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):  # the lanes of a warp name one map
                 _bytes(piece.memory, dst)[:] = _bytes(read.memory, src)
             note_write(x, i, piece, SIZE, written=written)
-        if x.sanitizer is not None:
-            x.sanitizer.fence_maps(x, i, None, scope)
+        if x.observer is not None:
+            x.observer.maps_fenced(x, i, None, scope)
 
     return Gate(lambda x: x.gather(), run)
 

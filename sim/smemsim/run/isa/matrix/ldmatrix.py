@@ -128,7 +128,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
         if x.sanitizer is not None:
-            _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW, is_joint=True))
+            _told(x, i, lanes, lambda: note_read(x, i, piece, ROW, is_joint=True))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
             values = np.empty((count, x.n), np.uint32)
@@ -189,7 +189,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
             loops.scatter_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
         else:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
-        _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written, is_joint=True))
+        _told(x, i, lanes, lambda: note_write(x, i, piece, ROW, written=written, is_joint=True))
         follow.ends(x, piece)
         marks = None if x.sanitizer is None else x.sanitizer.taint.parts_of_registers(sources, x.threads)
         if marks is not None:
@@ -198,7 +198,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
-def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
+def _told(x: Wave, i: Instruction, lanes: int, note: Callable[[], None]) -> None:
     """Note the rows as accessed by the lanes that name them."""
     kept, threads = x.sel, x.threads
     if lanes < WARP:
@@ -207,8 +207,8 @@ def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
         note()
     finally:
         x.select(kept)
-    if x.sanitizer is not None:  # its lanes are all done with it before any goes on
-        x.sanitizer.lanes.meet()
+    if x.observer is not None:
+        x.observer.lanes_met(x, i, are_done=True)
 
 
 @implements("movmatrix")

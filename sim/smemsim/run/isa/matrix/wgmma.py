@@ -88,8 +88,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.late is not None:
             x.late.commit(x, "wgmma")
-        if x.sanitizer is not None:
-            x.sanitizer.commit(x, i, "wgmma")
+        if x.observer is not None:
+            x.observer.group_committed(x, i, "wgmma")
 
     return Gate(lambda x: _together(i, x), run)
 
@@ -106,8 +106,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.late is not None:
             x.late.wait(x, "wgmma", count)
-        if x.sanitizer is not None:
-            x.sanitizer.wait(x, i, "wgmma", count)
+        if x.observer is not None:
+            x.observer.group_waited(x, i, "wgmma", count)
 
     return Gate(lambda x: _together(i, x), run)
 

@@ -211,12 +211,12 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     if rest[:1] == ["mbarrier_init"]:
         if set(rest[1:]) != {"release", "cluster"}:
             raise InputError("fence.mbarrier_init has one form: fence.mbarrier_init.release.cluster")
-        return _publish
+        return _publish(i)
     if set(rest) - _SEMANTICS - set(SCOPES) - _SYNC_RESTRICT:
         raise unmodelled(i)
     if len(set(rest) & set(SCOPES)) != 1:
         raise InputError("a fence needs one scope: .cta, .cluster, .gpu or .sys")
-    return _memory(acquires="release" not in rest, releases="acquire" not in rest, scope=level(next(m for m in rest if m in SCOPES)))
+    return _memory(i, acquires="release" not in rest, releases="acquire" not in rest, scope=level(next(m for m in rest if m in SCOPES)))
 
 
 @implements("membar")
@@ -226,26 +226,26 @@ def build_membar(i: Instruction, c: Linker) -> Step:
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
         raise InputError("membar needs one level: .cta, .gl or .sys")
-    return _memory(acquires=True, releases=True, scope=level(i.modifiers[0]))
+    return _memory(i, acquires=True, releases=True, scope=level(i.modifiers[0]))
 
 
-def _memory(*, acquires: bool, releases: bool, scope: int) -> Step:
+def _memory(i: Instruction, *, acquires: bool, releases: bool, scope: int) -> Step:
     def fence(x: Wave) -> None:
-        if x.sanitizer is not None:
-            x.sanitizer.fence(x, acquires=acquires, releases=releases, scope=scope)
+        if x.observer is not None:
+            x.observer.fenced(x, i, acquires=acquires, releases=releases, scope=scope)
 
     return fence
 
 
 def _async(x: Wave, i: Instruction) -> None:
-    if x.sanitizer is not None:
-        x.sanitizer.fence_async(x, i)
+    if x.observer is not None:
+        x.observer.proxy_fenced(x, i)
 
 
 def _async_global(i: Instruction) -> Step:
     def fence(x: Wave) -> None:
-        if x.sanitizer is not None:
-            x.sanitizer.fence_global(x, i)
+        if x.observer is not None:
+            x.observer.proxy_fenced(x, i, only_global=True)
 
     return fence
 
@@ -262,15 +262,18 @@ def _maps(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def fence(x: Wave) -> None:
-        if x.sanitizer is not None:
-            x.sanitizer.fence_maps(x, i, None if address is None else np.broadcast_to(np.asarray(address(x)), x.threads.shape), scope)
+        if x.observer is not None:
+            x.observer.maps_fenced(x, i, None if address is None else np.broadcast_to(np.asarray(address(x)), x.threads.shape), scope)
 
     return fence
 
 
-def _publish(x: Wave) -> None:
-    if x.sanitizer is not None:
-        x.sanitizer.publish(x)
+def _publish(i: Instruction) -> Step:
+    def fence(x: Wave) -> None:
+        if x.observer is not None:
+            x.observer.initialisations_fenced(x, i)
+
+    return fence
 
 
 def _nothing(x: Wave) -> None:

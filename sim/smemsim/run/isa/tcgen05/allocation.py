@@ -19,7 +19,6 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import ALLOCATION, COLUMNS, LANES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
-from smemsim.run.accesses import for_part
 from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.isa.asynchronous import stop
 from smemsim.run.isa.memory.spaces import locate, own
@@ -137,8 +136,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
         granted = np.zeros(x.n, np.uint32)
         for cta, warp, part in warps_of(x):
             granted[part] = cta.state[GRANTED].pop(warp)
-            if group == 2 and x.sanitizer is not None:
-                x.sanitizer.pairs.allocated(i, warp, cta.index, int(granted[part][0]) & 0xFFFF)
+            if x.observer is not None:
+                x.observer.tensor_allocated(x, i, warp, cta, int(granted[part][0]) & 0xFFFF, group)
         for piece in place(x):
             if piece.space != "shared":
                 stop(
@@ -151,8 +150,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
                 )
             x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
             own(x, piece, 4)
-            if x.sanitizer is not None:
-                for_part(x, piece, lambda: x.sanitizer.allocated(x, i, piece.at))  # noqa: B023 (called at once)
+            if x.observer is not None:
+                x.observer.allocation_written(x, i, piece)
 
     return Gate(opens, run)
 
@@ -232,11 +231,8 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
         x.changes += 1
 
     def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
-        if x.sanitizer is not None and given:
-            for warp, cta, first, end in given if group == 2 else ():
-                x.sanitizer.pairs.freed(i, warp, cta, first, end)
-            if group == 1:
-                x.sanitizer.tensor.freed(i, given.copy())
+        if x.observer is not None and given:
+            x.observer.tensor_freed(x, i, given.copy(), group)
         given.clear()
 
     def free(x: Wave, addresses: np.ndarray, counts: np.ndarray, given: list[tuple[int, int, int, int]]) -> None:

@@ -74,10 +74,10 @@ _Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
 
 def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
     """Threads commit their operations to mbarriers, none of which is named twice."""
-    if x.sanitizer is not None:
+    if x.observer is not None:
         for thread, _, barrier in sorted(each, key=lambda one: one[2].offset):  # those of all CTAs at one offset follow one another
-            x.sanitizer.uses(i, barrier, np.array([thread]))
-        x.sanitizer.tensor.commit([(thread, barrier) for thread, _, barrier in each])
+            x.observer.mbarrier_used(x, i, barrier, np.array([thread]))
+        x.observer.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
     if x.late is None:
         arrive(x, _arrivals(x, each), count, i=i, release=False)
@@ -113,7 +113,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     before = i.modifiers[0] == "fence::before_thread_sync"
 
     def fence(x: Wave) -> None:
-        if x.sanitizer is not None:
-            x.sanitizer.fence_tensor(x, acquires=not before, releases=before)
+        if x.observer is not None:
+            x.observer.tensor_fenced(x, i, acquires=not before, releases=before)
 
     return fence

@@ -374,7 +374,7 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.late is not None:
             x.late.wait_all(x, f"tcgen05.{kind}")
-        if x.sanitizer is not None:
-            x.sanitizer.tensor.waited(x, kind)
+        if x.observer is not None:
+            x.observer.tensor_waited(x, i, kind)
 
     return Gate(lambda x: x.gather(), run)

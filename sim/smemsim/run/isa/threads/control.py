@@ -126,12 +126,12 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "without .launch_dependents or .wait")
 
     def run(x: Wave) -> None:
-        if x.sanitizer is None:
+        if x.observer is None:
             return
         if action == "wait":
-            x.sanitizer.waited_for_launch(x, i)
+            x.observer.dependency_waited(x, i)
         else:
-            x.sanitizer.lets_next_begin(x)
+            x.observer.dependents_launched(x, i)
 
     return run
 
