@@ -821,7 +821,7 @@ def test_bytes_that_are_no_utf8_are_printed_as_they_are(monkeypatch, tiers):
     monkeypatch.setenv("SMEMSIM_TIERS", tiers)
     run = Gpu("sm_90a").launch(PRINTING.replace("name[3] = {111, 107}", "name[3] = {233, 107}"), "speak", args=[1])
     assert run.output == "t0 0.00 \ufffdk\n"
-    assert "".join(run.launch.output).encode("utf-8", "surrogateescape") == b"t0 0.00 \xe9k\n"
+    assert "".join(run.launch.result.output).encode("utf-8", "surrogateescape") == b"t0 0.00 \xe9k\n"
 
 
 def test_a_failed_assertion_ends_the_kernel_and_says_where():

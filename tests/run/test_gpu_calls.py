@@ -52,7 +52,7 @@ def run(variables: str, body: str, *arrays: np.ndarray, block: int, locals_: str
     device = Device("sm_90a")
     placed = [device.array(a) for a in arrays]
     done = device.launch(kernel(len(arrays), body, variables=variables, locals_=locals_), "k", block=block, args=placed)
-    return [p.numpy() for p in placed], list(done.findings.values())
+    return [p.numpy() for p in placed], list(done.result.findings.values())
 
 
 # Word t of the array at %d20 to %r2, and %r9 from it to that of %d21.
@@ -274,7 +274,7 @@ def test_printf_in_a_function_that_calls_itself() -> None:
     device = Device("sm_90a")
     body = "{ .param .b32 a; st.param.b32 [a], 5; call.uni count, (a); }"
     done = device.launch(kernel(0, body, variables=text), "k", block=1)
-    assert "".join(done.output) == "5 4 3 2 1 0 "
+    assert "".join(done.result.output) == "5 4 3 2 1 0 "
 
 
 @pytest.mark.parametrize(

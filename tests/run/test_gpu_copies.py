@@ -57,7 +57,7 @@ def loaded(
     )  # fmt: skip
     out = gpu.array(np.zeros(SIZE, np.uint8))
     run = gpu.launch(ptx, "k", block=32, args=(tm, out))
-    (event,) = run.events
+    (event,) = run.result.events
     assert isinstance(event, Load)
     assert event.tensor_map == tm
     assert event.coordinates == coordinates
@@ -163,7 +163,7 @@ DONE:
     given = {"smem_address": shared.begin, "to": world}
     shared.tma_reduce(operation, tm, (40, 40), **given) if operation else shared.tma_store(tm, (40, 40), **given)
     assert (target.numpy().view(np.uint8).ravel() == world.span(at, 48 * 256)).all()
-    (event,) = run.events
+    (event,) = run.result.events
     assert isinstance(event, Store)
     assert event.operation == operation
 
@@ -242,10 +242,10 @@ def test_bulk_copies_move_bytes_and_credit_what_they_move(units: int, at: int, t
     run = gpu.launch(ptx, "k", block=32, args=(source.address + 16 * at, out))
     assert (out.numpy()[:size] == data[16 * at : 16 * at + size]).all()
     assert not out.numpy()[size:].any()
-    (event,) = run.events
+    (event,) = run.result.events
     assert isinstance(event, Bulk)
     assert isinstance(event.transfers[0], BulkTransfer)
-    assert {code for code, _ in run.findings} <= {"R507"}  # of the dump
+    assert {code for code, _ in run.result.findings} <= {"R507"}  # of the dump
 
 
 def test_what_is_over_a_multiple_of_16_bytes_is_noted() -> None:
@@ -255,7 +255,7 @@ def test_what_is_over_a_multiple_of_16_bytes_is_noted() -> None:
     ptx = kernel(start(32) + "    ld.param.b64 %rd3, [from];\n" + copy + finish(), ".b64 from", ".b64 out", shared=SIZE + 64)
     run = gpu.launch(ptx, "k", block=32, args=(source, out))
     assert out.numpy().sum() == 32
-    assert [code for code, _ in run.findings] == ["A103", "R507"]
+    assert [code for code, _ in run.result.findings] == ["A103", "R507"]
 
 
 def cluster_kernel(body: str, expect: str, arch: str = "sm_90a") -> str:
@@ -433,7 +433,7 @@ WAITED:
     )  # fmt: skip
     ptx = ptx.replace("STRIDE", str(tiled(a.address).global_strides[0] + more))
     run = gpu.launch(ptx, "k", block=32, args=(tiled(a.address), b, room, out))
-    assert [f.code for f in run.findings.values() if f.code.startswith("T")] == codes
+    assert [f.code for f in run.result.findings.values() if f.code.startswith("T")] == codes
     assert (out.numpy()[:128].view(np.uint16).reshape(4, 16) == TILE[8:12, 16:32]).all()
     assert TensorMap.from_bytes(room.numpy().tobytes()).box_dim == (16, 4)
 
@@ -455,7 +455,7 @@ def trapped(tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: in
         ".align 64 .b8 map[192]", ".b64 out", shared=SIZE + 64,
     )  # fmt: skip
     run = gpu.launch(ptx, "k", block=32, args=(bytes(tm).ljust(192, b"\0"), 0))
-    return [(found.code, found.message) for found in run.findings.values()]
+    return [(found.code, found.message) for found in run.result.findings.values()]
 
 
 @pytest.mark.parametrize(

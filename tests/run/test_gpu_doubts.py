@@ -632,7 +632,7 @@ def test_local_arrays_that_nobody_has_written_are_told_where_they_decide(body, t
     """Padding beside what the thread has written may be copied, as compilers do with structures."""
     text = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; {body}"
     done, _ = run(text, [np.zeros(32, np.uint32)], text={"locals_": STACK})
-    assert [f.code for f in done.findings.values() if not f.is_milder] == told
+    assert [f.code for f in done.result.findings.values() if not f.is_milder] == told
 
 
 SHARED_BYTES = {
@@ -663,8 +663,8 @@ def test_bytes_of_shared_memory_are_uninitialised_each_by_itself(body, told, rem
     monkeypatch.setenv("SMEMSIM_TIERS", tiers)
     head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 3; add.u32 %r3, %r3, %r4; and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 0;"
     done, _ = run(f"{head} {body}", [np.zeros(32, np.uint32)])
-    assert {f.code for f in done.findings.values() if not f.is_milder} == told
-    assert {f.code for f in done.findings.values() if f.is_milder} == remarks
+    assert {f.code for f in done.result.findings.values() if not f.is_milder} == told
+    assert {f.code for f in done.result.findings.values() if f.is_milder} == remarks
 
 
 FRAGMENTS = {
@@ -741,8 +741,8 @@ def test_lanes_that_have_a_value_vote_beside_others(body, some, told, remarks, t
     head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;"
     fill = "setp.lt.u32 %p1, %r1, 8; @%p1 st.shared.u32 [%r3], %r1; bar.sync 0;" if some else ""
     done, _ = run(f"{head} {fill} ld.shared.u32 %r2, [%r3]; {body}", [np.zeros(32, np.uint32)])
-    assert {f.code for f in done.findings.values() if not f.is_milder} == told
-    assert {f.code for f in done.findings.values() if f.is_milder} == remarks
+    assert {f.code for f in done.result.findings.values() if not f.is_milder} == told
+    assert {f.code for f in done.result.findings.values() if f.is_milder} == remarks
 
 
 BITS = {  # of a ballot in which lanes 0 to 4 have a value, and vote yes: what reads those lanes' bits alone, and what reads one more
@@ -771,7 +771,7 @@ def test_each_bit_of_a_ballot_is_known_by_itself(name, tiers, monkeypatch):
     told = []
     for mask in (right, wrong):
         done, _ = run(f"{head} {voted} {body.format(mask=mask)} red.global.add.u32 [%d1], %r4;", [np.zeros(32, np.uint32)])
-        told.append(sorted(f.code for f in done.findings.values()))
+        told.append(sorted(f.code for f in done.result.findings.values()))
     assert told == [[], ["R507"]]
 
 
@@ -796,7 +796,7 @@ def test_a_comparison_that_known_bits_decide_is_known(name):
     told = []
     for number in (right, wrong):
         done, _ = run(f"{head} {body.format(number)} selp.u32 %r4, 1, 0, %p1; red.global.add.u32 [%d20], %r4;", [np.zeros(32, np.uint32)])
-        told.append(sorted(f.code for f in done.findings.values()))
+        told.append(sorted(f.code for f in done.result.findings.values()))
     assert told == [[], ["R507"]]
 
 

@@ -1,5 +1,6 @@
 """How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
 
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from launches import Device, kernel, refused, results
 from smemsim import InputError
 from smemsim.core.spec.cards import CARDS, residency_of
-from smemsim.run import LaunchConfig, RunOptions
+from smemsim.run import LaunchConfig, LaunchResult, RunOptions
+from smemsim.run.engine import grid
 from smemsim.run.engine.grid import execute
 from smemsim.run.engine.wave import FIRST
+from smemsim.run.isa.registry import ON_EXIT
 from smemsim.run.procs import shards
 from smemsim.run.procs.shards import Changed, Merge, run_shard, unpacked, work_of
 from smemsim.run.sanitizer.operations import ROOM
@@ -72,7 +75,7 @@ POLLS = {
 @pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS.keys())
 def test_the_first_cta_may_wait_for_the_last_of_a_grid_that_fits(poll):
     done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=poll), np.zeros(2, np.uint32), grid=AT_ONCE, block=WARPS)
-    assert (words.tolist(), done.findings) == ([7, 1], {})
+    assert (words.tolist(), done.result.findings) == ([7, 1], {})
 
 
 EVERYBODY = """
@@ -88,7 +91,7 @@ MEET: bar.sync 0;
 
 def test_a_whole_card_of_ctas_meets():
     done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=AT_ONCE, block=WARPS)
-    assert (words.tolist(), done.findings) == ([AT_ONCE], {})
+    assert (words.tolist(), done.result.findings) == ([AT_ONCE], {})
 
 
 def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
@@ -97,12 +100,12 @@ def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
     done, (words,) = run(
         WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS, multiprocessors=3
     )
-    assert (words.tolist(), done.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
+    assert (words.tolist(), done.result.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
     done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits, block=WARPS, multiprocessors=3)
-    assert (words.tolist(), done.findings) == ([fits], {})
+    assert (words.tolist(), done.result.findings) == ([fits], {})
     done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits + 5, block=WARPS, multiprocessors=3)
     assert words.tolist() == [fits]
-    hangs = [f for f in done.findings.values() if f.code == "X006"]
+    hangs = [f for f in done.result.findings.values() if f.code == "X006"]
     assert hangs
     assert all(f"5 of {fits + 5} CTAs have not begun, because the {fits} that wait fill the card" in f.message for f in hangs)
     assert all("on the card at once" in f.repair for f in hangs)
@@ -110,8 +113,8 @@ def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
 
 def test_a_poll_of_what_nobody_writes_is_a_hang_at_once():
     done, _ = run("AGAIN: ld.volatile.global.u32 %r5, [%d20]; setp.eq.u32 %p3, %r5, 0; @%p3 bra AGAIN;", np.zeros(1, np.uint32), grid=3)
-    assert {f.code for f in done.findings.values()} == {"X006"}
-    assert all("as one iteration earlier" in f.message for f in done.findings.values())  # not at the launch's limit
+    assert {f.code for f in done.result.findings.values()} == {"X006"}
+    assert all("as one iteration earlier" in f.message for f in done.result.findings.values())  # not at the launch's limit
 
 
 @pytest.mark.parametrize("grid", [1, 7, 300])
@@ -128,7 +131,7 @@ def test_a_spin_lock_lets_one_at_a_time_in(grid):
     END:
     """
     done, (words,) = run(locked, np.zeros(2, np.uint32), grid=grid, block=64)
-    assert (words.tolist(), done.findings) == ([0, 3 * grid], {})
+    assert (words.tolist(), done.result.findings) == ([0, 3 * grid], {})
 
 
 def test_warps_of_a_cta_take_turns_at_a_lock_in_shared_memory():
@@ -145,7 +148,7 @@ def test_warps_of_a_cta_take_turns_at_a_lock_in_shared_memory():
     @%p9 st.global.u32 [%d20], %r6;
     """
     done, (words,) = run(locked, np.zeros(1, np.uint32), block=1024)
-    assert (words.tolist(), {f.code for f in done.findings.values()} - {"X008"}) == ([32], set())
+    assert (words.tolist(), {f.code for f in done.result.findings.values()} - {"X008"}) == ([32], set())
 
 
 @pytest.mark.parametrize("ctas", [5, 200])
@@ -162,7 +165,7 @@ def test_a_scan_looks_back_at_the_ctas_before(ctas):
     END:
     """
     done, (words,) = run(scan, np.zeros(2 * ctas, np.uint32), grid=ctas, block=32)
-    assert done.findings == {}
+    assert done.result.findings == {}
     assert words[1::2].tolist() == np.cumsum(np.arange(ctas)).tolist()
 
 
@@ -184,7 +187,7 @@ def test_the_last_one_to_come_adds_up():
     done, (_, stored, out) = run(
         split, np.zeros(1, np.uint32), np.zeros(64 * parts, np.uint32), np.zeros(64, np.uint32), grid=parts, block=64
     )
-    assert done.findings == {}
+    assert done.result.findings == {}
     assert (out == stored.reshape(parts, 64).sum(axis=0)).all()
     assert (stored == np.arange(64 * parts) + 1).all()
 
@@ -201,7 +204,7 @@ def test_ctas_that_fetch_their_tiles_from_a_counter_do_each_once():
     END:
     """
     done, (count, tiles) = run(persistent, np.zeros(1, np.uint32), np.zeros(3200, np.uint32), grid=12, block=32)
-    assert done.findings == {}
+    assert done.result.findings == {}
     assert (tiles == 1).all()
     assert count.tolist() == [112]
 
@@ -225,7 +228,7 @@ def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
     device = Device()
     words = device.array(np.zeros(2, np.uint32))
     done = device.launch(kernel(1, body, locals_=".local .align 4 .b8 tries[4];"), "k", args=[words])
-    assert (words.numpy().tolist(), done.findings) == ([0, 1], {})
+    assert (words.numpy().tolist(), done.result.findings) == ([0, 1], {})
 
 
 # ---- shards
@@ -256,10 +259,10 @@ def scaled(trap=NEVER, ctas=CTAS, **options):
 
 
 def same_launch(one, other):
-    assert {key: (f.message, f.repair) for key, f in one.findings.items()} == {
-        key: (f.message, f.repair) for key, f in other.findings.items()
+    assert {key: (f.message, f.repair) for key, f in one.result.findings.items()} == {
+        key: (f.message, f.repair) for key, f in other.result.findings.items()
     }
-    assert (one.output, one.evidence) == (other.output, other.evidence)
+    assert (one.result.output, one.result.evidence) == (other.result.output, other.result.evidence)
 
 
 @pytest.mark.parametrize("trap", [NEVER, 40, 95])
@@ -281,6 +284,46 @@ def test_shards_put_together_are_the_launch(trap, cuts):
     same_launch(whole, parted)
     if trap == NEVER:
         assert (out.numpy() == 3 * np.arange(CTAS * BLOCK) + np.repeat(np.arange(CTAS), BLOCK)).all()
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Widened(LaunchResult):
+    """A result with one kind more."""
+
+    ended: dict[int, int] = dataclasses.field(default_factory=dict)  # by the number of a CTA: the process that executed it
+
+
+@pytest.mark.skipif(not shards.can_be_copied(), reason="copies of a process are made on Linux alone")
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_field_that_is_added_to_the_result_comes_from_every_process(workers, monkeypatch):
+    def note(wave, threads):
+        wave.launch.result.ended.update(dict.fromkeys(wave.numbers[wave.cta_of[threads]].tolist(), os.getpid()))
+
+    for module in (shards, grid):
+        monkeypatch.setattr(module, "at_once", lambda launch, *, sanitizer=True: 4)
+    monkeypatch.setattr("smemsim.run.engine.launch.ON_EXIT", [*ON_EXIT, note])
+    launch, _ = scaled(workers=workers)
+    launch.result = Widened()
+    assert shards.execute_spread(launch)
+    assert sorted(launch.result.ended) == list(range(CTAS))
+    assert (len(set(launch.result.ended.values())) > 1) == (workers > 1)
+
+
+def test_what_two_parts_of_a_launch_leave_is_what_one_leaves():
+    body = "cvt.u64.u32 %d4, %ctaid.x; setp.lt.u64 %p2, %d4, 8; @%p2 trap;"
+    one, two = (prepared(body, np.zeros(1, np.uint32), grid=9, block=32)[0] for _ in range(2))
+    for launch, cta in ((one, 0), (two, 1)):
+        assert not execute(launch, [cta])
+        launch.result.output.write(f"CTA {cta}\n")
+        launch.result.mapped.note(7, [cta], crossed=bool(cta))
+    left, again = one.result, pickle.loads(pickle.dumps(two.result.fresh()))
+    assert (list(again.findings), again.status, again.output) == ([], 0, [])
+    (found,) = left.findings.values()
+    left.merge(two.result)
+    assert left.status == two.status
+    assert list(left.findings.values()) == [found], "one finding for a code at a line"
+    assert (left.output, left.output.size) == (["CTA 0\n", "CTA 1\n"], 12)
+    assert left.mapped == {7: ({0, 1}, True)}
 
 
 @given(st.data())
@@ -310,7 +353,7 @@ def test_ctas_that_write_the_same_word_differently_are_told_of(sanitizer):
     assert taken == [not sanitizer] * 3
     if not sanitizer:
         assert word.numpy().tolist() == [4]
-        (sentence,) = launch.evidence
+        (sentence,) = launch.result.evidence
         assert f"{word.address:#x}" in sentence
         assert "not determined" in sentence
 
@@ -381,7 +424,7 @@ def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wa
 
     monkeypatch.setattr("smemsim.run.engine.grid.sanitizer_of", watched)
     done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
-    assert {f.code for f in done.findings.values()} == codes
+    assert {f.code for f in done.result.findings.values()} == codes
     ((operations, order),) = tables
     assert operations.room == order.done.shape[1] == ROOM
 

@@ -20,8 +20,8 @@ def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
 def races(body: str, *arrays: np.ndarray, **given) -> set[str]:
     """How severe the races are that are told of a body."""
     done, _ = run_in(body, arrays, **given)
-    assert {f.code for f in done.findings.values()} <= {"X008"}
-    return {f.severity.value for f in done.findings.values()}
+    assert {f.code for f in done.result.findings.values()} <= {"X008"}
+    return {f.severity.value for f in done.result.findings.values()}
 
 
 # CTA 0 writes a word and publishes it; the others wait for that, read the word and store it at a place of their own.
@@ -1025,7 +1025,7 @@ FULL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0; @!%p3 bra FULL; b
 @pytest.mark.parametrize(("fence", "codes"), [("fence.proxy.async;", set()), ("", {"X003"})])
 def test_a_copy_of_what_a_strong_read_has_found_follows_it_behind_a_proxy_fence(look, fence, codes):
     done, _ = run_in(COPIED_FLAG.format(look=look, fence=fence), [np.zeros(4, np.uint32)], grid=2)
-    assert {f.code for f in done.findings.values()} == codes
+    assert {f.code for f in done.result.findings.values()} == codes
 
 
 # The last CTA, of another wave than the first one, waits for a flag of that, and copies what it has stored, or stores over it.

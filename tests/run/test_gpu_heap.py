@@ -51,7 +51,7 @@ def test_what_one_launch_stores_a_later_one_reads_and_gives_back():
         f"{SLOT} {malloc(8)} st.u64 [%d1], %d20; st.global.u64 [%d5], %d1;",
         f"{SLOT} ld.global.u64 %d1, [%d5]; ld.u64 %d2, [%d1]; {free()} st.global.u64 [%d5], %d2;",
     ):
-        assert card.launch(text(body), block=32, args=[a]).findings == {}
+        assert card.launch(text(body), block=32, args=[a]).result.findings == {}
     assert (a.numpy() == a.address).all()
     assert card.memory.heap.used == 0
 

@@ -474,11 +474,11 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         device = gpu.array(held)
         args = (gpu.array(data), device, WORD.encode(), WORD.encode() + 8)
         launch, told = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args)), []
-        launch.judge = SimpleNamespace(multiplied=lambda x, products: told.extend(products.all), metadata=lambda *given: None)  # noqa: B023
+        launch.result.judge = SimpleNamespace(multiplied=lambda x, products: told.extend(products.all), metadata=lambda *given: None)  # noqa: B023
         execute(launch, sanitizer=watched)
-        assert list(launch.events) == told
+        assert list(launch.result.events) == told
         assert [(type(e), e.cta, e.n) for e in told] == [(Mma, 0, given["n"]), (Mma, 1, given["n"])]
-        assert not launch.findings
+        assert not launch.result.findings
         results.append(device.numpy())
     shared = SharedMemory("sm_90a", size=16384)
     shared.write(shared.begin, data)
@@ -501,7 +501,7 @@ def test_each_warpgroup_has_sums_of_its_own_beside_further_warps() -> None:
     for block in (128, 160):
         device, sums = Device("sm_90a"), held.copy()
         data, to = device.array(np.full(8192, 0x3F80, np.uint16)), device.array(sums)
-        assert not device.launch(text, grid=3, block=block, args=(data, to, WORD.encode(), WORD.encode() + 8)).findings
+        assert not device.launch(text, grid=3, block=block, args=(data, to, WORD.encode(), WORD.encode() + 8)).result.findings
         left.append(to.numpy())
     np.testing.assert_allclose(left[0], held + 16, rtol=1e-5)
     assert (left[0] == left[1]).all()
@@ -514,7 +514,7 @@ def codes(a: int, b: int, *, fence: bool = True, block: int = 128, before: str =
     gpu = Device("sm_90a")
     args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((8, 256), np.uint32)), a, b)
     run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4, fence=fence), "k", block=block, args=args)
-    return [code for code, _ in run.findings]
+    return [code for code, _ in run.result.findings]
 
 
 def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:
@@ -617,8 +617,8 @@ def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
     assert (image.numpy() == trace["image"][case]).all()
     assert (words.numpy() == trace["descriptors"][case]).all()
     # It reads stages, and its maps in global memory, with no proxy fence: remarks (rules order.proxy_reads, order.map_in_global_memory).
-    assert {(f.code, str(f.severity)) for f in run.findings.values()} <= {("X003", "note")}
-    loads, multiplications = ([e for e in run.events if isinstance(e, kind)] for kind in (Load, Mma))
+    assert {(f.code, str(f.severity)) for f in run.result.findings.values()} <= {("X003", "note")}
+    loads, multiplications = ([e for e in run.result.events if isinstance(e, kind)] for kind in (Load, Mma))
     assert len(loads) == 4 * sum(used) * k // 64
     assert len(multiplications) == 4 * k // 16
 
@@ -661,7 +661,7 @@ def test_a_product_of_fragments_is_the_product_of_the_matrices(shape: tuple[int,
     found = arrays[3].numpy()
     values = found.view(np.int32) if d == "s32" else to_float64(found, d)
     assert (values == (a @ b.T + c).T).all()
-    assert any("made up" in line for line in launch.evidence)
+    assert any("made up" in line for line in launch.result.evidence)
 
 
 @pytest.mark.parametrize("dtype", ["s4", "u4", "and", "xor"])

@@ -318,9 +318,9 @@ def test_no_address_of_a_copy_is_too_large_for_a_finding_with_its_line(copy, add
     text = kernel(1, body)
     launch = device.launch(text, "k", block=32, args=[device.array(np.zeros(64, np.uint32))])
     line = text.splitlines().index(f"@%p9 {copy}") + 1
-    ((code, at),) = ((f.code, f.line) for f in launch.findings.values())
+    ((code, at),) = ((f.code, f.line) for f in launch.result.findings.values())
     assert (code, at) == ("X001", line)
-    assert f"{address:#x}" in next(iter(launch.findings.values())).message
+    assert f"{address:#x}" in next(iter(launch.result.findings.values())).message
 
 
 def test_nothing_runs_behind_a_trap():

@@ -250,7 +250,7 @@ def test_a_warp_that_has_arrived_and_waits_counts_once_more(count, sync, codes):
     body = f"""{OWN} setp.ge.u32 %p1, %r1, 96; st.shared.u32 [%r4], %r1; bar.arrive 1, {count}; {sync}
     @!%p1 bra E; xor.b32 %r6, %r4, 256; ld.shared.u32 %r2, [%r6]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2; E:"""
     done, (out,) = run(body, [np.zeros(N, np.uint32)], block=N)
-    assert {f.code for f in done.findings.values()} == codes
+    assert {f.code for f in done.result.findings.values()} == codes
     if not codes:
         assert out.numpy().tolist() == [0] * 96 + list(range(32, 64))
 
@@ -285,7 +285,7 @@ def test_more_warps_than_a_barrier_counts_meet_in_turn(count, comes):
     done, (out,) = run(
         f"{OWN} bar.sync 1, {count}; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], 1;", [out], block=N
     )
-    assert [f.code for f in done.findings.values()] == ["X010"] + ["X006"] * (0 in comes)
+    assert [f.code for f in done.result.findings.values()] == ["X010"] + ["X006"] * (0 in comes)
     assert out.numpy().tolist() == comes
 
 
@@ -400,7 +400,7 @@ def test_bytes_that_never_come_in_a_phase_that_nobody_waits_for_are_a_remark(aft
     body = f"""mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
     mbarrier.complete_tx.shared::cta.b64 [bar], 64; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32; {after}"""
     done, _ = run(body, [], block=1)
-    (found,) = (f for f in done.findings.values() if f.code == "T210")
+    (found,) = (f for f in done.result.findings.values() if f.code == "T210")
     assert found.severity == severity
     assert ("nobody waits for the phase" in found.message) == (severity == "note")
     assert found.breaks_rule == (severity != "note")  # so that --strict fails for it
@@ -599,7 +599,7 @@ def test_cp_async_arrives():
         assert results(body).tolist() == [0] * 32
     alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")  # without .noinc it is no arrival of those that init counts
     assert "X006" in found(alone, np.zeros(32, np.uint32), block=1)
-    (hang,) = run(alone, [np.zeros(32, np.uint32)], block=1)[0].findings.values()
+    (hang,) = run(alone, [np.zeros(32, np.uint32)], block=1)[0].result.findings.values()
     assert "adds an arrival and makes it: line" in hang.message
     assert hang.repair.startswith("cp.async.mbarrier.arrive.noinc in line")
 
@@ -788,7 +788,7 @@ def test_loads_that_overlap_say_where_each_begins(first, second):
     bar.sync 0; @%p9 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm+{first}], [%d20], 128, [bar]; bar.sync 0;
     {OWN} cp.async.ca.shared.global [%r4+{second}], [%d20], 4;"""
     done, _ = run(body, [np.zeros(32, np.uint32)], block=32)
-    [finding] = [f for f in done.findings.values() if f.code == "X005"]
+    [finding] = [f for f in done.result.findings.values() if f.code == "X005"]
     if first == second:
         assert "before the next load into a stage" in finding.repair
     else:
@@ -855,5 +855,5 @@ def test_a_loop_whose_end_stands_in_front_of_its_begin_is_the_same_loop(text, ba
         + "mad.lo.u32 %r6, %r1, 4, 0; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"
     )
     done, (out,) = run(body, [np.zeros(64, np.uint32)], block=64)
-    assert {f.code for f in done.findings.values()} == codes
+    assert {f.code for f in done.result.findings.values()} == codes
     assert codes or set(out.numpy().tolist()) == {789}

@@ -229,7 +229,7 @@ def test_registers_go_to_the_cells_that_the_map_names(stored: tuple[str, int, bo
     out = gpu.array(np.zeros((ld_.registers, 128), np.uint32))
     text = kernel(body, ".b64 in", ".b64 out", shared=64, arch="sm_100a")
     launch = gpu.launch(text, "k", block=128, args=(gpu.array(values), out))
-    assert launch.findings == {}
+    assert launch.result.findings == {}
     tensor = TensorMemory("sm_100a")
     tensor.alloc(256)
     tensor.write_cells(np.arange(128)[:, None], np.arange(256), np.full((128, 256), ground, np.uint32), "ground")
@@ -259,7 +259,7 @@ def test_both_halves_of_a_warp_may_store_the_same_value_to_a_cell(value: str, is
         with pytest.raises(Unmodelled, match="which thread's value stays"):
             gpu.launch(text, "k", block=128, args=(out, out))
         return
-    assert gpu.launch(text, "k", block=128, args=(out, out)).findings == {}
+    assert gpu.launch(text, "k", block=128, args=(out, out)).result.findings == {}
     np.testing.assert_array_equal(out.numpy(), np.arange(128) % 16)
 
 
@@ -287,7 +287,7 @@ def test_a_reduction_beside_the_load(operation: str, kind: str) -> None:
     gpu = Device("sm_103a")
     out = gpu.array(np.zeros((2, 128), np.uint32))
     launch = gpu.launch(kernel(body, ".b64 in", ".b64 out", shared=64, arch="sm_103a"), "k", block=128, args=(gpu.array(values), out))
-    assert launch.findings == {}
+    assert launch.result.findings == {}
     numbers_ = values.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[dtype])
     numbers_ = np.abs(numbers_) if more == "abs" else numbers_
     by = {"min": (np.min, np.nanmin), "max": (np.max, np.nanmax)}[operation][dtype == "f32" and more != "NaN"]
@@ -343,7 +343,7 @@ FILL:
     gpu = Device("sm_100a")
     out = gpu.array(np.zeros((8, 128), np.uint32))
     launch = gpu.launch(kernel(body, ".b64 in", ".b64 out", shared=9216, arch="sm_100a"), "k", block=128, args=(gpu.array(data), out))
-    assert launch.findings == {}
+    assert launch.result.findings == {}
     shared, tensor = SharedMemory("sm_100a"), TensorMemory("sm_100a")
     shared.write(0x800, data)
     tensor.alloc(256)

@@ -36,7 +36,7 @@ def product(
     wmma.mma.sync.aligned.{la}.{lb}.{of}.{d_type}.{c_type} {registers(40, size_d)}, {registers(10, 8)}, {registers(18, 8)}, {registers(26, size_c)};
     wmma.store.d.sync.aligned.{ld}.{of}.{d_type} [%d23], {registers(40, size_d)};"""
     done = device.launch(kernel(4, body), "k", block=32, args=[*arrays, out])
-    assert not done.findings
+    assert not done.result.findings
     found = out.numpy()
     return found if ld == "row" else found.T
 
@@ -100,4 +100,4 @@ def test_a_fragment_is_loaded_after_what_other_warps_have_stored(space: str, mee
     END:"""
     for cluster in (1, 2):
         done, _ = run(body, [np.zeros(256, np.uint32)], block=64, grid=cluster, cluster=cluster)
-        assert [f.code for f in done.findings.values()] == ([] if meets else ["X008"])
+        assert [f.code for f in done.result.findings.values()] == ([] if meets else ["X008"])

@@ -61,7 +61,7 @@ def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
     """Run a body on arrays; the messages of what is wrong, by code."""
     done, _ = run(body, arrays, **given)
     messages: dict[str, list[str]] = {}
-    for f in done.findings.values():
+    for f in done.result.findings.values():
         messages.setdefault(f.code, []).append(f.message)
     return {code: "; ".join(lines) for code, lines in messages.items()}
 
@@ -72,7 +72,7 @@ def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **giv
     Nothing may be found but the codes that are `expected`.
     """
     done, placed = run(body, arrays, **given)
-    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.result.findings.values() if f.code not in expected]
     assert unexpected == []
     return [p.numpy() for p in placed]
 

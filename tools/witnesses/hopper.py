@@ -75,9 +75,9 @@ def told(recorded: RecordedLaunches, case: int, alternative: Alternative | None 
         return "unmodelled", "unmodelled"
     except (InputError, ValueError, IndexError):
         return "refused", "refused"
-    if launch.out_of_time:
+    if launch.result.out_of_time:
         return "over limit", "over limit"
-    ends = [f.code for f in launch.findings.values() if f.ends]
+    ends = [f.code for f in launch.result.findings.values() if f.ends]
     if ends:
         ended = "hangs" if ends[0] == "X006" else "traps"
         return ended, ended

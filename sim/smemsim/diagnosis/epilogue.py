@@ -80,7 +80,7 @@ def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
     stores: dict[tuple[int, ...], list[Store]] = {}
-    for e in launch.events.transfers():
+    for e in launch.result.events.transfers():
         if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
             stores.setdefault((e.map_address, *e.tensor_map.box_dim, e.smem_address % PATTERN), []).append(e)
     if not stores:

@@ -110,7 +110,7 @@ def explained(run: Executed, wrong: Wrong) -> str:
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
     """The rounding errors to expect in an output of a type, by the instructions of the kernel."""
-    key = "rounding of sums", len(launch.events)
+    key = "rounding of sums", len(launch.result.events)
     if key not in launch.kept:
         launch.kept[key] = _rounding_of_sums(launch)
     return Rounding.of(FORMATS.get(dtype), launch.kept[key])
@@ -126,7 +126,7 @@ def _rounding_of_sums(launch: Launch) -> float:
             types = [m for m in i.modifiers if m in FORMATS]
             is_narrow = types[:1] == ["f16"] or (i.op == "wgmma" and not NARROW.isdisjoint(types))
             sums = max(sums, ROUNDING["narrowly summed" if is_narrow else "multiplied"])
-    if any(event.d_type == "f16" for event in launch.events.different_products()):
+    if any(event.d_type == "f16" for event in launch.result.events.different_products()):
         sums = max(sums, ROUNDING["narrowly summed"])
     return float(sums)
 
@@ -136,7 +136,7 @@ def _rounding_of_sums(launch: Launch) -> float:
 
 def _stores(run: Executed, wrong: Wrong) -> list[Store]:
     """One tensor store into the array for each map and line."""
-    stores = [e for e in run.launch.events if isinstance(e, Store) and e.tensor_map.call == "tiled"]
+    stores = [e for e in run.launch.result.events if isinstance(e, Store) and e.tensor_map.call == "tiled"]
     if wrong.address is None:  # then it is what tensor stores write, if that is one array
         stores = stores if len({e.tensor_map.global_address for e in stores}) == 1 else []
     else:
@@ -178,7 +178,7 @@ def _tiles(run: Executed, stores: list[Store], wrong: Wrong) -> list[Tile]:
 def _begins(run: Executed) -> str:
     """The first product of a tile, as a sentence calls it, if it adds to what was in the accumulators."""
     begun: dict[tuple[int, int, int], Mma] = {}
-    for e in run.launch.events:
+    for e in run.launch.result.events:
         if isinstance(e, Mma):
             begun.setdefault((e.cta, e.thread, e.d), e)
     first = next((e for e in begun.values() if e.scale_d), None)
@@ -207,7 +207,7 @@ def listed(lines: list[int]) -> str:
 
 def _instructions(run: Executed) -> list[Tile]:
     """The tiles of D of the matrix instructions."""
-    shapes = dict.fromkeys((e.m, e.n) for e in run.launch.events if isinstance(e, Mma))
+    shapes = dict.fromkeys((e.m, e.n) for e in run.launch.result.events if isinstance(e, Mma))
     return [Tile(m, n, f"{m}x{n} tile of an instruction", begins=_begins(run)) for m, n in list(shapes)[:MOST_STORES]]
 
 
@@ -263,7 +263,7 @@ def _of_reads(run: Executed) -> _Operands | None:
 
 def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
     """Which fault of a descriptor, or of what wrote an operand, gives a wrong tile of the product of A (M, K) and B (N, K): what `smemsim solve --d --a --b` says."""
-    event = next((e for e in run.launch.events if isinstance(e, Mma) and e.a is not None and not e.is_sparse), None)
+    event = next((e for e in run.launch.result.events if isinstance(e, Mma) and e.a is not None and not e.is_sparse), None)
     if event is None or event.cta_group != 1 or a.shape[1] > MOST_K or event.m > len(a) or event.n > len(b):
         return None
     row, column = (int(x[0]) for x in arrays.places)
@@ -289,7 +289,7 @@ def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> 
 def _of_memory(run: Executed, arrays: Arrays) -> _Operands | None:
     """Two arrays whose product was expected, where nobody knows what the matrix instructions read: of the types of the instructions, K by their sizes."""
     shapes = {(types[1], types[2], k) for i in run.launch.program.inlined.body if (types := _types(i)) and (k := _instruction_k(i))}
-    shapes |= {(e.a_type, e.b_type, e.k) for e in run.launch.events.different_products()}
+    shapes |= {(e.a_type, e.b_type, e.k) for e in run.launch.result.events.different_products()}
     regions = [r for r in run.launch.memory.table()[2] if len(r.data)][:MOST_ARRAYS]
     for a_type, b_type, k in sorted(shapes):
         sizes = [element_format(t).bits for t in (a_type, b_type)]
@@ -421,7 +421,7 @@ class Turned:
 def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
     """Loads that go on along rows, load for load, where those of the other operand go on along k: their two coordinates are exchanged."""
     issued: dict[int, dict[int, list[Load]]] = {}  # by map and CTA
-    for e in launch.events:
+    for e in launch.result.events:
         if isinstance(e, Load):
             issued.setdefault(e.map_address, {}).setdefault(e.cta, []).append(e)
     turned: dict[int, Turned] = {}

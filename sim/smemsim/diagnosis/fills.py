@@ -25,7 +25,7 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
     """
     moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
     of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}  # of a map by its identity the same, None where it is not plain
-    for e in launch.events.transfers():
+    for e in launch.result.events.transfers():
         if not isinstance(e, (Load, Store)) or e.mode != "tile":
             continue
         tm, key = e.tensor_map, (type(e) is Load, id(e.tensor_map))

@@ -183,7 +183,7 @@ class Gpu(Device):
                 f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
             )
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
-        launch.judge = reads = Reads(launch.arch) if options.sanitize else None
+        launch.result.judge = reads = Reads(launch.arch) if options.sanitize else None
         folders = source_folders(allowed=options.sources)
         launch.begin()
         interrupted = False
@@ -215,7 +215,7 @@ class Gpu(Device):
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         before = self._before(kernel, config, options)
         run = self.run(kernel, config, options)
-        found = {f.code for f in run.launch.findings.values() if f.severity is Severity.WRONG} & IN_FLIGHT
+        found = {f.code for f in run.launch.result.findings.values() if f.severity is Severity.WRONG} & IN_FLIGHT
         is_short = run.seconds < LONGEST and not run.interrupted and not run.out_of_time
         if before is not None and found and is_short and not run.launch.status:
             self._compared.add(kernel.name)
@@ -260,7 +260,7 @@ class Gpu(Device):
             return ""
         if done.launch.status:
             return f"the usual order hides a fault: with --schedule latest the kernel ends with CUDA error {done.launch.status}"
-        differing = [one for one in apart(usual.launch, left, others, regions, done.launch.summed) if not one.summed]
+        differing = [one for one in apart(usual.launch, left, others, regions, done.launch.result.summed) if not one.summed]
         if not differing:
             return ""
         return f"the usual order hides wrong results: with --schedule latest {'; '.join(one.short for one in differing)}"
@@ -303,7 +303,9 @@ class Gpu(Device):
             changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
             is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)
-            return Outcome(schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.summed), changed if is_comparable else None)
+            return Outcome(
+                schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.result.summed), changed if is_comparable else None
+            )
 
         outcomes = []
         with contextlib.closing(shared_out(given, run, self.memory, options.workers)) as found:

@@ -380,7 +380,7 @@ class Run:
     @property
     def _has_moved(self) -> bool:
         """Was there a transfer or a matrix instruction? Else there is nothing that a judge could look at."""
-        return bool(self.launch.events) or (self.reads is not None and self.reads.has_seen)
+        return bool(self.launch.result.events) or (self.reads is not None and self.reads.has_seen)
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
@@ -430,7 +430,7 @@ class Run:
     def _watched(self) -> list[Finding]:
         """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded: a branch skipped its reader, or what
         overwrites it is the product of another tile."""
-        found = list(self.launch.findings.values())
+        found = list(self.launch.result.findings.values())
         if not any(f.code == "X017" for f in found):
             return found
         sums = {} if self.reads is None else begun_anew(self.reads)
@@ -445,10 +445,10 @@ class Run:
             causes = causes or turned(self.reads)
         executed = []
         others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
-        is_missed = "R507" in others or bool(self.launch.left_out)
+        is_missed = "R507" in others or bool(self.launch.result.left_out)
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere, is_missed=is_missed)]
+            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.result.elsewhere, is_missed=is_missed)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
@@ -492,17 +492,17 @@ class Run:
     @property
     def out_of_time(self) -> bool:
         """Was it ended because it ran for `limit_seconds`? Then nothing is known of what it would have done later."""
-        return self.launch.out_of_time
+        return self.launch.result.out_of_time
 
     @property
     def output(self) -> str:
         """The text that the kernel's printf wrote; bytes that are no UTF-8 as U+FFFD."""
-        return "".join(self.launch.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return "".join(self.launch.result.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     @property
     def asserted(self) -> str:
         """What the CUDA runtime writes to stderr: a line for each thread whose `assert` failed."""
-        return "".join(self.launch.asserted)
+        return "".join(self.launch.result.asserted)
 
     @property
     def approximate(self) -> tuple[str, ...]:
@@ -517,7 +517,7 @@ class Run:
     @property
     def evidence(self) -> tuple[str, ...]:
         """The rules behind the results that were not measured, in words."""
-        grades = sorted(self.launch.evidence)
+        grades = sorted(self.launch.result.evidence)
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
                 0, f"rules for {self.launch.arch} are documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}"
@@ -535,7 +535,7 @@ class Run:
     @property
     def bounds(self) -> tuple[str, ...]:
         """Limits of the race detector that this launch has reached: after them a race in global memory may go unseen."""
-        return tuple(sorted(self.launch.bounds))
+        return tuple(sorted(self.launch.result.bounds))
 
     def scenario(self) -> Scenario:
         """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""

@@ -331,7 +331,7 @@ def _reports() -> dict[str, Report]:
 
 def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
     """The operands some of which begin behind the first row of their tile, and which go on past what was there for them: the start may be wrong."""
-    lines = {f.line for f in launch.findings.values() if f.code in STRAYED}
+    lines = {f.line for f in launch.result.findings.values() if f.code in STRAYED}
     for side in ("a", "b"):
         strayed = [
             read

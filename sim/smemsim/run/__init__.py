@@ -9,7 +9,7 @@ How a launch goes through the package:
 3. `execute` runs clusters in waves: a `wave.Wave` holds the registers and the shared memory of all threads that run together. `running` picks the block
    that runs next and finds what never ends, `blocks` executes it, `hangs` tells who waits for whom. `spread` runs parts of a grid in other processes.
 4. While it runs, the steps tell `watch` what they read, write and order, note their transfers and matrix instructions as `events`, and end the
-   kernel through `traps` and `asynchronous.stop`. All findings are in `Launch.findings`; `smemsim.diagnosis` makes a `Run` of them.
+   kernel through `traps` and `asynchronous.stop`. All findings are in `LaunchResult.findings`; `smemsim.diagnosis` makes a `Run` of them.
 """
 
 from smemsim.base.lazy_exports import door
@@ -19,5 +19,6 @@ __getattr__ = door(
     {
         "engine.records": ("Bulk", "Load", "Mma", "Store"),
         "engine.launch": ("Launch", "LaunchConfig", "RunOptions"),
+        "engine.launch_result": ("LaunchResult",),
     },
 )

@@ -276,10 +276,10 @@ class Launcher:
 
     def _tell_host(self, run: Run) -> None:
         """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
-        for text, is_error in (("".join(run.launch.output), False), (run.asserted, True)):
+        for text, is_error in (("".join(run.launch.result.output), False), (run.asserted, True)):
             if text:
                 self.device.host.write(text, is_error=is_error)
-        for handle, value in run.launch.conditions.items():
+        for handle, value in run.launch.result.conditions.items():
             if handle not in self.device.conditions:
                 self.device.tell(
                     f"cudaGraphSetConditional: {handle:#x} is no conditional handle (cudaGraphConditionalHandleCreate); nothing is set"

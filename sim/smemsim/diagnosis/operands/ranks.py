@@ -20,7 +20,7 @@ HOPS = 4
 def own_ranks(launch: Launch) -> list[Finding]:
     """X019 for each mapa that CTAs of all ranks execute, each with its own rank, where data is read or written through the address."""
     everybody = frozenset(range(launch.cluster_size))
-    lines = {line for line, (ranks, crossed) in launch.mapped.items() if ranks == everybody and not crossed}
+    lines = {line for line, (ranks, crossed) in launch.result.mapped.items() if ranks == everybody and not crossed}
     body = launch.program.inlined.body
     return [
         at_instruction(

@@ -293,7 +293,7 @@ class _All:
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
         """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
-        order = {id(event): n for n, event in enumerate(self.launch.events.transfers())}
+        order = {id(event): n for n, event in enumerate(self.launch.result.events.transfers())}
         use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
         others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses if other.copies]
         loads = [order[id(self._loaders[id(load)])] for load in use.copies[-1].loads if id(load) in self._loaders]
@@ -520,7 +520,12 @@ class _All:
     @functools.cached_property
     def _loaders(self) -> dict[int, Bulk | Load]:
         """The events of bulk copies, by their transfers."""
-        return {id(transfer): event for event in self.launch.events.transfers() if isinstance(event, Bulk) for transfer in event.transfers}
+        return {
+            id(transfer): event
+            for event in self.launch.result.events.transfers()
+            if isinstance(event, Bulk)
+            for transfer in event.transfers
+        }
 
     def _loader(self, use: Use) -> Instruction | None:
         """The instruction that has loaded factors into shared memory, where that is known."""
@@ -529,7 +534,7 @@ class _All:
                 if id(load) in self._loaders:
                     return self._loaders[id(load)].instruction
                 if isinstance(load, Transfer):
-                    for event in self.launch.events.transfers():
+                    for event in self.launch.result.events.transfers():
                         if (
                             isinstance(event, Load)
                             and event.coordinates == load.coordinates
@@ -540,7 +545,7 @@ class _All:
 
     def _idle_load(self) -> Bulk | None:
         """A bulk copy into shared memory of which no copy brings a byte to tensor memory."""
-        for event in self.launch.events.transfers():
+        for event in self.launch.result.events.transfers():
             if isinstance(event, Bulk):
                 for transfer in event.transfers:
                     at = _sources(transfer)

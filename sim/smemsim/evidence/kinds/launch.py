@@ -42,7 +42,7 @@ class LaunchOutputs(Comparer):
         """Run the launch and compare; the first output that differs is the outcome."""
         file, wanted = self.recorded.launch(index), self.recorded.status(index)
         launch, arrays = run_file(file, self.suite.arch)
-        traps = [f for f in launch.findings.values() if f.ends]
+        traps = [f for f in launch.result.findings.values() if f.ends]
         if bool(launch.status) != bool(wanted):
             said = f"{traps[0].code}: {traps[0].message}" if traps else "it ends"
             outcome = f"hardware ends with CUDA error {wanted}" if wanted else "hardware runs it to its end"

@@ -95,12 +95,12 @@ def execute(
     sanitizer: bool = True,
     done: Callable[[int], None] = lambda ctas: None,
 ) -> bool:
-    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
+    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.result`.
 
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
     result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
-    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`, the CUDA error
-    of a trap or a hang in `launch.status`.
+    as long as all of them fit on the card at once. Whether requests for others' work were granted is noted in its `evidence`, the CUDA error
+    of a trap or a hang in its `status`.
     """
     launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
     launch.queue = queue = _queue(launch, clusters)
@@ -110,7 +110,7 @@ def execute(
     finally:
         if queue.asked:
             granted = f"{queue.taken} of {queue.asked} requests were granted" if takes_over(launch) else "no request was granted"
-            launch.evidence.add(
+            launch.result.evidence.add(
                 f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.config.cancel!r}: {CANCEL[launch.config.cancel]})"
             )
 
@@ -146,7 +146,7 @@ class _Waves:
             if wave is None and not self.queue and not launch.waves:
                 break
             if wave is None:
-                launch.status = TIMEOUT
+                launch.result.status = TIMEOUT
                 report_hang(launch, len(self.queue) * launch.cluster_size)
                 return False
             has_others = len(launch.waves) > 1 or bool(self.queue)
@@ -159,7 +159,7 @@ class _Waves:
             elif not wave.paused:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 self.stuck[wave] = self._changes
-        return not launch.out_of_time
+        return not launch.result.out_of_time
 
     @property
     def _changes(self) -> int:
@@ -186,10 +186,10 @@ class _Waves:
         try:
             return run_wave(wave, gives_way=gives_way)
         except Stuck:
-            launch.status = TIMEOUT
+            launch.result.status = TIMEOUT
             report_hang(launch)
         except OutOfTime:
-            launch.out_of_time = True
+            launch.result.out_of_time = True
         except HardwareTrap as trap:
             _trapped(launch, trap)
         return None
@@ -232,9 +232,9 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
 
 def _trapped(launch: Launch, trap: HardwareTrap) -> None:
     """Hardware has stopped the kernel: a finding, unless there is one at that line."""
-    launch.status = trap.cuda_error
+    launch.result.status = trap.cuda_error
     instruction = getattr(trap, "instruction", None)
-    if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
+    if instruction is not None and not any(f.line == instruction.line for f in launch.result.findings.values()):
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
         launch.find(code, instruction, str(trap))
     for wave in launch.waves:

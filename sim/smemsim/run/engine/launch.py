@@ -10,13 +10,13 @@ import pathlib
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError, Unmodelled
-from smemsim.core.finding import Finding, Touched, at_instruction
+from smemsim.core.finding import Touched, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.ptx.module import Instruction, Parameter
 from smemsim.core.spec.alternatives import alternative_of
@@ -24,7 +24,7 @@ from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import LARGE_CLUSTERS, LAUNCH_LIMITS, PORTABLE_CLUSTER
-from smemsim.run.engine.records import Event, Events, Load, Products
+from smemsim.run.engine.launch_result import Judge, LaunchResult
 from smemsim.run.engine.schedule import Schedule, checked_schedule
 from smemsim.run.events import Observer
 from smemsim.run.isa.registers import Wave
@@ -35,7 +35,6 @@ __all__ = [
     "CANCEL",
     "EVERY",
     "LIMIT",
-    "Judge",
     "Launch",
     "LaunchConfig",
     "LinkedKernel",
@@ -322,33 +321,6 @@ def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
 # ---- A launch that runs
 
 
-class Judge(Protocol):
-    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
-
-    def __call__(self, x: Wave, event: Event) -> None: ...
-
-    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
-        """Called with loads of boxes inside a tensor that several CTAs, none of a cluster, have executed together."""
-
-    def multiplied(self, x: Wave, products: Products) -> None:
-        """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
-
-    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray) -> None:
-        """Called with the events of a wgmma.mma_async.sp, the thread and the lowest bit of each metadata nibble of A, (64, groups), and the registers (warpgroups, 128)."""
-
-    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
-        """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
-
-    def fresh(self) -> Judge:
-        """A judge of the launch that has seen no events, for another process."""
-
-    def finish(self) -> Judge:
-        """Called once, after the last event."""
-
-    def merge(self, other: Any) -> None:
-        """Add what a `fresh` judge in another process has seen."""
-
-
 class Queue:
     """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be taken over.
 
@@ -386,8 +358,7 @@ class Queue:
 class Launch:
     """A launch as it runs: a kernel, what it is launched with and how it is run, and where its parameters are in which memory.
 
-    `findings` has one entry for a code at a line, a further one for another operation; `events` are the transfers and matrix instructions, `output` what printf
-    wrote. `status` is the CUDA error that it ended with, 0 without one.
+    `result` is what it leaves besides memory. `status` is the CUDA error that it ended with, 0 without one.
     """
 
     kernel: LinkedKernel
@@ -396,32 +367,10 @@ class Launch:
     memory: GlobalMemory
     parameter_address: int
     parameters: np.ndarray
-    status: int = 0
+    result: LaunchResult = dataclasses.field(default_factory=LaunchResult)
     waves: list[Wave] = dataclasses.field(default_factory=list)
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
-    events: Events = dataclasses.field(default_factory=Events)
-    output: list[str] = dataclasses.field(default_factory=list)
-    output_size: int = 0  # characters
-    asserted: list[str] = dataclasses.field(
-        default_factory=list
-    )  # a line for each thread whose assertion failed, as the CUDA runtime has it
-    conditions: dict[int, int] = dataclasses.field(default_factory=dict)  # what it set conditional handles of a graph to
-    evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
-    left_out: set[int] = dataclasses.field(
-        default_factory=set
-    )  # lines that read cells of an accumulator in which no product has left a sum
-    bounds: set[str] = dataclasses.field(
-        default_factory=set
-    )  # limits of the race detector that were reached, behind which a race may go unseen, in words
-    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
-    mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
-        default_factory=dict
-    )  # of each mapa: the ranks that execute it; do any ask for another?
-    summed: list[np.ndarray] = dataclasses.field(
-        default_factory=list
-    )  # of a schedule: the addresses of floats that are added to atomically
     watched: int = 0  # waves that began under the watch
     released: tuple[dict[Any, Any], ...] = dataclasses.field(
         default_factory=lambda: ({}, {}, {}, {}, {})
@@ -429,8 +378,6 @@ class Launch:
     messages: dict[Any, Any] = dataclasses.field(default_factory=dict)  # strong stores to global memory, where `Messages` follows them
     history: Any = None  # what its waves have done to global memory, where that is watched
     places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
-    judge: Judge | None = None
-    out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
     program: Program = dataclasses.field(init=False)
     addresses: Mapping[str, int] = dataclasses.field(init=False)  # of variables in global memory
@@ -455,6 +402,16 @@ class Launch:
         self.is_clustered = self.config.cluster is not None
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
         self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
+
+    @property
+    def status(self) -> int:
+        """The CUDA error that the launch ended with, 0 without one."""
+        return self.result.status
+
+    @property
+    def judge(self) -> Judge | None:
+        """The operand check, which is called with each event."""
+        return self.result.judge
 
     @functools.cached_property
     def has_cohorts(self) -> bool:
@@ -541,32 +498,12 @@ class Launch:
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(
+        self.result.findings.keep(
             at_instruction(
                 code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
                 within_warp=within_warp,
             )
         )  # fmt: skip
-
-    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
-        """What was found at a line, of the same operation if several were."""
-        first = self.findings.get((code, line))
-        return first if first is None or first.operation == operation else self.findings.get((code, line, operation))
-
-    def keep(self, finding: Finding) -> None:
-        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes before one between lanes."""
-        key: tuple[str | int, ...] = finding.code, finding.line
-        first = self.findings.get(key)
-        if first is not None and first.operation != finding.operation:
-            key = *key, finding.operation
-        before = self.findings.get(key)
-        if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
-            self.findings[key] = finding
-
-    @staticmethod
-    def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:
-        """Says another finding of this code at this line more than the one before?"""
-        return not is_milder and (before.is_milder or (before.is_within_warp and not within_warp))
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.cluster import Delivery
@@ -164,6 +164,13 @@ class Events(Sequence[Event]):
         self._count += len(last) - before
         return self
 
+    def merge(self, other: Iterable[Event]) -> None:
+        """Add the events of other CTAs."""
+        self.__iadd__(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _events, (self._all(),)
+
     def products(self, products: Products) -> None:
         """Some matrix instructions more."""
         self._parts.append(products)
@@ -198,3 +205,10 @@ class Events(Sequence[Event]):
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._all())
+
+
+def _events(found: list[Event]) -> Events:
+    """Events in another process."""
+    events = Events()
+    events += found
+    return events

@@ -211,13 +211,13 @@ def judge_products(x: Wave, products: Products) -> None:
 
 def record(x: Wave, event: Event) -> None:
     """Note a transfer that was executed, and have it judged."""
-    x.launch.events.append(event)
+    x.launch.result.events.append(event)
     judge(x, event)
 
 
 def record_alike(x: Wave, loads: Sequence[Load]) -> None:
     """Note loads of boxes inside a tensor that CTAs have executed alike."""
-    x.launch.events += loads
+    x.launch.result.events += loads
     if x.launch.judge is not None:
         x.launch.judge.loaded(x, loads)
 

@@ -23,15 +23,13 @@ from smemsim.base.budget import ask
 from smemsim.base.budget import left as left_of_budget
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.processors import can_be_copied, can_have_children, idle, processors, room
-from smemsim.core.finding import Finding
 from smemsim.core.machine.blank import Garbage
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.grid import WAVE_BYTES, at_once, depends, execute, resident, takes_over
-from smemsim.run.engine.launch import Judge, Launch, LaunchConfig, LinkedKernel, Queue, RunOptions
-from smemsim.run.engine.records import Event, Events
+from smemsim.run.engine.launch import Launch, LaunchConfig, LinkedKernel, Queue, RunOptions
+from smemsim.run.engine.launch_result import LaunchResult
 from smemsim.run.engine.register_pool import idle_rooms
-from smemsim.run.isa.threads.system import MOST_OUTPUT
 from smemsim.run.lower.program import linked, module_of
 from smemsim.run.sanitizer.history import MOST_BYTES, may_be_written, may_lack_fence, releases_dependents
 from smemsim.run.sanitizer.shard_record import NOTHING_BEFORE, Record, begin
@@ -39,7 +37,7 @@ from smemsim.run.sanitizer.shard_record import NOTHING_BEFORE, Record, begin
 if TYPE_CHECKING:
     from smemsim.run.procs.forks import Forks
 
-__all__ = ["Changed", "Merge", "Result", "Shard", "Work", "execute_spread", "packed", "run_shard", "shared_out", "unpacked", "work_of"]
+__all__ = ["Changed", "Merge", "Shard", "ShardResult", "Work", "execute_spread", "packed", "run_shard", "shared_out", "unpacked", "work_of"]
 
 
 # ---- A part of a launch that another process executes: what it needs, as plain data, and what it gives back
@@ -58,7 +56,7 @@ class Work:
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray, str], ...]
     sanitizer: bool
-    judge: Judge | None = None
+    result: LaunchResult  # that the CTAs begin with
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,8 +88,8 @@ def _bytes_of(words: np.ndarray) -> np.ndarray:
 LOWER, ONES, SEVENTH = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x0101_0101_0101_0101), np.uint64(7)
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
+@dataclasses.dataclass(frozen=True, eq=False)
+class ShardResult:
     """What some CTAs left behind; `is_whole` False: they have to run again in their order, since there was a trap, a hang, the end of the time, or a race in global
     memory. `record` is None where global memory is not watched: `changed` are its bytes then."""
 
@@ -99,17 +97,7 @@ class Result:
     ctas: int
     record: Record | None
     changed: tuple[Changed, ...]
-    findings: tuple[Finding, ...]
-    output: tuple[str, ...]
-    evidence: frozenset[str]
-    elsewhere: frozenset[int]
-    left_out: frozenset[int]
-    mapped: dict[int, tuple[frozenset[int], bool]]
-    events: tuple[Event, ...]
-    judge: Judge | None
-    asserted: tuple[str, ...]
-    conditions: tuple[tuple[int, int], ...]
-    bounds: frozenset[str]
+    left: LaunchResult
 
 
 def work_of(launch: Launch, *, sanitizer: bool) -> Work:
@@ -123,7 +111,7 @@ def work_of(launch: Launch, *, sanitizer: bool) -> Work:
     return Work(
         text=launch.kernel.text, arch=launch.arch, config=dataclasses.replace(launch.config, args=()), options=options,
         addresses=dict(launch.addresses), parameter_address=launch.parameter_address, parameter_bytes=len(launch.parameters), arrays=arrays,
-        sanitizer=sanitizer, judge=launch.judge and launch.judge.fresh(),
+        sanitizer=sanitizer, result=launch.result.fresh(),
     )  # fmt: skip
 
 
@@ -131,8 +119,7 @@ class Shard:
     """What executes CTAs of a launch where they change nothing for others; `before` are the bytes of arrays where it is not noted who writes to them."""
 
     def __init__(self, launch: Launch, *, sanitizer: bool) -> None:
-        self.launch, self.sanitizer, self.judge = launch, sanitizer, launch.judge
-        self.findings = dict(launch.findings)
+        self.launch, self.sanitizer, self.result = launch, sanitizer, launch.result.fresh()
         self.before: dict[int, np.ndarray] = {}
 
     def begin(self, *, is_shared: bool = False) -> None:
@@ -146,19 +133,10 @@ class Shard:
                 if is_shared:  # a page of a mapped file is this process's own once it is written: until then stores of the first process are seen, and would count as ours
                     region.words[:] = words
 
-    def run(self, clusters: Sequence[int]) -> Result:
+    def run(self, clusters: Sequence[int]) -> ShardResult:
         """Execute some clusters."""
         launch = self.launch
-        launch.findings, launch.judge = dict(self.findings), self.judge and self.judge.fresh()
-        launch.output, launch.asserted, launch.events, launch.output_size = [], [], Events(), 0
-        launch.evidence, launch.elsewhere, launch.left_out, launch.mapped, launch.conditions, launch.bounds = (
-            set(),
-            set(),
-            set(),
-            {},
-            {},
-            set(),
-        )
+        launch.result = result = self.result.fresh()
         littered = [region.blank for region in launch.memory.table()[2] if isinstance(region.blank, Garbage)]
         for blank in littered:
             blank.has_parts = False
@@ -174,14 +152,12 @@ class Shard:
             if part is not None:
                 part.write(words)
                 changed.append(part)
-        found = tuple(f for key, f in launch.findings.items() if self.findings.get(key) is not f)
         # Where nobody has written, it counts who has written beside it by then.
-        depends_on_order = any(blank.has_parts for blank in littered) or (bool(littered) and any(f.code == "R507" for f in found))
-        return Result(
-            finished and not depends_on_order, len(clusters) * launch.cluster_size, record, tuple(changed), found, tuple(launch.output),
-            frozenset(launch.evidence), frozenset(launch.elsewhere), frozenset(launch.left_out), launch.mapped, tuple(launch.events), launch.judge and launch.judge.finish(),
-            tuple(launch.asserted), tuple(launch.conditions.items()), frozenset(launch.bounds),
-        )  # fmt: skip
+        depends_on_order = any(blank.has_parts for blank in littered) or (
+            bool(littered) and any(f.code == "R507" for f in result.findings.added)
+        )
+        is_whole, ctas = finished and not depends_on_order, len(clusters) * launch.cluster_size
+        return ShardResult(is_whole, ctas, record, tuple(changed), result.finish())
 
 
 @in_default_state
@@ -195,7 +171,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> bytes:
     launch = Launch(
         kernel=kernel, config=work.config, options=work.options, memory=memory,
         parameter_address=work.parameter_address, parameters=memory.span(work.parameter_address, work.parameter_bytes),
-        judge=None if work.judge is None else work.judge.fresh(),
+        result=work.result.fresh(),
     )  # fmt: skip
     launch.begin()
     shard = Shard(launch, sanitizer=work.sanitizer)
@@ -209,7 +185,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> bytes:
 LARGE, UNIT = 1 << 14, 16  # bytes of an array that is large; what they begin at a multiple of
 
 
-def packed(result: Result, launch: Launch) -> list[Any]:
+def packed(result: ShardResult, launch: Launch) -> list[Any]:
     """The buffers of a result."""
     places = {id(i): n for n, i in enumerate(launch.program.inlined.body)}
     arrays: list[memoryview] = []
@@ -232,7 +208,7 @@ def packed(result: Result, launch: Launch) -> list[Any]:
     return filled
 
 
-def unpacked(raw: Any, launch: Launch) -> Result:
+def unpacked(raw: Any, launch: Launch) -> ShardResult:
     """The result of these bytes, for a launch of the same program."""
     view = memoryview(bytearray(raw) if isinstance(raw, bytes) else raw)
     count = int(np.frombuffer(view[:8], np.int64)[0])
@@ -241,7 +217,7 @@ def unpacked(raw: Any, launch: Launch) -> Result:
     for size in sizes:
         buffers.append(view[at : at + size])
         at += -(-size // UNIT) * UNIT
-    result: Result = _Reader(io.BytesIO(buffers[0]), buffers=buffers[1:], launch=launch).load()
+    result: ShardResult = _Reader(io.BytesIO(buffers[0]), buffers=buffers[1:], launch=launch).load()
     return result
 
 
@@ -269,14 +245,14 @@ class Merge:
         self.launch = launch
         self._changed: dict[int, np.ndarray] = {}  # of an array: which bytes earlier shards have changed
 
-    def fits(self, result: Result) -> bool:
+    def fits(self, result: ShardResult) -> bool:
         """Is it as if these CTAs had run here?"""
         launch, record = self.launch, result.record
-        if not result.is_whole or (result.output and launch.output_size + sum(map(len, result.output)) > MOST_OUTPUT):
+        if not result.is_whole or not launch.result.output.fits(result.left.output):
             return False
         return launch.history is None or (record is not None and not record.meets(launch.history))
 
-    def add(self, result: Result) -> bool:
+    def add(self, result: ShardResult) -> bool:
         """Put one shard's result into the launch; False, and nothing has happened, where it does not fit."""
         launch = self.launch
         if not self.fits(result):
@@ -285,22 +261,7 @@ class Merge:
             result.record.enter(launch.history)
         for part in result.changed:
             self._write(part)
-        for found in result.findings:
-            launch.keep(found)
-        launch.output += result.output
-        launch.asserted += result.asserted
-        launch.conditions.update(result.conditions)
-        launch.output_size += sum(map(len, result.output))
-        launch.evidence |= result.evidence
-        launch.bounds |= result.bounds
-        launch.elsewhere |= result.elsewhere
-        launch.left_out |= result.left_out
-        for line, (ranks, crossed) in result.mapped.items():
-            before = launch.mapped.get(line, (frozenset(), False))
-            launch.mapped[line] = before[0] | ranks, before[1] or crossed
-        launch.events += result.events
-        if launch.judge is not None and result.judge is not None:
-            launch.judge.merge(result.judge)
+        launch.result.merge(result.left)
         return True
 
     def _write(self, part: Changed) -> None:
@@ -311,7 +272,7 @@ class Merge:
         if others.any():
             both = np.flatnonzero(others.view(np.uint8))
             first, last = (region.words_begin + 8 * int(part.at[n // 8]) + int(n % 8) for n in (both[0], both[-1]))
-            self.launch.evidence.add(
+            self.launch.result.evidence.add(
                 f"CTAs of this launch write different values to the same bytes of global memory ({both.size} of {first:#x} to {last:#x}): "
                 "which one stays is not determined, on hardware either"
             )
@@ -572,7 +533,7 @@ class _Shared(Queue):
             yield from units if copies is None else self._beside(copies, units)
 
     def _beside(self, copies: Forks, units: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
-        launch, results = self.launch, dict[int, Result]()
+        launch, results = self.launch, dict[int, ShardResult]()
         while (unit := copies.next()) is not None:
             yield from self._timed(units[unit])
             copies.seconds = max(copies.seconds, self._least)
@@ -585,7 +546,7 @@ class _Shared(Queue):
             is_known = piece.number in results or bool(launch.waves)
             raw = None if is_known else copies.brought(piece, lambda: launch.is_over)
             if launch.is_over:
-                launch.out_of_time = True
+                launch.result.out_of_time = True
                 return
             result_of = results.pop(piece.number, None) if raw is None else unpacked(raw, launch)
             if result_of is None or not self._takes(result_of):
@@ -610,11 +571,11 @@ class _Shared(Queue):
             for number, raw in workers.results(launch, crew, [[c for unit in shard for c in unit] for shard in shards]):
                 if not self._takes(unpacked(raw, launch)):
                     yield from shards[number]
-            finished = not launch.out_of_time
+            finished = not launch.result.out_of_time
         finally:
             crew.close(wait=finished)
 
-    def _takes(self, result: Result) -> bool:
+    def _takes(self, result: ShardResult) -> bool:
         """Take what another process has brought, if it fits, and no wave is there that does not end."""
         if self.launch.waves or not self.merge.add(result):
             return False

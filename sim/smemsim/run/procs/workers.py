@@ -36,7 +36,7 @@ def results(launch: Launch, crew: Crew, shards: Sequence[Sequence[int]]) -> Iter
         given_out = more
         ended = concurrent.futures.wait(futures, LOOK, concurrent.futures.FIRST_COMPLETED).done
         if launch.is_over:
-            launch.out_of_time = True
+            launch.result.out_of_time = True
             return
         for future in ended:
             number = futures.pop(future, None)

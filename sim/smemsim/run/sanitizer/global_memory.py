@@ -102,7 +102,7 @@ class GlobalShadow:
 
     def _array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
         if self.history.warps > MOST_WARPS:
-            self.x.launch.bounds.add(f"races in global memory are not looked for: the launch has more than {MOST_WARPS:,} warps")
+            self.x.launch.result.bounds.add(f"races in global memory are not looked for: the launch has more than {MOST_WARPS:,} warps")
             return None
         return self.history.array(memory, size)
 
@@ -298,8 +298,8 @@ class GlobalShadow:
         if not array.cells.bound[0]:
             return
         array.cells.bound[0] = False
-        if all(f.line != i.line for f in self.x.launch.findings.values()):
-            self.x.launch.bounds.add(
+        if all(f.line != i.line for f in self.x.launch.result.findings.values()):
+            self.x.launch.result.bounds.add(
                 f"races in {array.region}: two readers of each place are remembered, and line {i.line} overwrites a place that more warps read; a race with "
                 "another one of them would not be found"
             )

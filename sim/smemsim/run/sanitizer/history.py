@@ -260,7 +260,7 @@ class History:
         self.program = launch.program
         self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
         if len(before) == MOST_IN_FRONT:
-            launch.bounds.add(
+            launch.result.bounds.add(
                 f"races with earlier launches that may still run: the last {MOST_IN_FRONT} are compared, earlier ones are not"
             )
         self.waits = False  # has a warp waited for the end of those in front?
@@ -300,7 +300,7 @@ class History:
             self.proxy_fences.append(fence)
             if len(self.proxy_fences) > MOST_FENCES:
                 self.proxy_fences = None
-                self.launch.bounds.add(
+                self.launch.result.bounds.add(
                     f"proxy fences between waves (X003): the launch has executed more than {MOST_FENCES:,} for global memory"
                 )
 
@@ -477,7 +477,7 @@ class History:
             is_watched = region is not None and region.words.nbytes <= MOST_BYTES
             self._arrays[key] = ArrayShadow(region, size) if is_watched and region is not None else None
             if region is not None and not is_watched:
-                self.launch.bounds.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
+                self.launch.result.bounds.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
         return self._arrays[key]
 
     def shadows(self) -> list[ArrayShadow]:
@@ -490,7 +490,9 @@ class History:
         if n is None:
             n = min(len(self.instructions), loops.INDEX)
             if n == loops.INDEX:
-                self.launch.bounds.add(f"races in global memory: instructions after the first {loops.INDEX:,} that access it count as one")
+                self.launch.result.bounds.add(
+                    f"races in global memory: instructions after the first {loops.INDEX:,} that access it count as one"
+                )
             self._index[id(i)] = n
             self.instructions[n:] = [i]
             if n == len(self.scope):
@@ -501,7 +503,7 @@ class History:
     def issues(self) -> int:
         """An asynchronous write begins; returns its place in `waited`."""
         if self.writes == loops.CLOCK:
-            self.launch.bounds.add(f"races in global memory: asynchronous writes after the first {loops.CLOCK:,} are not followed")
+            self.launch.result.bounds.add(f"races in global memory: asynchronous writes after the first {loops.CLOCK:,} are not followed")
             return 0
         self.writes += 1
         if self.writes == len(self.waited):

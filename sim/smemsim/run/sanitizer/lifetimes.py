@@ -215,7 +215,7 @@ class Endings:
 
     def ended(self) -> None:
         """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
-        if not self.operations.operations or any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.findings):
+        if not self.operations.operations or any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.result.findings):
             return
         per_cta = self.x.stride // WARP
         for op in self.groups.of_kind("bulk"):

@@ -170,11 +170,11 @@ class Operations:
 
     def _is_noted(self, operation: Operation) -> bool:
         """The address that tcgen05.alloc writes is there for threads: of that nothing is to be noted."""
-        return operation.kind == "tcgen05.alloc" or operation.instruction.line in self.x.launch.elsewhere
+        return operation.kind == "tcgen05.alloc" or operation.instruction.line in self.x.launch.result.elsewhere
 
     def read_elsewhere(self, numbers: Iterable[int]) -> None:
         """Others than matrix instructions read what these write."""
-        self.x.launch.elsewhere.update(self[number].instruction.line for number in numbers)
+        self.x.launch.result.elsewhere.update(self[number].instruction.line for number in numbers)
         self.noted[: len(self.operations)] = [self._is_noted(operation) for operation in self.operations]
 
     @staticmethod

@@ -96,8 +96,10 @@ class Reporting:
         """
         than = self.lines.get(other)
         held = code == "X008" and than is not None and self._looks_again(i, than)
-        before = self.x.launch.found(code, i.line, cause)
-        if before is not None and not self.x.launch.is_lesser(before, bool(formal) or held or milder is not None, within_warp=within_warp):
+        before = self.x.launch.result.findings.found(code, i.line, cause)
+        if before is not None and not self.x.launch.result.findings.is_lesser(
+            before, bool(formal) or held or milder is not None, within_warp=within_warp
+        ):
             return
         if formal and self._is_told(code, formal):
             return
@@ -159,7 +161,7 @@ class Reporting:
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
         """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
-        was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
+        was_used = self.x.launch.result.findings.pop(("R507", i.line), None) is not None
         if was_used or not is_followed(i):
             tell()
         else:

@@ -689,7 +689,7 @@ class Sanitizer(Events, Observer):
 
     def _tell_early_arrivals(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
-        if any(f.severity is not Severity.NOTE for f in self.x.launch.findings.values()):
+        if any(f.severity is not Severity.NOTE for f in self.x.launch.result.findings.values()):
             return
         wrong, excused = self._early_arrivals
         for line, (i, warp, barrier, phase) in (excused | wrong).items():

@@ -884,7 +884,7 @@ class SharedShadow:
 
     def _looks_for_reads(self, op: Operation) -> bool:
         """Is it to be told that threads have read, with no fence.proxy.async between, what an operation overwrites (rule order.proxy_reads)? Once for each instruction."""
-        return op.kind not in GENERIC and self.x.launch.found("X003", op.instruction.line, "read") is None
+        return op.kind not in GENERIC and self.x.launch.result.findings.found("X003", op.instruction.line, "read") is None
 
     def _are_addresses(self, at: np.ndarray) -> np.ndarray:
         """Which words has tcgen05.alloc written? Triton and Gluon load over these without a fence."""

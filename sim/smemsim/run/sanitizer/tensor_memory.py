@@ -126,7 +126,7 @@ class TensorShadow:
             if warp in self._stores:
                 self._has_stored(i, at, warp)
             if not self._summed.isdisjoint(self._fills(at)):
-                self.x.launch.left_out.add(i.line)
+                self.x.launch.result.left_out.add(i.line)
             self.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             self.read_line[at] = i.line

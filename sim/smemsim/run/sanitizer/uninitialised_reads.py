@@ -109,7 +109,7 @@ class UninitialisedReads:
         loads = [i for i in self.reporting.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
-            if loads and of_cta >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
+            if loads and of_cta >= LOADED and self.x.launch.result.findings.pop(("R507", line), None) is not None:
                 self.reporting.find(
                     "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
                     "may, and never came to it): nothing made the reader wait",

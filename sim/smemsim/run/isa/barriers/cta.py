@@ -103,7 +103,7 @@ def tell_parted(x: Wave) -> None:
     The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without such an access it does no harm, and
     nothing is said.
     """
-    if not any(f.code in HARMED for f in x.launch.findings.values()):
+    if not any(f.code in HARMED for f in x.launch.result.findings.values()):
         return
     for parted in x.state.get(note_parted, {}).values():
         i = _at(x, int(parted.lines[parted.late[0]])) if parted.late else None

@@ -364,11 +364,11 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     if (
         state.all_expected == state.all_brought
         and (again := twice(barrier, x)) is not None
-        and any(f.code == "R507" for f in x.launch.findings.values())
+        and any(f.code == "R507" for f in x.launch.result.findings.values())
     ):
         # As many bytes as expected, and others were never written: the second copy was to bring those.
         at, why, right = again
-        x.launch.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
+        x.launch.result.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
         x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 9.1 §8 (memory consistency)")
     if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
         return

@@ -74,7 +74,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         if is_multicast:
-            x.launch.evidence.add(
+            x.launch.result.evidence.add(
                 "whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.1 §9.7.9.25.4.1), not measured"
             )
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):

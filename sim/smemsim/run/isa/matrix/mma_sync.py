@@ -78,7 +78,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     inferred = _evidence(of, c.arch)
 
     def run(x: Wave) -> None:
-        x.launch.evidence.update(inferred)
+        x.launch.result.evidence.update(inferred)
         a, b, start = (_stacked(part, x) for part in reads)
         held = None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP)
         if scales and isinstance(of, MmaSync):
@@ -250,7 +250,7 @@ def _are_zeros(values: np.ndarray, marks: np.ndarray | None, places: tuple[np.nd
 def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:
     """What is not measured on this architecture."""
     if x.launch.arch in evidence:
-        x.launch.evidence.add(evidence[x.launch.arch])
+        x.launch.result.evidence.add(evidence[x.launch.arch])
 
 
 def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
@@ -346,7 +346,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
     kind = np.dtype(f"u{memory.size}")
 
     def run(x: Wave) -> None:
-        x.launch.evidence.add(_LAYOUT)
+        x.launch.result.evidence.add(_LAYOUT)
         count = memory.line.shape[1]
         values = np.empty((x.n, count), kind)
         marks: dict[int, np.ndarray] = {}  # by element those of its bytes, (threads, bytes)
@@ -375,7 +375,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
     kind = np.dtype(f"u{memory.size}")
 
     def run(x: Wave) -> None:
-        x.launch.evidence.add(_LAYOUT)
+        x.launch.result.evidence.add(_LAYOUT)
         values = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads], -1)).view(kind)
         marks = None if x.sanitizer is None else _marks_of(x, memory.registers, memory.size)
         for memory.element in range(values.shape[1]):
@@ -411,7 +411,7 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
         return np.ascontiguousarray(raw.view(f"u{_BYTES[dtype]}").reshape(x.n, -1)[:, :count].reshape(-1, rows, columns))
 
     def run(x: Wave) -> None:
-        x.launch.evidence.add(_LAYOUT)
+        x.launch.result.evidence.add(_LAYOUT)
         note_inferred(x, EVIDENCE if of.d_type != "s32" else {})
         product = of.execute(*(matrix(x, n) for n in range(3)))
         if x.sanitizer is not None and x.sanitizer.taint.slots:

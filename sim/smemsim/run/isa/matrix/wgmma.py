@@ -320,11 +320,11 @@ class _Mma:
     def _record(self, x: Wave, products: Products, taint: np.ndarray) -> None:
         """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
         if not taint.any():
-            x.launch.events.products(products)
+            x.launch.result.events.products(products)
             return
         if x.sanitizer is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        x.launch.events += [
+        x.launch.result.events += [
             dataclasses.replace(event, taint=True) if missing else event
             for event, missing in zip(products.all, taint.tolist(), strict=True)
         ]

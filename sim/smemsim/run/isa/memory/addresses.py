@@ -121,9 +121,8 @@ def _recorded(i: Instruction, rank: Read, step: Plain) -> Plain:
     def both(x: Wave) -> None:
         if x.launch.cluster_size > 1:
             own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.int64)
-            ranks, crossed = x.launch.mapped.get(i.line, (frozenset(), False))
             asked = np.asarray(rank(x)).astype(np.int64)
-            x.launch.mapped[i.line] = ranks.union(distinct(own).tolist()), crossed or bool((asked != own).any())
+            x.launch.result.mapped.note(i.line, distinct(own).tolist(), crossed=bool((asked != own).any()))
         step(x)
 
     return both

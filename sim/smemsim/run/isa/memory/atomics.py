@@ -168,7 +168,7 @@ def _note_sums(x: Wave, piece: Piece, size: int) -> None:
     """Of a schedule: where floats are added, in steps of 2 bytes, since another order rounds differently."""
     begin = next((r.words_begin for r in x.launch.memory.table()[2] if r.words is piece.memory), None)
     if piece.space == "global" and begin is not None:
-        x.launch.summed.append(distinct(begin + piece.at[:, None] + np.arange(0, size, 2)))
+        x.launch.result.summed.append(distinct(begin + piece.at[:, None] + np.arange(0, size, 2)))
 
 
 def raw_elements(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:

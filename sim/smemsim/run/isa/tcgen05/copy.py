@@ -127,7 +127,7 @@ def _copy(x: Wave, i: Instruction, form: str, plain: Callable[[], Grade | None],
             "R507", i, f"{i.name} copies bytes of shared memory that nobody has written",
             "check the descriptor, and that the load that fills the stage was issued",
         )  # fmt: skip
-    x.launch.evidence.add(f"{form}: addresses and places {copies[0].grade if copies else grade}")
+    x.launch.result.evidence.add(f"{form}: addresses and places {copies[0].grade if copies else grade}")
 
 
 def _shift(x: Wave, i: Instruction, tensor: Any, at: int, group: int) -> None:
@@ -149,7 +149,7 @@ def build_shift(i: Instruction, c: Linker) -> Step:
             members = group_of(x, i, cta, group)
             tensor = _of_group(tensor_of(m) for m in members)
             lands(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
-            x.launch.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
+            x.launch.result.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
             if x.sanitizer is not None:
                 op = x.sanitizer.tensor.begin(x, i, thread, "tcgen05.shift")
                 column = TmemAddress.decode(at).column

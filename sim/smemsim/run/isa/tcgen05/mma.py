@@ -184,7 +184,7 @@ class _Mma:
         make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
         products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
         if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
-            x.launch.events.products(products)
+            x.launch.result.events.products(products)
             judge_products(x, products)
             return
         for event in products.all:
@@ -251,7 +251,7 @@ class _Mma:
             launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
         if i.row.block_scaled:
             self._note_scale_ids(x, operation.issue.mma.of)
-        launch.evidence |= evidence_of(operation.issue)
+        launch.result.evidence |= evidence_of(operation.issue)
 
     def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""

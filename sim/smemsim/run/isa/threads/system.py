@@ -27,7 +27,6 @@ from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 from smemsim.run.isa.threads.printing import LONGEST, formatted
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.lower.program import Linker
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 # ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert (`__assertfail`), conditions of graphs
 
 
-MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 MOST_ASSERTED = 1024  # threads whose failed assertion is told
 
 
@@ -149,7 +147,7 @@ def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
         more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find("X013", i, sentence)
-        x.launch.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
+        x.launch.result.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
         raise HardwareTrap(f"{sentence}", cuda_error=ASSERTION)
 
     return run
@@ -165,9 +163,11 @@ def _set_condition(i: Instruction, c: Linker, results: tuple[Operand, ...], argu
         for thread in x.threads.tolist():
             handle, value = value_at(x, thread, handles(x, thread), 8), value_at(x, thread, values(x, thread), 4)
             told.setdefault(handle, set()).add(value)
-            x.launch.conditions[handle] = value
+            x.launch.result.conditions[handle] = value
         if any(len(set_to) > 1 for set_to in told.values()):
-            x.launch.evidence.add("threads set a conditional handle of a graph to different values: which one stays is not determined")
+            x.launch.result.evidence.add(
+                "threads set a conditional handle of a graph to different values: which one stays is not determined"
+            )
 
     return run
 
@@ -182,7 +182,7 @@ def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message
 
 @provides("vprintf", 2, 1)
 def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
-    """Every thread's output is an entry of `Launch.output`, in the order of the threads. Gives the number of arguments."""
+    """Every thread's output is an entry of `LaunchResult.output`, in the order of the threads. Gives the number of arguments."""
     template, values = (parameter(i, c, operand) for operand in arguments)
     to = parameter(i, c, results[0])
 
@@ -195,20 +195,11 @@ def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
                 raw[:LONGEST].tobytes(),
                 functools.partial(string, x, thread),
             )
-            _write(x.launch, printed.decode("utf-8", "surrogateescape"))
+            x.launch.result.output.write(printed.decode("utf-8", "surrogateescape"))
             at = to(x, thread)
             x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
-
-
-def _write(launch: Launch, printed: str) -> None:
-    """One printf's text; what is beyond the most that is kept is not, and the last of it says so."""
-    if launch.output_size <= MOST_OUTPUT:
-        launch.output_size += len(printed)
-        launch.output.append(
-            printed if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
-        )
 
 
 # ---- `clusterlaunchcontrol` (PTX ISA 9.1 §9.7.13.17): a running cluster asks for the work of one that has not begun

@@ -1,0 +1,199 @@
+"""What a launch leaves besides memory (`LaunchResult`): findings, events, what threads printed, and notes for the report.
+
+CTAs of one launch may run in several processes. Each process begins with a `fresh` result, and the first process `merge`s them in the order of the CTAs.
+A further kind of result is one more field of `LaunchResult`: nothing else has to name it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from smemsim.core.finding import Finding
+from smemsim.run.engine.records import Event, Events, Load, Products
+from smemsim.run.isa.registers import Wave
+
+__all__ = ["MOST_OUTPUT", "Findings", "Judge", "LaunchResult", "MapaRanks", "Output"]
+
+
+MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
+
+
+class Findings(dict[tuple[str | int, ...], Finding]):
+    """The findings of a launch: one for a code at a line, and a further one for each other operation there. `known` are those of another process."""
+
+    def __init__(self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = ()) -> None:
+        super().__init__(found or {})
+        self._known = {id(finding): finding for finding in known}
+
+    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
+        """The finding of a code at a line; if there are several, that of the same operation."""
+        first = self.get((code, line))
+        return first if first is None or first.operation == operation else self.get((code, line, operation))
+
+    def keep(self, finding: Finding) -> None:
+        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes before one between lanes."""
+        key: tuple[str | int, ...] = finding.code, finding.line
+        first = self.get(key)
+        if first is not None and first.operation != finding.operation:
+            key = *key, finding.operation
+        before = self.get(key)
+        if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
+            self[key] = finding
+
+    @staticmethod
+    def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:
+        """Does another finding of this code at this line say more than the one before?"""
+        return not is_milder and (before.is_milder or (before.is_within_warp and not within_warp))
+
+    def fresh(self) -> Findings:
+        """The same findings for another process, which reports only what it adds."""
+        return Findings(self, self.values())
+
+    @property
+    def added(self) -> list[Finding]:
+        """The findings that were not there from the beginning."""
+        return [finding for finding in self.values() if id(finding) not in self._known]
+
+    def merge(self, other: Findings) -> None:
+        """Keep what another process has added."""
+        for finding in other.added:
+            self.keep(finding)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only what was added goes to another process."""
+        return Findings, ({key: finding for key, finding in self.items() if id(finding) not in self._known},)
+
+
+class Output(list[str]):
+    """What threads printed, in order; at most `MOST_OUTPUT` characters of it are kept."""
+
+    def __init__(self, parts: Iterable[str] = (), size: int = 0) -> None:
+        super().__init__(parts)
+        self.size = size  # characters, also of what was left out
+
+    def write(self, printed: str) -> None:
+        """Add the text of one printf. The last text that does not fit becomes a note that says so."""
+        if self.size <= MOST_OUTPUT:
+            self.size += len(printed)
+            left_out = f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
+            self.append(printed if self.size <= MOST_OUTPUT else left_out)
+
+    def fits(self, other: Output) -> bool:
+        """Is there room for all that another process has printed?"""
+        return not other or self.size + sum(map(len, other)) <= MOST_OUTPUT
+
+    def merge(self, other: Output) -> None:
+        """Add what another process has printed."""
+        self += other
+        self.size += sum(map(len, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Output, (list(self), self.size)
+
+
+class MapaRanks(dict[int, tuple[frozenset[int], bool]]):
+    """By the line of each mapa: the ranks of the CTAs that execute it, and whether any of them asks for another CTA's window."""
+
+    def note(self, line: int, ranks: Iterable[int], *, crossed: bool) -> None:
+        """CTAs of these ranks execute the mapa at a line."""
+        before, has_crossed = self.get(line, (frozenset(), False))
+        self[line] = before.union(ranks), has_crossed or crossed
+
+    def merge(self, other: MapaRanks) -> None:
+        """Add what another process has noted."""
+        for line, (ranks, crossed) in other.items():
+            self.note(line, ranks, crossed=crossed)
+
+
+class Judge(Protocol):
+    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
+
+    def __call__(self, x: Wave, event: Event) -> None: ...
+
+    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
+        """Called with loads of boxes inside a tensor that several CTAs, none of a cluster, have executed together."""
+
+    def multiplied(self, x: Wave, products: Products) -> None:
+        """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
+
+    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray, origins: Any) -> None:
+        """Called with the events of a wgmma.mma_async.sp, the thread and the lowest bit of each metadata nibble of A, (64, groups), and the registers (warpgroups, 128)."""
+
+    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
+        """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
+
+    def fresh(self) -> Judge:
+        """A judge of the launch that has seen no events, for another process."""
+
+    def finish(self) -> Judge:
+        """Called once, after the last event."""
+
+    def merge(self, other: Any) -> None:
+        """Add what a `fresh` judge in another process has seen."""
+
+
+_UNITED: dict[type, Callable[[Any, Any], Any]] = {
+    set: lambda one, other: one | other,
+    list: lambda one, other: one + other,
+    dict: lambda one, other: one | other,
+    bool: lambda one, other: one or other,
+    int: lambda one, other: one or other,
+}
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class LaunchResult:
+    """What a launch leaves besides memory. The type of a field says what `fresh` and `merge` do with it: a set is united, a list is appended, a dictionary
+    updated, and of numbers the first that is not 0 stays. A class of its own has `merge`, and `fresh` if an empty one is not what another process begins with.
+
+    >>> one, other = LaunchResult(), LaunchResult(evidence={"tcgen05.shift: inferred"})
+    >>> one.merge(other)
+    >>> one.evidence, one.fresh().evidence
+    ({'tcgen05.shift: inferred'}, set())
+    """
+
+    status: int = 0  # the CUDA error that the launch ended with, 0 without one
+    out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
+    findings: Findings = dataclasses.field(default_factory=Findings)
+    events: Events = dataclasses.field(default_factory=Events)  # transfers and matrix instructions
+    output: Output = dataclasses.field(default_factory=Output)  # of printf
+    asserted: list[str] = dataclasses.field(default_factory=list)  # one line for each failed assertion, as the CUDA runtime prints it
+    conditions: dict[int, int] = dataclasses.field(default_factory=dict)  # the values of conditional handles of a graph
+    evidence: set[str] = dataclasses.field(default_factory=set)  # sentences about what rests on less than measurements
+    left_out: set[int] = dataclasses.field(default_factory=set)  # lines that read accumulator cells in which no product has left a sum
+    bounds: set[str] = dataclasses.field(default_factory=set)  # sentences about limits of the race detector beyond which it may miss a race
+    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes are read by others than matrix instructions
+    mapped: MapaRanks = dataclasses.field(default_factory=MapaRanks)
+    summed: list[np.ndarray] = dataclasses.field(default_factory=list)  # of a schedule: addresses of floats that are added to atomically
+    judge: Judge | None = None  # the operand check
+
+    def fresh(self) -> Self:
+        """What a process that executes other CTAs of the launch begins with."""
+        return type(self)(**{name: _fresh(value) for name, value in self._values()})
+
+    def merge(self, other: LaunchResult) -> None:
+        """Add what other CTAs have left."""
+        for name, mine in self._values():
+            theirs = getattr(other, name)
+            if hasattr(mine, "merge"):
+                if theirs is not None:
+                    mine.merge(theirs)
+            elif mine is not None:
+                setattr(self, name, _UNITED[type(mine)](mine, theirs))
+
+    def finish(self) -> Self:
+        """The CTAs of this process are over: the result as it goes to another process."""
+        if self.judge is not None:
+            self.judge = self.judge.finish()
+        return self
+
+    def _values(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)]
+
+
+def _fresh(value: Any) -> Any:
+    return value.fresh() if hasattr(value, "fresh") else None if value is None else type(value)()
