@@ -191,9 +191,7 @@ def test_cards_without_clusters_refuse_their_launch(arch):
 # ---- mma.sync of each card
 
 
-def through(
-    arch: str, name: str, outputs: int, registers: list[np.ndarray], behind: str = "", *, target: str = "", counts: list[int] | None = None
-):
+def through(arch: str, name: str, outputs: int, registers: list[np.ndarray], behind: str = "", *, target: str = "", version: str = "9.1"):
     """D (outputs, 32) of one instruction of a warp; `registers` are those of A, B, C and what stands behind them, uint32 (count, 32). In `behind` {0} is the first of
     the last group's registers."""
     flat = np.concatenate([np.asarray(x, np.uint32) for x in registers])
@@ -204,7 +202,7 @@ def through(
         lists.append("{" + ", ".join(f"%a{first + n}" for n in range(len(x))) + "}")
         first += len(x)
     more = behind.format(*(f"%a{first + n}" for n in range(len(flat) - first)))
-    text = f""".version 9.0
+    text = f""".version {version}
 .target {target or arch}
 .address_size 64
 .visible .entry k(.param .u64 in, .param .u64 out) {{
@@ -283,7 +281,7 @@ def scale_registers(rng, rows: int, factors: int, dtype: str, byte: int, thread:
 
 SCALED = [
     *(("mxf8f6f4", a, b, 32, 1, "ue8m0") for n, a in enumerate(BITS) for m, b in enumerate(BITS) if (n + 2 * m) % 4 == 0), ("mxf4", "e2m1", "e2m1", 64, 2, "ue8m0"), ("mxf4nvf4", "e2m1", "e2m1", 64, 2, "ue8m0"),
-    ("mxf4nvf4", "e2m1", "e2m1", 64, 4, "ue4m3"),
+    ("mxf4nvf4", "e2m1", "e2m1", 64, 4, "ue4m3"), ("mxf4nvf4", "e2m1", "e2m1", 64, 4, "ue8m0"),
 ]  # fmt: skip
 
 
@@ -374,18 +372,15 @@ def test_selectors_may_be_registers_that_are_the_same_everywhere():
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0", "has 2X of ue8m0, 4X of ue4m3"),
+    [("mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0", r"needs \.version 9\.1"),
+     ("mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue4m3", "has 2X of ue8m0, 4X of ue4m3, 4X of ue8m0"),
      ("mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue4m3", "has 2X of ue8m0"),
      ("mma.sync.aligned.m16n8k32.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", "m16n8k32: mma.sync with e2m1 has m16n8k64"),
      ("mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", "needs .scale_vec")],
 )  # fmt: skip
 def test_combinations_that_do_not_exist_are_refused(name, said):
     with pytest.raises((InputError, Unmodelled), match=said):
-        through("sm_120a", name, 4, ONES, ", {{{0}}}, {{0, 0}}, {{{1}}}, {{0, 0}}")
-
-
-def f16s(values: np.ndarray) -> np.ndarray:
-    return from_float64(values, "f16")
+        through("sm_120a", name, 4, ONES, ", {{{0}}}, {{0, 0}}, {{{1}}}, {{0, 0}}", version="9.0")
 
 
 def one_dot(arch: str, types: str, k: int, a: dict[int, float], b: dict[int, float], c: float, target: str = "") -> float:

@@ -60,7 +60,7 @@ def _instructions() -> Iterator[Instruction]:
         for b in _F8F6F4:
             yield from (Instruction(arch, 32, "f8f6f4", a, b, d, 0, "", card) for d in ("f32", "f16"))
             yield Instruction(arch, 32, "mxf8f6f4", a, b, "f32", 1, "ue8m0", card)
-    for kind, factors, scale in (("mxf4", 2, "ue8m0"), ("mxf4nvf4", 2, "ue8m0"), ("mxf4nvf4", 4, "ue4m3")):
+    for kind, factors, scale in (("mxf4", 2, "ue8m0"), ("mxf4nvf4", 2, "ue8m0"), ("mxf4nvf4", 4, "ue4m3"), ("mxf4nvf4", 4, "ue8m0")):
         yield Instruction(arch, 64, kind, "e2m1", "e2m1", "f32", factors, scale, card)
 
 

@@ -93,13 +93,14 @@ class ScaleVector(NamedTuple):
     factors: int
     types: tuple[str, ...]
     is_default: bool = False
+    since: tuple[int, int] = (8, 7)  # the version of the PTX ISA that it came with
 
 
-# Of block-scaled kinds (PTX ISA 9.1 §9.7.14.3, table 36; ptxas 13.0.88; ptxas 13.4 takes 4X with ue8m0 besides, PTX ISA 9.4).
+# Of block-scaled kinds (PTX ISA 9.1 §9.7.14.3, table 36; ptxas 13.0.88; 4X with ue8m0: ptxas 13.4.59).
 SCALE_VECTORS: dict[str, tuple[ScaleVector, ...]] = {
     "mxf8f6f4": (ScaleVector(1, ("ue8m0",), is_default=True),),
     "mxf4": (ScaleVector(2, ("ue8m0",), is_default=True),),
-    "mxf4nvf4": (ScaleVector(2, ("ue8m0",)), ScaleVector(4, ("ue4m3",))),
+    "mxf4nvf4": (ScaleVector(2, ("ue8m0",)), ScaleVector(4, ("ue4m3",)), ScaleVector(4, ("ue8m0",), since=(9, 1))),
 }
 # Legal selectors of scale factors: the first byte by how many there are, and the thread of A's pairs and of B's four (table 37).
 BYTE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}

@@ -60,6 +60,8 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     """`mma{.sp}.sync.aligned.mMnNkK.row.col{.kind}{.block_scale}{.satfinite}.D.A.B.C{.OP.popc}{.S} d, a, b, c {, metadata, selector} {, scales}`."""
     words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
     of = _named(i, words, c.arch)
+    if isinstance(of, MmaSync) and of.factors:
+        _check_version(of, c)
     parts = [items(operands.next(name), count, name) for name, count in zip("DABC", of.registers, strict=True)]
     kind = f"b{of.bits}"
     writes = [c.write(item, kind) for item in parts[0]]
@@ -92,6 +94,15 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             write(x, d[n].reshape(-1))
 
     return Gate(lambda x: whole_warps(i, x, _SECTION), run)
+
+
+def _check_version(of: MmaSync, c: Linker) -> None:
+    """InputError for scale factors that the module's version of the PTX ISA does not have."""
+    since = next(v.since for v in SCALE_VECTORS[of.kind] if v.factors == of.factors and of.scale_type in v.types)
+    if tuple(map(int, c.module.version.split(".")[:2])) < since:
+        raise InputError(
+            f".scale_vec::{of.factors}X with .{of.scale_type}: needs .version {since[0]}.{since[1]} or later; ptxas refuses it"
+        )
 
 
 def _evidence(of: MmaSync | QuadPairs, arch: str) -> set[str]:
