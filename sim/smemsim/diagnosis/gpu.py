@@ -109,29 +109,48 @@ class Gpu(Device):
         overrun: int = 0,
         observers: Sequence[Observer] = (),
     ) -> Run:
-        """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
+        """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
-        An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
-        to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
-        watch out, `watch_global` False the part of it that looks for races in global memory. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
-        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
-        twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
-        `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
-        or on the Dask cluster of a `distributed.Client`; without either on the processors that have nothing to do, where that saves time. Results and findings are the same.
-        Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
-        `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
-        once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the
-        same memory, and gives the first run that finds something, or leaves other results than the first (finding X020); the last one else.
-        `schedule` is the order in which things happen: a seed takes any that the memory model allows (warps, CTAs, when asynchronous operations and
-        stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
-        the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
-        `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
-        `after` is the run in front of a launch with programmatic stream serialization: what this one reads or overwrites
-        of its results without griddepcontrol.wait is found (X008), unless a fence and griddepcontrol.launch_dependents publish it. `multiprocessors` are those of the card, where it has not as many as the real one.
-        Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending;
-        an access that begins inside the array and ends behind it, as that of a vector may, still ends it.
-        `observers` hear what happens (`smemsim.run.events.Observer`), whether or not the sanitizer is on; such a launch runs in this process.
-        Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
+        What runs:
+
+        - `ptx`, `entry`: the text and the name of the kernel. `entry` may be left out if there is one.
+        - `grid`, `block`, `cluster`: one to three numbers each.
+        - `args`: the arguments in the order of the parameters. An array of `Gpu.array` passes its address,
+          a TensorMap its 128 bytes, None a zero. Numbers are converted to the parameter's type. Structures
+          are bytes.
+        - `shared_bytes`: dynamic shared memory of a CTA. `cooperative`: a cooperative launch, whose CTAs must fit
+          on the card together.
+        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters.
+        - `name`: what findings call the PTX. `sources`: folders of the sources that the PTX names.
+
+        What is checked:
+
+        - `sanitize` False executes without checks. `watch_global` False leaves out races in global memory.
+        - `after`: the previous run, if this launch has programmatic stream serialization.
+        - `assume`: an alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved" for example.
+        - `overrun`: threads may access so many bytes past an array. The access is reported (X001), and the
+          kernel goes on.
+        - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
+
+        Which order:
+
+        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs the
+          usual order, both extremes and N seeds, and compares them (X030, `Run.schedules`).
+        - `cancel`: the answers of `clusterlaunchcontrol.try_cancel`: "resident", "never", "one", "always". "all"
+          compares them (X020).
+        - `multiprocessors`: those of the card, if it has not the usual number.
+
+        How long, and where:
+
+        - `limit`: blocks of instructions that a CTA may execute (X006). A loop that stores nothing ends after a
+          twentieth of that.
+        - `limit_seconds`: the launch ends after so many seconds, with `out_of_time` and without a finding.
+        - `workers`: the number of processes. Without it idle processors are used if that saves time. `client`: a
+          Dask `distributed.Client`. Results and findings are the same.
+        - `progress` False draws no bar. Ctrl-C keeps what has run.
+
+        Raises InputError for arguments that no launch could have, and Unmodelled with the lines of all
+        instructions that are not modelled. Both come before anything runs.
 
         >>> import numpy as np
         >>> ptx = '''.version 8.0 .target sm_90a .address_size 64

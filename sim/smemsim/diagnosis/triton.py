@@ -44,14 +44,18 @@ ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signat
 
 @in_default_state
 def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **more: Any) -> Run:
-    """Run what `triton.compile` or `KERNEL.warmup` returned, over a grid of programs; block, cluster and shared memory are what Triton decided.
+    """Execute a kernel that `triton.compile` or `KERNEL.warmup` returned, over a grid of programs, and check it.
 
-    `args` are the kernel's arguments in their order, with the constexprs or without them, or by name; tuples as tuples. Arrays of numpy and
-    tensors of PyTorch are copied into the GPU's memory with all that they are views of, so that arrays which share memory share it there, and hold
-    the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). `grid` is one to three
-    numbers, or a function of the arguments and constexprs by name. Host descriptors are anything with `base`, `shape`, `strides` and `block_shape`,
-    such as Triton's TensorDescriptor. `sanitize`, `ctas`, `progress`, `limit`, `limit_seconds`, `workers`, `client`, `sources`, `name`, `schedule` and `cancel` are
-    those of `Gpu.launch`, unless the kernel has arguments of these names.
+    Block, cluster and shared memory are what Triton decided.
+
+    - `args`: the arguments in their order, with or without the constexprs, or a mapping by name. Tuples are tuples.
+    - Arrays of numpy and tensors of PyTorch are copied to the GPU's memory, and hold the results afterwards. Arrays
+      that share memory share it there. Read-only arrays stay as they are. Arrays of `gpu.array` are used in
+      place: give their `gpu`.
+    - `grid`: one to three numbers, or a function of the arguments and constexprs by name.
+    - Host descriptors are objects with `base`, `shape`, `strides` and `block_shape`.
+    - All other options are those of `Gpu.launch`, unless the kernel has arguments of these names.
+
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 
     >>> launch_triton("kernel.py", grid=1)
