@@ -333,7 +333,13 @@ def cards(_: Page) -> str:
 
 def unknown(_: Page) -> str:
     """What is unknown of each card."""
-    rows = [(f"`{c.names[0]}`", ", ".join(f"`{name}`" for name in sorted(c.unknown))) for c in ALL_CARDS if c.unknown]
+    partly = [c for c in ALL_CARDS if c.unknown]
+    everywhere = frozenset.intersection(*(c.unknown for c in partly))
+    listed = {c.names[0]: ", ".join(f"`{name}`" for name in sorted(c.unknown - everywhere)) for c in partly}
+    rows = [
+        ("all of these", ", ".join(f"`{name}`" for name in sorted(everywhere))),
+        *((f"`{name}`, besides", some) for name, some in listed.items() if some),
+    ]
     return table(("card", "unknown attributes"), rows)
 
 

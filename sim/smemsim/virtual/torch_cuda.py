@@ -209,7 +209,7 @@ def _properties(device: Any = None) -> Any:
         regs_per_multiprocessor=named("max_registers_per_multiprocessor"), shared_memory_per_block=named("max_shared_memory_per_block"),
         shared_memory_per_block_optin=named("max_shared_memory_per_block_optin"), clock_rate=named("clock_rate"),
         shared_memory_per_multiprocessor=named("max_shared_memory_per_multiprocessor"), memory_clock_rate=named("memory_clock_rate"),
-        memory_bus_width=named("global_memory_bus_width"), is_integrated=0, is_multi_gpu_board=0, gcnArchName="", uuid=uuid.UUID(bytes=made.uuid),
+        memory_bus_width=named("global_memory_bus_width"), is_integrated=named("integrated"), is_multi_gpu_board=0, gcnArchName="", uuid=uuid.UUID(bytes=made.uuid),
         pci_bus_id=named("pci_bus_id"), pci_device_id=named("pci_device_id"), pci_domain_id=named("pci_domain_id"),
     )  # fmt: skip
 

@@ -234,7 +234,7 @@ class Card:
     @property
     def unknown(self) -> frozenset[str]:
         """The names of its attributes that have no source."""
-        return frozenset() if self.is_whole else OF_PRODUCTS - self.own.keys()
+        return frozenset() if self.is_whole else OF_PRODUCTS.difference(self.own)
 
     @property
     def unknown_numbers(self) -> frozenset[int]:
@@ -319,7 +319,7 @@ ALL_CARDS: tuple[Card, ...] = (
     _product("NVIDIA GB10", ("GB10", "DGX Spark"), "sm_121a", (130602405888, _TORCH), f"{_TORCH}: integrated; 6,144 CUDA cores (NVIDIA, DGX Spark), 128 a multiprocessor",
              multiprocessor_count=48, integrated=1),
     _product("NVIDIA Thor", ("Thor", "Jetson Thor", "Jetson AGX Thor"), "sm_110a", (128 << 30, "NVIDIA Jetson AGX Thor datasheet, all of it nominal"),
-             "output of such a card: forums.developer.nvidia.com/356355", multiprocessor_count=20, l2_cache_size=32 << 20, integrated=1),
+             "output of such a card: forums.developer.nvidia.com/356355", multiprocessor_count=20, l2_cache_size=32 << 20),
     _product("NVIDIA H100 80GB HBM3", ("H100", "H100 SXM", "H100 SXM5"), "sm_90a", (81090 << 20, _TORCH), _TORCH, multiprocessor_count=132, l2_cache_size=50 << 20),
     _product("NVIDIA H100 PCIe", ("H100 PCIe",), "sm_90a", (81008 << 20, _TORCH), f"{_TORCH}; L2: Apache TVM, tag_registry/cuda.py",
              multiprocessor_count=114, l2_cache_size=50 << 20),
