@@ -82,8 +82,15 @@ def test_an_image_of_the_tile_may_have_been_swizzled_before():
     assert (ran.findings, ran.remarks) == ([], [])
 
 
-def test_numbers_that_lie_in_many_places_say_nothing():
-    assert run(WRONG["rows modulo 4"], numbers=np.ones((ROWS, 128), np.float16)).findings == []
+@pytest.mark.parametrize("copy", [STORE, COPY], ids=["st.shared", "cp.async"])
+def test_chunks_are_followed_whatever_they_hold(copy: str):
+    """Numbers that lie in many places say nothing; the loads do."""
+    numbers = (np.arange(ROWS * 128) * 5 % 13 - 6).astype(np.float16).reshape(ROWS, 128)
+    assert run(RIGHT, copy=copy, numbers=numbers).judged.a == (4, 4)
+    ran = run(WRONG["rows modulo 4"], copy=copy, numbers=numbers)
+    assert ([f.code for f in ran.findings], ran.judged.a) == (["R501", "R501"], (4, 4))
+    ran = run(NONE, copy=copy, numbers=numbers)
+    assert (ran.findings, {f.code for f in ran.remarks}, ran.judged.a) == ([], {"R501"}, (0, 4))
 
 
 # ---- Tiles whose elements change on the way: converted from f32, or transposed

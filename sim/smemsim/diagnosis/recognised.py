@@ -90,6 +90,11 @@ class Arrays:
                 return found
         return None
 
+    def has(self, tile: np.ndarray, dtype: str, known: Recognised) -> bool:
+        """Is all of a tile (rows, k) of raw bits where that says?"""
+        key = known.begin, known.converted, dtype
+        return key in self._elements and _is_there(tile, self._elements[key], known)
+
     def go_on(self, run: np.ndarray, dtype: str, like: Recognised) -> Recognised | None:
         """Where a tile of the same array and strides as another one is, by its first elements along the array's contiguous axis. The steps between tiles that
         were found are tried first."""

@@ -30,6 +30,8 @@ from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.operand import swizzled
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.operands.copied import addresses_of, lines_of, matrix_of, strided
+from smemsim.diagnosis.operands.places import LATER, NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.read import OperandRead
 from smemsim.diagnosis.recognised import RUN, Arrays, Recognised
 from smemsim.run.engine.records import Mma
@@ -43,8 +45,8 @@ WIDEST = 8  # chunks of a row that a swizzle reorders
 MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
-MOST_TILES = 32  # operands of a launch whose elements are looked for: enough for some steps along K of the first CTA
-MOST_WHOLE = 4  # ... in full, if others of their form were found; then by their first elements alone
+MOST_TILES = 256  # operands of a launch whose elements are looked for by their values
+MOST_WHOLE = 4  # ... anywhere, if others of their form were found; then where the first elements say
 MOST_FAILED = 2  # ... of one line, if they are not found
 _START = START.mask << START.low  # bits of a descriptor
 SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
@@ -88,36 +90,47 @@ class ThreadTiles:
         self._forms: dict[
             tuple[str, SharedOperand], Recognised
         ] = {}  # the last tile of each side and form of operand: its word but for the start address
-        self._first: int | None = None  # the CTA whose sums are followed
+        self._now: dict[str, str] = {}  # of the sides that threads wrote of the last instruction: what is known
+        self._exact: set[tuple[str, int]] = set()  # sides and lines of which chunks are known to be copies
+        self._wrong: set[tuple[str, int]] = set()  # ... of which it is known that they do not lie as they are read
         self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
         self._sums: dict[tuple[object, ...], _Sum] = {}
 
-    def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> bool:
-        """Look at an operand of an instruction, of which `chunks` are the places in the window, as `_Places` has them. Is its layout known to be right?"""
+    def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> str:
+        """Look at an operand of the instruction that was followed last, of which `chunks` are the places in the window, as `_Places` has them. RECOGNISED if it is
+        known whether it lies as it is read, else why that is not known."""
         key = side, event.instruction.line
         if event.is_sparse:
-            return False
-        if key not in self._looked and len(self._looked) < MOST_LOOKS:
+            return NO_LOAD
+        if key not in self._looked and key not in self._exact and len(self._looked) < MOST_LOOKS:
             self._looked.add(key)
             self._look_at_chunks(x, cta, event, side, what, chunks)
-        return key in self._right
+        return self._now.get(side, NO_LOAD)
 
-    def follow(self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None]) -> None:
-        """Look for the elements of those operands of an instruction that threads wrote (the others are what tensor loads brought), and where the sum goes on
-        from the tiles before."""
-        if event.is_sparse or (self._first is not None and cta.number != self._first):
+    def follow(
+        self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None], chunks: dict[str, np.ndarray]
+    ) -> None:
+        """Look for the elements of those operands of an instruction that threads wrote, of which `chunks` are the places (the others are what tensor loads
+        brought), and where the sum goes on from the tiles before."""
+        self._now = {}
+        if event.is_sparse:
             return
-        self._first = cta.number
         key = cta.number, event.thread // WGMMA_THREADS, event.kind, event.d
         if event.begins or key not in self._sums:
             self._close(self._sums.pop(key, None))
             self._sums[key] = _Sum(is_whole=event.begins)
         own = self._sums[key]
         now: list[Recognised | OperandRead | None] = [None, None]
-        if self._tiles < MOST_TILES:
-            for n, side in enumerate(("a", "b")):
-                read = reads[side]
-                now[n] = self._recognised(x, cta, event, side, read) if isinstance(read, SharedOperand) else read
+        for n, side in enumerate(("a", "b")):
+            read = reads[side]
+            if isinstance(read, SharedOperand):
+                lines = lines_of(chunks[side], read.major)
+                at = addresses_of(x, cta, lines)
+                now[n] = self._recognised(x, cta, event, side, read) if at is None else self._copied(x, cta, event, side, read, lines, at)
+                if now[n] is not None or (at is not None and (side, event.instruction.line) in self._wrong):
+                    self._now[side] = RECOGNISED
+            else:
+                now[n] = read
         if now[0] is None or now[1] is None or not any(isinstance(read, Recognised) for read in now):
             own.is_whole, own.last = False, None
             return
@@ -146,11 +159,36 @@ class ThreadTiles:
         line = own.found[0].instruction.line
         self.found["step", line] = _found_step(*own.found, milder=None if own.is_whole else Severity.NOTE)
 
+    def _copied(
+        self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, lines: np.ndarray, at: np.ndarray
+    ) -> Recognised | None:
+        """Where an operand is in global memory, whose chunks (lines, chunks) threads have copied from these addresses. If another descriptor alone reads rows of an array
+        there, or if rows have their chunks in other orders, that is reported."""
+        key = side, event.instruction.line
+        self._exact.add(key)
+        known = matrix_of(x.launch.memory, at, what)
+        if known is not None or key in self.found:
+            return known
+        odd = _odd_row(at, lines) if len(at) >= 2 * PERIODS[0] and at.shape[1] > 1 else None
+        other = strided(x, cta, what) if odd is None else None
+        writer = _last_writer(x, cta, int(lines[0, 0]))
+        if odd is not None:
+            self.found[key] = _found(event, side, what, odd, writer)
+        elif other is not None:
+            self.found[key] = _found_strides(event, side, what, *other, writer)
+        if other is not None or (odd is not None and not odd.lies_as_there):
+            self._wrong.add(key)
+        return None
+
     def _recognised(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand) -> Recognised | None:
-        """Where an operand's elements are in global memory. If only another swizzle has them, that is reported."""
+        """Where an operand's elements are in global memory, by their values. If only another swizzle has them, that is reported."""
         key = side, event.instruction.line
         bits = element_format(what.dtype).bits
         if bits not in (8, 16, 32) or key in self.found or self._failed.get(key, 0) >= MOST_FAILED:
+            return None
+        if self._tiles >= MOST_TILES:
+            self._now[side] = LATER
+            x.launch.bounds.add(f"operand layouts: tiles that threads write are looked for in global memory {MOST_TILES} times")
             return None
         self._tiles += 1
         if self._arrays is None:
@@ -162,6 +200,8 @@ class ThreadTiles:
             corner = self._addresses_of(cta, dataclasses.replace(what, rows=min(what.rows, RUN), k=min(what.k, RUN)))
             run = None if corner is None else _elements(cta, corner[:1] if like.is_along_k else corner[:, :1], bits // 8)
             known = None if run is None else self._arrays.go_on(run.ravel(), what.dtype, like)
+            if known is not None and not self._is_whole(cta, what, known):
+                known = None
         elif (address := self._addresses_of(cta, what)) is not None and (tile := _elements(cta, address, bits // 8)) is not None:
             self._whole += 1
             known = self._arrays.find(tile, what.dtype)
@@ -172,6 +212,13 @@ class ThreadTiles:
         else:
             self._right[key] = self._forms[form] = known
         return known
+
+    def _is_whole(self, cta: Cta, what: SharedOperand, known: Recognised) -> bool:
+        """Are all elements of a tile those that its first ones say?"""
+        assert self._arrays is not None
+        address = self._addresses_of(cta, what)
+        tile = None if address is None else _elements(cta, address, element_format(what.dtype).bits // 8)
+        return tile is not None and self._arrays.has(tile, what.dtype, known)
 
     def _addresses_of(self, cta: Cta, what: SharedOperand) -> np.ndarray | None:
         """(rows, k) the address of every element of an operand; None where nobody knows."""
@@ -402,6 +449,18 @@ def _found_written(
         "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with {named}, and it is read with swizzle {read}. The "
         f"elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}{by}",
         f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6",
+    )  # fmt: skip
+
+
+def _found_strides(
+    event: Mma, side: str, what: SharedOperand, other: SmemDescriptor, found: Recognised, writer: Instruction | None
+) -> Finding:
+    word = SmemDescriptor.decode(what.number, arch=other.arch)
+    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
+    strides = [f"LBO {one.leading_byte_offset} and SBO {one.stride_byte_offset}" for one in (word, other)]
+    return at_instruction(
+        "D308", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: with {strides[0]} the rows of the tile are no rows of the array at {found.begin:#x} that threads "
+        f"copied it from, with {strides[1]} they are{by}", f"{strides[1]}, or store the tile as {strides[0]} read it", because="PTX ISA 9.1 §9.7.15.5.1",
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ __all__ = [
 
 BYTE, CELL = 8, 4  # bits, bytes
 PAGE = 1 << 10  # bytes by which a table grows
+MOST_FOLLOWED = 1 << 20  # bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
 MOST = 1 << 24  # bytes of all CTAs of a wave that a table has entries for
 Act: TypeAlias = Callable[["Wave"], None]
 Origin: TypeAlias = Callable[["Wave"], np.ndarray]  # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
@@ -89,6 +90,9 @@ class Table:
     def of(self, cta: int, byte: np.ndarray) -> np.ndarray:
         """The origins of bytes of a CTA."""
         count = self._origins.shape[1]
+        if count and byte.min() >= self.first and byte.max() < self.first + count:
+            every: np.ndarray = self._origins[cta][byte - self.first]
+            return every
         inside = (byte >= self.first) & (byte < self.first + count)
         if not count or not inside.any():
             return np.full(byte.shape, FOREIGN, np.int64)
@@ -135,7 +139,8 @@ class Origins:
 
 def origins_of(x: Wave) -> Origins | None:
     """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
-    if x.launch.judge is None or x.late is not None:
+    launch = x.launch
+    if launch.judge is None or x.late is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
         return None
     if x.origins is None:
         x.origins = Origins(x)
@@ -505,6 +510,7 @@ class FollowedStore(Unfollowed):
         if held is None or piece.space != "shared":
             return
         at, found = self._spread(piece.at), self.origins(x)
+        x.launch.followed += at.size
         chunks = distinct(at.reshape(-1) // CHUNK)
         others = chunks[x.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
         if len(others):

@@ -22,6 +22,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.read import Issued, Matrix, Mode
 
 __all__ = [
+    "LATER",
     "NO_LOAD",
     "OTHER_WIDTH",
     "RECOGNISED",
@@ -42,6 +43,7 @@ __all__ = [
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
 NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant (an expected array does: smemsim run --expect)"
+LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 

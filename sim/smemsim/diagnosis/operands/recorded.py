@@ -425,11 +425,17 @@ class Reads:
                 yield side, it
         if written:
             reads = {side: None if one is None else self._read(*one) for side, one in zip("ab", noted, strict=True)}
-            self.threads.follow(x, cta, event, reads | written)
+            chunks = {side: self._chunks_of(cta, operand) for side, operand in written.items()}
+            self.threads.follow(x, cta, event, reads | written, chunks)
             for side, operand in written.items():
-                places = self._places[operand]
-                yield side, RECOGNISED if places and self.threads.look(x, cta, event, side, operand, places.chunks) else NO_LOAD
+                yield side, self.threads.look(x, cta, event, side, operand, chunks[side])
         trace.steps.append(Step(self.instructions, trace.count, event, *noted))
+
+    def _chunks_of(self, cta: Cta, operand: SharedOperand) -> np.ndarray:
+        """The chunks of an operand that is known to lie in the window."""
+        places = self._places_read(cta.shared, operand)
+        assert places is not None
+        return places.chunks
 
     def _found(self, cta: Cta, event: Mma, side: str) -> Found:
         """An operand of which nobody has looked for the load yet."""

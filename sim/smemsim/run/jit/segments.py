@@ -189,7 +189,7 @@ _CHECKED: dict[int, tuple[Instruction, bool]] = {}
 
 
 def _compiles(program: Program, i: Instruction) -> bool:
-    if id(i) in program.copied.instructions:
+    if program.copied.has_factors and id(i) in program.copied.instructions:
         return False
     known = _CHECKED.get(id(i))
     if known is not None and known[0] is i:
@@ -478,7 +478,7 @@ def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
     target = last.operands[0]
     if not isinstance(target, Label) or program.inlined.body[program.inlined.labels[target.name]] is not block.instructions[0]:
         return None
-    if len(plain) > MOST or any(is_access(i) or not _compiles(program, i) for i in plain):
+    if len(plain) > MOST or any(is_access(i) or id(i) in program.copied.instructions or not _compiles(program, i) for i in plain):
         return None
     return (*plain, last)
 

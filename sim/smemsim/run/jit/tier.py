@@ -28,6 +28,7 @@ from smemsim.run.jit.shadow import Shadow
 from smemsim.run.jit.stores import Stores
 from smemsim.run.jit.tiles import LOOK, RUN, Tiles
 from smemsim.run.jit.vectors import LANES
+from smemsim.run.origins import origins_of
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -225,6 +226,7 @@ class Segment:
         self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
         self._texts: dict[tuple[bool, bool], Code] = {}
         self.failed = 0
+        self.is_followed = any(id(i) in program.copied.instructions for i in piece.instructions)
 
     def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
         """The machine code, for all threads or for some; where it `is_direct`, addresses stay in registers."""
@@ -260,7 +262,7 @@ class Segment:
 
     def run(self, x: Wave) -> Any:
         """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
-        if self.failed >= PATIENCE:
+        if self.failed >= PATIENCE or (self.is_followed and origins_of(x) is not None):
             return x.sel
         left = self._run(x)
         if left is None:

@@ -13,7 +13,7 @@ __all__ = ["NOTHING_COPIED", "Copied", "copied"]
 COPIES = frozenset(
     ("add", "and", "bfe", "bfi", "cvt", "mad", "mov", "mul", "or", "prmt", "selp", "shl", "shr", "xor")
 )  # that may move bytes and leave them as they are
-_STORES = ("st", "stmatrix", "tcgen05")
+NO_SLOTS: frozenset[int] = frozenset()
 _OTHER_SPACES = frozenset(("param", "param::entry", "param::func", "const", "local"))
 
 
@@ -22,20 +22,24 @@ class Copied(NamedTuple):
 
     slots: frozenset[int]
     instructions: frozenset[int]
+    has_factors: bool  # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
 
 
-NOTHING_COPIED = Copied(frozenset(), frozenset())
+NOTHING_COPIED = Copied(frozenset(), frozenset(), has_factors=False)
 
 
 def copied(body: Sequence[Instruction]) -> Copied:
-    """What has to be followed, so that it is known of each byte of scale factors and metadata where it comes from."""
-    if not any(map(_takes_factors, body)):
+    """What has to be followed, so that it is known of each byte of scale factors and metadata, and of tiles, where it comes from."""
+    if not any(map(_multiplies, body)):
         return NOTHING_COPIED
+    has_factors = any(map(_takes_factors, body))
+    stores = {id(i): stored_slots(i) for i in body if has_factors or i.op != "tcgen05"}
     copies = [i for i in body if i.op in COPIES]
     loaded = _closed({slot for i in body if _is_load(i) for slot in i.given}, ((i.used, i.given) for i in copies))
-    stored = _closed({slot for i in body for slot in stored_slots(i)}, ((i.given, i.used) for i in copies))
+    stored = _closed({slot for each in stores.values() for slot in each}, ((i.given, i.used) for i in copies))
     slots = loaded & stored
-    return Copied(frozenset(slots), frozenset(id(i) for i in body if i.given & slots or stored_slots(i) & slots or _is_copy(i)))
+    instructions = frozenset(id(i) for i in body if i.given & slots or stores.get(id(i), NO_SLOTS) & slots or _is_copy(i))
+    return Copied(frozenset(slots), instructions, has_factors=has_factors)
 
 
 def stored_slots(i: Instruction) -> frozenset[int]:
@@ -47,6 +51,10 @@ def stored_slots(i: Instruction) -> frozenset[int]:
     if i.op == "wgmma" and "sp" in i.modifiers and len(i.operands) > 3:
         return slots_in(i.operands[3])
     return frozenset()
+
+
+def _multiplies(i: Instruction) -> bool:
+    return i.op in ("wgmma", "tcgen05") and not {"mma_async", "mma"}.isdisjoint(i.modifiers)
 
 
 def _takes_factors(i: Instruction) -> bool:
