@@ -15,11 +15,20 @@ WRONG = {
 NONE = "mov.b32 %s, 0;"
 
 
-def kernel(law: str, copy: str) -> str:
-    """D = A A^T of a tile of 64 x 64 f16 that 128 threads bring in 16-byte chunks; %s is what a chunk's number is exclusive-ored with."""
+IN_ROWS = "shl.b32 %s, %s, 4; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;"
+IN_MATRICES = (  # of 8 rows x 16 bytes: 128 bytes from k to k, 1024 from rows to rows
+    "shl.b32 %s, %s, 7; add.u32 %to, %to, %s; shr.u32 %s, %row, 3; shl.b32 %s, %s, 10; add.u32 %to, %to, %s; and.b32 %s, %row, 7; shl.b32 %s, %s, 4; add.u32 %to, %to, %s;"
+)
+
+
+def kernel(law: str, copy: str, *, place: str = IN_ROWS, word: int = DESCRIPTOR, step: int = 2) -> str:
+    """D = A A^T of a tile of 64 x 64 f16 that 128 threads bring in 16-byte chunks; %s is what a chunk's number is exclusive-ored with.
+
+    `place` puts a chunk, whose number of its row is %s, into the tile; `word` is the descriptor without the address, `step` what goes on to the next K.
+    """
     d = ", ".join(f"%f{n}" for n in range(32))
     steps = "\n".join(
-        f"add.u64 %a, %word, {2 * k}; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %a, {int(k > 0)}, 1, 1, 0, 0;"
+        f"add.u64 %a, %word, {step * k}; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %a, {int(k > 0)}, 1, 1, 0, 0;"
         for k in range(4)
     )
     return f""".version 8.3
@@ -31,11 +40,11 @@ def kernel(law: str, copy: str) -> str:
   ld.param.u64 %from, [from]; ld.param.u64 %out, [out]; ld.param.u32 %pitch, [pitch]; mov.u32 %t, %tid.x; mov.u32 %q, %t;
 MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7; mul.wide.u32 %at, %row, %pitch; add.u64 %at, %at, %from; mul.wide.u32 %word, %c, 16; add.u64 %at, %at, %word;
   {law}
-  xor.b32 %s, %s, %c; shl.b32 %s, %s, 4; mov.u32 %to, tile; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;
+  xor.b32 %s, %s, %c; mov.u32 %to, tile; {place}
   {copy}
   add.u32 %q, %q, 128; setp.lt.u32 %p, %q, {ROWS * WIDTH // 16}; @%p bra MORE;
   cp.async.wait_all; fence.proxy.async.shared::cta; bar.sync 0;
-  mov.u32 %to, tile; shr.u32 %to, %to, 4; cvt.u64.u32 %word, %to; or.b64 %word, %word, {DESCRIPTOR:#x};
+  mov.u32 %to, tile; shr.u32 %to, %to, 4; cvt.u64.u32 %word, %to; or.b64 %word, %word, {word:#x};
   wgmma.fence.sync.aligned;
   {steps}
   wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
@@ -45,13 +54,15 @@ MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7; mul.wide.u32 %at, %row, %pitch; ad
 
 STORE = "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%at];\n  st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};"
 COPY = "cp.async.cg.shared.global [%to], [%at], 16;"
+WORDS = "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%at]; " + " ".join(f"st.shared.b32 [%to+{4 * n}], %v{n};" for n in range(4))
+HALVES = " ".join(f"ld.global.v2.b32 {{%v0, %v1}}, [%at+{n}]; st.shared.v2.b32 [%to+{n}], {{%v0, %v1}};" for n in (0, 8))
 
 
-def run(law: str, *, copy: str = STORE, columns: int = 128, numbers: object = None) -> Run:
+def run(law: str, *, copy: str = STORE, columns: int = 128, numbers: object = None, grid: int = 1, **tile: object) -> Run:
     gpu = Gpu("sm_90a")
     held = np.random.default_rng(0).standard_normal((ROWS, columns)).astype(np.float16) if numbers is None else numbers
     out = gpu.array(np.zeros(128, np.float32))
-    return gpu.launch(kernel(law, copy), block=128, args=[gpu.array(held), out, 2 * columns], progress=False)
+    return gpu.launch(kernel(law, copy, **tile), grid=grid, block=128, args=[gpu.array(held), out, 2 * columns], progress=False)
 
 
 @pytest.mark.parametrize("copy", [STORE, COPY], ids=["st.shared", "cp.async"])
@@ -82,15 +93,50 @@ def test_an_image_of_the_tile_may_have_been_swizzled_before():
     assert (ran.findings, ran.remarks) == ([], [])
 
 
-@pytest.mark.parametrize("copy", [STORE, COPY], ids=["st.shared", "cp.async"])
+PERIODIC = (np.arange(ROWS * 128) * 5 % 13 - 6).astype(np.float16).reshape(ROWS, 128)  # which lies in many places
+HOW = pytest.mark.parametrize("copy", [STORE, COPY, WORDS, HALVES], ids=["st.shared.v4", "cp.async", "st.shared", "st.shared.v2"])
+
+
+@HOW
 def test_chunks_are_followed_whatever_they_hold(copy: str):
     """Numbers that lie in many places say nothing; the loads do."""
-    numbers = (np.arange(ROWS * 128) * 5 % 13 - 6).astype(np.float16).reshape(ROWS, 128)
-    assert run(RIGHT, copy=copy, numbers=numbers).judged.a == (4, 4)
-    ran = run(WRONG["rows modulo 4"], copy=copy, numbers=numbers)
+    assert run(RIGHT, copy=copy, numbers=PERIODIC).judged.a == (4, 4)
+    ran = run(WRONG["rows modulo 4"], copy=copy, numbers=PERIODIC)
     assert ([f.code for f in ran.findings], ran.judged.a) == (["R501", "R501"], (4, 4))
-    ran = run(NONE, copy=copy, numbers=numbers)
+    ran = run(NONE, copy=copy, numbers=PERIODIC)
     assert (ran.findings, {f.code for f in ran.remarks}, ran.judged.a) == ([], {"R501"}, (0, 4))
+
+
+def descriptor(lbo: int, sbo: int, swizzle: int) -> int:
+    return lbo >> 4 << 16 | sbo >> 4 << 32 | swizzle << 62
+
+
+@HOW
+@pytest.mark.parametrize("numbers", [PERIODIC, None], ids=["periodic", "random"])
+def test_strides_that_no_row_of_the_array_has_are_found(copy: str, numbers: object):
+    tile = {"place": IN_MATRICES, "step": 16, "copy": copy, "numbers": numbers}
+    ran = run(NONE, **tile, word=descriptor(128, 1024, 0))
+    assert (ran.findings, ran.judged.a) == ([], (4, 4))
+    ran = run(NONE, **tile, word=descriptor(1024, 128, 0))
+    assert ([f.code for f in ran.findings], ran.judged.a) == (["D308", "D308"], (4, 4))
+    assert "LBO 128 and SBO 1024" in ran.findings[0].repair
+
+
+def test_another_swizzle_of_the_descriptor_is_found():
+    ran = run(RIGHT, numbers=PERIODIC, word=descriptor(16, 1024, 2))
+    assert ([f.code for f in ran.findings], ran.judged.a) == (["R501", "R501"], (4, 4))
+    assert "wrote the tile with swizzle 128B, and it is read with swizzle 64B" in ran.findings[0].message
+
+
+def test_tiles_of_all_ctas_are_checked_until_a_limit_that_is_told():
+    ran = run(RIGHT, grid=40)
+    assert (ran.judged.a, ran.bounds) == ((160, 160), ())
+    ran = run("mov.u32 %s, %ctaid.x; setp.eq.u32 %p, %s, 39; and.b32 %s, %row, 7; @%p and.b32 %s, %row, 3;", grid=40)
+    assert ("R501" in {f.code for f in ran.findings}, ran.judged.a) == (True, (160, 160))
+    ran = run(RIGHT, grid=160)
+    assert 256 <= ran.judged.a[0] < ran.judged.a[1] == 640
+    assert "operand layouts: tiles that threads write are looked for" in ran.bounds[0]
+    assert "after the first ones that are looked for" in str(ran.judged)
 
 
 # ---- Tiles whose elements change on the way: converted from f32, or transposed

@@ -534,7 +534,7 @@ class Run:
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Limits of the race detector that this launch has reached: after them a race in global memory may go unseen."""
+        """Limits that this launch has reached: after them a race in global memory, or a tile that threads wrote wrong, may go unseen."""
         return tuple(sorted(self.launch.result.bounds))
 
     def scenario(self) -> Scenario:

@@ -30,7 +30,7 @@ from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.operand import swizzled
 from smemsim.core.words.smem import SmemDescriptor
-from smemsim.diagnosis.operands.copied import addresses_of, lines_of, matrix_of, strided
+from smemsim.diagnosis.operands.copied import SWIZZLES, addresses_of, lines_of, matrix_of, read_otherwise
 from smemsim.diagnosis.operands.places import LATER, NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.read import OperandRead
 from smemsim.diagnosis.recognised import RUN, Arrays, Recognised
@@ -49,7 +49,6 @@ MOST_TILES = 256  # operands of a launch whose elements are looked for by their 
 MOST_WHOLE = 4  # ... anywhere, if others of their form were found; then where the first elements say
 MOST_FAILED = 2  # ... of one line, if they are not found
 _START = START.mask << START.low  # bits of a descriptor
-SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 LAWS: dict[
     str, Callable[[np.ndarray], np.ndarray]
 ] = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
@@ -170,12 +169,12 @@ class ThreadTiles:
         if known is not None or key in self.found:
             return known
         odd = _odd_row(at, lines) if len(at) >= 2 * PERIODS[0] and at.shape[1] > 1 else None
-        other = strided(x, cta, what) if odd is None else None
+        other = read_otherwise(x, cta, what) if odd is None else None
         writer = _last_writer(x, cta, int(lines[0, 0]))
         if odd is not None:
             self.found[key] = _found(event, side, what, odd, writer)
         elif other is not None:
-            self.found[key] = _found_strides(event, side, what, *other, writer)
+            self.found[key] = _found_otherwise(event, side, what, *other, writer)
         if other is not None or (odd is not None and not odd.lies_as_there):
             self._wrong.add(key)
         return None
@@ -452,11 +451,17 @@ def _found_written(
     )  # fmt: skip
 
 
-def _found_strides(
+def _found_otherwise(
     event: Mma, side: str, what: SharedOperand, other: SmemDescriptor, found: Recognised, writer: Instruction | None
 ) -> Finding:
     word = SmemDescriptor.decode(what.number, arch=other.arch)
     by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
+    if other.swizzle is not word.swizzle:
+        return at_instruction(
+            "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with swizzle {other.swizzle}, and it is read with swizzle "
+            f"{word.swizzle}. The chunks are rows of the array at {found.begin:#x}, from which they were copied, only if they are read with swizzle {other.swizzle}{by}",
+            f"swizzle {other.swizzle} in the descriptor, or write with swizzle {word.swizzle}{_law(word.swizzle)}", because="PTX ISA 9.1 §5.5.6",
+        )  # fmt: skip
     strides = [f"LBO {one.leading_byte_offset} and SBO {one.stride_byte_offset}" for one in (word, other)]
     return at_instruction(
         "D308", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: with {strides[0]} the rows of the tile are no rows of the array at {found.begin:#x} that threads "

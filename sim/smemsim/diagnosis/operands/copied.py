@@ -14,7 +14,7 @@ from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.shared_memory import CHUNK
-from smemsim.core.spec.swizzles import MODES
+from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.recognised import Recognised
 from smemsim.run.engine.wave import COPIES
@@ -23,9 +23,10 @@ from smemsim.run.origins import origins_of
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
 
-__all__ = ["addresses_of", "lines_of", "matrix_of", "strided"]
+__all__ = ["SWIZZLES", "addresses_of", "lines_of", "matrix_of", "read_otherwise"]
 
 CORE_ROWS = 8  # of a core matrix
+SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 
 
 def lines_of(chunks: np.ndarray, major: str) -> np.ndarray:
@@ -57,8 +58,8 @@ def matrix_of(memory: GlobalMemory, at: np.ndarray, what: SharedOperand) -> Reco
     return Recognised(region.begin, len(region.data) // size, size, (int(at[0, 0]) - region.begin) // size, row, step)
 
 
-def strided(x: Wave, cta: Cta, what: SharedOperand) -> tuple[SmemDescriptor, Recognised] | None:
-    """The descriptor with other strides that reads a tile as a matrix, and that matrix; None if there is none, or several."""
+def read_otherwise(x: Wave, cta: Cta, what: SharedOperand) -> tuple[SmemDescriptor, Recognised] | None:
+    """The descriptor with other strides, or another swizzle, that reads a tile as a matrix, and that matrix; None if there is none, or several."""
     found = []
     for word in _others(what, cta.shared):
         other = dataclasses.replace(what, word=word)
@@ -71,16 +72,17 @@ def strided(x: Wave, cta: Cta, what: SharedOperand) -> tuple[SmemDescriptor, Rec
 
 
 def _others(what: SharedOperand, shared: SharedMemory) -> Iterator[SmemDescriptor]:
-    """The descriptor with its strides exchanged, and with that of groups of 8 rows in rows as wide as the swizzle."""
+    """The descriptor with its strides exchanged, with that of groups of 8 rows in rows as wide as the swizzle, and with the other swizzles."""
     word = SmemDescriptor.decode(what.number, arch=shared.arch)
     leading, stride, mode = word.leading_byte_offset, word.stride_byte_offset, MODES[word.swizzle]
-    strides = [(stride, leading)] if leading != stride else []
+    forms = [(stride, leading, word.swizzle)] if leading != stride else []
     if mode.mask and what.major == "K" and stride != CORE_ROWS * mode.width:
-        strides.append((leading, CORE_ROWS * mode.width))
-    for lbo, sbo in strides:
+        forms.append((leading, CORE_ROWS * mode.width, word.swizzle))
+    forms += [(leading, stride, other) for other in SWIZZLES if other is not word.swizzle]
+    for lbo, sbo, swizzle in forms:
         yield SmemDescriptor(
             arch=word.arch, start_address=word.start_address, leading_byte_offset=lbo, stride_byte_offset=sbo, base_offset=word.base_offset,
-            swizzle=word.swizzle, lbo_mode=word.lbo_mode if "lbo_mode" in word.table.fields else 0,
+            swizzle=swizzle, lbo_mode=word.lbo_mode if "lbo_mode" in word.table.fields else 0,
         )  # fmt: skip
 
 
