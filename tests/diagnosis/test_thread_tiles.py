@@ -133,8 +133,8 @@ def test_tiles_of_all_ctas_are_checked_until_a_limit_that_is_told():
     assert (ran.judged.a, ran.bounds) == ((160, 160), ())
     ran = run("mov.u32 %s, %ctaid.x; setp.eq.u32 %p, %s, 39; and.b32 %s, %row, 7; @%p and.b32 %s, %row, 3;", grid=40)
     assert ("R501" in {f.code for f in ran.findings}, ran.judged.a) == (True, (160, 160))
-    ran = run(RIGHT, grid=160)
-    assert 256 <= ran.judged.a[0] < ran.judged.a[1] == 640
+    ran = run(RIGHT, grid=250)
+    assert 256 <= ran.judged.a[0] < ran.judged.a[1] == 1000
     assert "operand layouts: tiles that threads write are looked for" in ran.bounds[0]
     assert "after the first ones that are looked for" in str(ran.judged)
 
