@@ -58,11 +58,15 @@ WORDS = "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%at]; " + " ".join(f"st.shared.
 HALVES = " ".join(f"ld.global.v2.b32 {{%v0, %v1}}, [%at+{n}]; st.shared.v2.b32 [%to+{n}], {{%v0, %v1}};" for n in (0, 8))
 
 
-def run(law: str, *, copy: str = STORE, columns: int = 128, numbers: object = None, grid: int = 1, **tile: object) -> Run:
+def run(
+    law: str, *, copy: str = STORE, columns: int = 128, numbers: object = None, grid: int = 1, cluster: int | None = None, **tile: object
+) -> Run:
     gpu = Gpu("sm_90a")
     held = np.random.default_rng(0).standard_normal((ROWS, columns)).astype(np.float16) if numbers is None else numbers
     out = gpu.array(np.zeros(128, np.float32))
-    return gpu.launch(kernel(law, copy, **tile), grid=grid, block=128, args=[gpu.array(held), out, 2 * columns], progress=False)
+    return gpu.launch(
+        kernel(law, copy, **tile), grid=grid, block=128, cluster=cluster, args=[gpu.array(held), out, 2 * columns], progress=False
+    )
 
 
 @pytest.mark.parametrize("copy", [STORE, COPY], ids=["st.shared", "cp.async"])
@@ -105,6 +109,43 @@ def test_chunks_are_followed_whatever_they_hold(copy: str):
     assert ([f.code for f in ran.findings], ran.judged.a) == (["R501", "R501"], (4, 4))
     ran = run(NONE, copy=copy, numbers=PERIODIC)
     assert (ran.findings, {f.code for f in ran.remarks}, ran.judged.a) == ([], {"R501"}, (0, 4))
+
+
+FOUR = "{%v0, %v1, %v2, %v3}"
+MORE = ".reg .b64 %y<2>; .reg .f32 %g<4>; .reg .b32 %far; "
+FORMS = {
+    "pairs of 64 bits": "ld.global.v2.b64 {%y0, %y1}, [%at]; st.shared.v2.b64 [%to], {%y0, %y1};",
+    "parts of 64 bits": f"ld.global.v2.u64 {{%y0, %y1}}, [%at]; mov.b64 {{%v0, %v1}}, %y0; mov.b64 {{%v2, %v3}}, %y1; st.shared.v4.b32 [%to], {FOUR};",
+    "floats": "ld.global.nc.v4.f32 {%g0, %g1, %g2, %g3}, [%at]; st.shared.v4.f32 [%to], {%g0, %g1, %g2, %g3};",
+    "generic": f"ld.v4.b32 {FOUR}, [%at]; cvt.u64.u32 %y0, %to; cvta.shared.u64 %y0, %y0; st.v4.b32 [%y0], {FOUR};",
+    "twice": f"ld.global.v4.b32 {FOUR}, [%at]; mapa.shared::cluster.u32 %far, %to, 0; st.shared::cluster.v4.b32 [%far], {FOUR}; "
+    f"ld.shared::cluster.v4.b32 {FOUR}, [%far]; st.shared.v4.b32 [%to], {FOUR};",
+    "another value before": f"ld.param.u32 %v0, [pitch]; ld.global.v4.b32 {FOUR}, [%at]; st.shared.v4.b32 [%to], {FOUR};",
+}
+
+
+@pytest.mark.parametrize("copy", FORMS.values(), ids=FORMS)
+def test_chunks_are_followed_through_every_form_of_a_copy(copy: str):
+    for law, codes in ((RIGHT, []), (WRONG["rows modulo 4"], ["R501", "R501"])):
+        ran = run(law, copy=f"{{ {MORE} {copy} }}", numbers=PERIODIC, cluster=1)
+        assert ([f.code for f in ran.findings], ran.judged.a) == (codes, (4, 4)), ran.text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "add.u32 %v0, %v0, 256; sub.u32 %v0, %v0, 256;",
+        "shfl.sync.bfly.b32 %v0, %v0, 0, 31, -1;",
+        "add.f32 %g0, %g0, %g1; mov.b32 %v3, %g0;",
+    ],
+)
+def test_values_that_threads_compute_come_from_nowhere(change: str):
+    ran = run(
+        RIGHT,
+        copy=f"{{ {MORE} mov.b32 %g0, 0f00000000; ld.global.v4.b32 {FOUR}, [%at]; mov.b32 %g1, %v3; {change} st.shared.v4.b32 [%to], {FOUR}; }}",
+        numbers=PERIODIC,
+    )
+    assert (ran.findings, ran.judged.a) == ([], (0, 4))
 
 
 def descriptor(lbo: int, sbo: int, swizzle: int) -> int:

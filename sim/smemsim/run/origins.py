@@ -43,9 +43,10 @@ __all__ = [
 ]
 
 BYTE, CELL = 8, 4  # bits, bytes
+SPACES = ("global", "shared", "param", "const", "local")
 PAGE = 1 << 10  # bytes by which a table grows
 MOST_FOLLOWED = 1 << 20  # bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
-MOST = 1 << 24  # bytes of all CTAs of a wave that a table has entries for
+MOST = 1 << 23  # bytes of all CTAs of a wave that a table has entries for
 Act: TypeAlias = Callable[["Wave"], None]
 Origin: TypeAlias = Callable[["Wave"], np.ndarray]  # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
 
@@ -204,26 +205,32 @@ def _moved(held: np.ndarray, by: int) -> np.ndarray:
 # ---- what instructions make of them
 
 
-def _merged(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(values, origins) of a sum: a byte beside a zero one stays what it is."""
+def _merged(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray], *, adds: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(values, origins) of a sum or a disjunction: a byte beside a zero one stays what it is. If it `adds`, a carry may change all of the register."""
     (a, of_a), (b, of_b) = one, two
     is_a, is_b = (b == 0) & ((a != 0) | (of_b == FOREIGN)), (a == 0) & ((b != 0) | (of_a == FOREIGN))
-    return a | b, np.where(is_a, of_a, np.where(is_b, of_b, FOREIGN))
+    found = np.where(is_a, of_a, np.where(is_b, of_b, FOREIGN))
+    if adds:
+        found[((a != 0) & (b != 0)).any(axis=1)] = FOREIGN
+    return a | b, found
 
 
 def _sum(i: Instruction, width: int) -> Origin | None:
-    """or, xor, add."""
+    """or, xor, and add of whole numbers."""
     one, two = (_of(operand, width) for operand in i.operands[1:3])
-    if one is None or two is None or len(i.operands) != 3:
+    if one is None or two is None or len(i.operands) != 3 or len(i.modifiers) != 1 or i.modifiers[0][0] not in "bus":
         return None
-    return lambda x: _merged((one[0](x), one[1](x)), (two[0](x), two[1](x)))[1]
+    adds = i.op == "add"
+    return lambda x: _merged((one[0](x), one[1](x)), (two[0](x), two[1](x)), adds=adds)[1]
 
 
 def _multiple(i: Instruction, width: int) -> Origin | None:
     """mul and mad by a number whose bytes are 0 or 1, which repeats bytes or moves them."""
     one, by = _of(i.operands[1], width), i.operands[2]
     more = _of(i.operands[3], width) if len(i.operands) > 3 else None
-    if one is None or not isinstance(by, Immediate) or by.kind != "int" or "hi" in i.modifiers or (len(i.operands) > 3 and more is None):
+    if i.modifiers[:1] not in (("lo",), ("wide",)) or len(i.modifiers) != 2:
+        return None
+    if one is None or not isinstance(by, Immediate) or by.kind != "int" or (len(i.operands) > 3 and more is None):
         return None
     digits = [by.value >> BYTE * n & 0xFF for n in range(width)]
     if by.value <= 0 or max(digits) > 1 or by.value >> BYTE * width:
@@ -237,7 +244,7 @@ def _multiple(i: Instruction, width: int) -> Origin | None:
             if digit:
                 moved = np.zeros(values.shape, np.uint8)
                 moved[:, n:] = values[:, : width - n]
-                found = _merged(found, (moved, _moved(held, n)))
+                found = _merged(found, (moved, _moved(held, n)), adds=True)
         return found[1]
 
     return origins
@@ -363,9 +370,11 @@ _FORMS: dict[str, Callable[[Instruction, int], Origin | None]] = {
 
 
 def _load(i: Instruction, c: Linker, width: int) -> Origin | None:
-    """The bytes of a load: those of global memory, and of shared memory what these are."""
+    """The bytes of a load: those of global memory, and of shared memory what these are; None for other state spaces."""
+    space = next((m for m in i.modifiers if m.partition("::")[0] in SPACES), None)
+    if space not in (None, "global") and not space.startswith("shared"):
+        return None
     address = c.address(i.operands[1])
-    space = next((m.partition("::")[0] for m in i.modifiers if m.partition("::")[0] in ("global", "shared")), None)
     if space == "global":
         return lambda x: np.broadcast_to(np.asarray(address(x)), (x.n,))[:, None] + np.arange(width)
     find = locate(i, c, i.operands[1], space, width, align=1)

@@ -39,8 +39,9 @@ def addresses_of(x: Wave, cta: Cta, lines: np.ndarray) -> np.ndarray | None:
     held = origins_of(x)
     if held is None or lines.min() < 0 or (cta.shared.owned(lines)[0] != COPIES).any():
         return None
-    first, last = held.in_shared(cta.index, lines), held.in_shared(cta.index, lines + CHUNK - 1)
-    return None if (first < 0).any() or (last != first + CHUNK - 1).any() else first
+    at = held.in_shared(cta.index, lines[..., None] + np.arange(CHUNK))
+    first: np.ndarray = at[..., 0]
+    return first if (first >= 0).all() and (at == first[..., None] + np.arange(CHUNK)).all() else None
 
 
 def matrix_of(memory: GlobalMemory, at: np.ndarray, what: SharedOperand) -> Recognised | None:
