@@ -187,7 +187,7 @@ class ThreadTiles:
             return None
         if self._tiles >= MOST_TILES:
             self._now[side] = LATER
-            x.launch.bounds.add(f"operand layouts: tiles that threads write are looked for in global memory {MOST_TILES} times")
+            x.launch.result.bounds.add(f"operand layouts: tiles that threads write are looked for in global memory {MOST_TILES} times")
             return None
         self._tiles += 1
         if self._arrays is None:
