@@ -20,6 +20,7 @@ from smemsim.run.accesses import Piece, Values
 from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
+    from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
     from smemsim.run.views import Barrier, Cta, Mbarrier, Wave
 
 __all__ = ["EVENTS", "Access", "AtMbarriers", "GroupKind", "Interest", "Observer", "Observers", "barrier_key", "interest_of", "together"]
@@ -191,6 +192,18 @@ class Observer:
 
     # ---- asynchronous operations
 
+    def issued(self, x: Wave, op: AsyncOp) -> None:
+        """An operation is issued. What it brings to shared memory lies there already, and no mbarrier has counted it yet; what it writes to global memory does not."""
+
+    def completes_on(self, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
+        """The current phases of these mbarriers count an operation; `bytes_counted` follows, when they do. Of several issuers each has one."""
+
+    def stores(self, x: Wave, op: AsyncOp, n: int, write: GlobalWrite) -> None:
+        """The part of an operation that its n-th issuer has issued is about to write to global memory."""
+
+    def repeated(self, x: Wave, op: AsyncOp, n: int, thread: int) -> None:
+        """Another lane of the warp issues what the n-th issuer has issued."""
+
     def map_used(self, x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
         """A thread issues a transfer with the tensor map of `size` bytes at an address that is no parameter's."""
 
@@ -216,6 +229,12 @@ class Observer:
 
     def tensor_freed(self, x: Wave, i: Instruction, freed: Sequence[tuple[int, int, int, int]], group: int) -> None:
         """tcgen05.dealloc: the warp in the wave, the CTA's index, the first column and the one behind the last, of each."""
+
+    def tensor_loaded(self, x: Wave, i: Instruction, access: TensorAccess) -> None:
+        """tcgen05.ld of warps."""
+
+    def tensor_stored(self, x: Wave, i: Instruction, access: TensorAccess) -> None:
+        """tcgen05.st of warps."""
 
     def tensor_waited(self, x: Wave, i: Instruction, kind: Literal["ld", "st"]) -> None:
         """tcgen05.wait::ld or ::st of the running threads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import LINE
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
+from smemsim.run.async_ops import AsyncOp, SharedWrite
 from smemsim.run.engine.in_flight import Undo, lands
 from smemsim.run.engine.map_names import beyond_array
 from smemsim.run.engine.traps import shared_error, warp_name
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
-from smemsim.run.isa.barriers.mbarrier import Delivery, current, mbarrier_of
+from smemsim.run.isa.barriers.mbarrier import bring, each_of, mbarrier_of, states_of
 from smemsim.run.isa.registry import unmodelled
 from smemsim.run.word_ranges import WORD, WordRanges
 
@@ -35,9 +36,9 @@ __all__ = [
     "check_alone",
     "check_ranks",
     "cluster_of",
-    "credit",
     "each",
     "each_store",
+    "issue",
     "judge",
     "judge_products",
     "leaves",
@@ -103,30 +104,54 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
     return x.ctas[cta.index - cta.rank + rank]
 
 
-def credit(
-    x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None, *, hidden: Undo | None = None,
-    places: np.ndarray | None = None,
-) -> None:  # fmt: skip
-    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where.
+def issue(x: Wave, op: AsyncOp, hidden: Undo | None = None) -> None:
+    """Report an operation whose bytes have come to shared memory, have mbarriers count them, and record it.
 
-    Under a schedule they may arrive later: `hidden` knows what lay at `places` of `x.shared` before.
+    Under a schedule the bytes may come later: `hidden` knows what lay there before.
     """
-    far = by is not None and len(by.reached) > 1 and rank != cta.rank
-    because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
-    barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
-    if op is not None:
-        x.sanitizer.complete_on([op], [barrier])
+    if x.observer is not None:
+        x.observer.issued(x, op)
+    if len(op.issuers) > 1:
+        _count(x, op, op.writes, None)
+    else:
+        for write in op.writes:
+            if write.barrier is not None:
+                _count(x, op, (write,), hidden)
+    if len(op.records) > 1:
+        record_alike(x, op.records)
+    else:
+        for event in op.records:
+            record(x, event)
+
+
+def _count(x: Wave, op: AsyncOp, writes: Sequence[SharedWrite], hidden: Undo | None) -> None:
+    """Bytes have arrived: complete_tx on an mbarrier, or on those at one offset of several CTAs."""
+    i, first = op.instruction, writes[0]
+    offset, because = cast("tuple[Any, int]", first.barrier)[1], _because(op, first)
+    states = states_of(x, [cast("tuple[Any, int]", write.barrier)[0] for write in writes], offset, i, because=because)
+    if x.observer is not None:
+        x.observer.completes_on(x, op, each_of(states))
     if x.late is None:
-        barrier.alone().complete_tx(x, count, by=by)
+        bring(x, states, first.size, [write.by for write in writes[: len(states)]])
         return
-    i, bring = current(x), hidden.take_back(places) if hidden is not None and places is not None and len(places) else None
+    cta, by, size = cast("tuple[Any, int]", first.barrier)[0], first.by, first.size
+    places = None if hidden is None else first.words.words * WORD + first.cta.index * x.pitch
+    back = None if hidden is None or places is None or not len(places) else hidden.take_back(places)
 
     def arrive() -> None:
-        if bring is not None:
-            bring()
-        mbarrier_of(x, member(x, cta, rank), address, i, because=because).alone().complete_tx(x, count, i=i, by=by)
+        if back is not None:
+            back()
+        mbarrier_of(x, cta, offset, i, because=because).alone().complete_tx(x, size, i=i, by=by)
 
-    lands(x, arrive, words=None if bring is None or places is None else places >> 2)
+    lands(x, arrive, words=None if back is None or places is None else places >> 2)
+
+
+def _because(op: AsyncOp, write: SharedWrite) -> str:
+    """What the issuing CTA has to do with an mbarrier in another one."""
+    (cta, _), by = op.issuers[0], write.by
+    if by is None or len(by.reached) == 1 or cast("tuple[Any, int]", write.barrier)[0] is cta:
+        return ""
+    return f", which the mask {by.mask:#x} of CTA {cta.number} reaches"
 
 
 def leaves(x: Wave, make: Callable[[], Any], span: Callable[[], tuple[int, int]], thread: int) -> Any:

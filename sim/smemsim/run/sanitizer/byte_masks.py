@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["WHOLE", "Parts", "Write"]
+from smemsim.run.following import WHOLE
+
+__all__ = ["Parts", "Write"]
 
 
-WHOLE = 0b1111
 WORD = 4
 _BYTES = np.arange(WORD, dtype=np.uint8)
 

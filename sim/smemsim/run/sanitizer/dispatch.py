@@ -10,8 +10,10 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.accesses import Piece, for_part
+from smemsim.run.async_ops import TensorAccess
 from smemsim.run.engine.wave import WARP
 from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
+from smemsim.run.sanitizer.async_dispatch import AsyncEvents
 from smemsim.run.scopes import CLUSTER
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 
-class Events:
+class Events(AsyncEvents):
     """The events of execution, for `Sanitizer` and `SanitizerOfFirst`: each part is told of those that concern it."""
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
@@ -207,8 +209,6 @@ class Events:
         """The next launch may begin."""
         self.lets_next_begin(x)
 
-    # ---- asynchronous operations
-
     def group_committed(self: Any, x: Wave, i: Instruction, kind: GroupKind) -> None:
         """Operations are a group."""
         self.commit(x, i, kind)
@@ -243,6 +243,17 @@ class Events:
         else:
             for warp, cta, first, end in freed:
                 self.pairs.freed(i, warp, cta, first, end)
+
+    def tensor_loaded(self: Any, x: Wave, i: Instruction, access: TensorAccess) -> None:
+        """Registers have what is in cells."""
+        is_unwritten = self.tensor.loaded(x, i, access.boxes, access.lanes)
+        if is_unwritten or self.taint.slots or self.tensor.marks is not None:
+            access.follow(self.taint, self.tensor)
+
+    def tensor_stored(self: Any, x: Wave, i: Instruction, access: TensorAccess) -> None:
+        """Cells have what is in registers."""
+        access.follow(self.taint, self.tensor)
+        self.tensor.stored(x, i, access.boxes, access.lanes, are_alike=access.are_alike)
 
     def tensor_waited(self: Any, x: Wave, i: Instruction, kind: str) -> None:
         """Loads or stores are over."""

@@ -6,18 +6,19 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import WARP, WARPGROUP, Cta
+from smemsim.run.following import Tell
 from smemsim.run.sanitizer.twins import Twins
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
 
-__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Tell", "room_of"]
+__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "room_of"]
 
 
 MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
@@ -29,7 +30,6 @@ _IN_ORDER = ("wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
 _LINES = 1 << 32  # of a chain: the thread and the line
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
-Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
 
 
 class Follower(Protocol):

@@ -46,9 +46,9 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import ALL, EXITED, WARP
 from smemsim.run.events import Observer
+from smemsim.run.following import WHOLE
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, current
 from smemsim.run.lower.dataflow import passes_messages
-from smemsim.run.sanitizer.byte_masks import WHOLE
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP

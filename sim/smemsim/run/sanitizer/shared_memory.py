@@ -18,9 +18,10 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import RESERVED_BARRIERS
 from smemsim.run.engine.wave import ALL, WARP
+from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
 from smemsim.run.sanitizer import operation_sets, shared_loops
-from smemsim.run.sanitizer.byte_masks import WHOLE, Parts, Write
+from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks

@@ -289,6 +289,10 @@ class TensorShadow:
         """`begin` of several; see `Sanitizer.begin_together`."""
         return [self.begin(x, i, thread, kind) for thread in threads]
 
+    def are_unread_products(self, cells: np.ndarray) -> bool:
+        """Do cells (places among all) hold what an mma has left, and nobody has read?"""
+        return bool((self.unread.reshape(-1)[cells] == PRODUCT).all())
+
     def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
         """An mma reads and writes boxes. Have only operations touched them so that the tensor core has executed in front of it, or nobody, and is no product lost?
         Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.following import WHOLE
 from smemsim.run.isa.barriers.hang_causes import before_loads, is_wait
 from smemsim.run.isa.barriers.mbarrier import mbarriers
-from smemsim.run.sanitizer.byte_masks import WHOLE
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
 from smemsim.run.sanitizer.taint import end_of, is_followed

@@ -556,10 +556,10 @@ def state_of_all(x: Wave, offset: int) -> State | None:
     return first.state if bool((x.shared.view(np.uint64)[first.state.words] == first.state.word).all()) else None
 
 
-def states_of(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction) -> list[State]:
+def states_of(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction, *, because: str = "") -> list[State]:
     """Those of the mbarriers at one offset of CTAs, none of which comes twice."""
     of_all = state_of_all(x, offset) if len(ctas) == len(x.ctas) else None
-    return [of_all] if of_all is not None else [mbarrier_of(x, cta, offset, i).alone() for cta in ctas]
+    return [of_all] if of_all is not None else [mbarrier_of(x, cta, offset, i, because=because).alone() for cta in ctas]
 
 
 def parity_of(token: Any) -> Any:

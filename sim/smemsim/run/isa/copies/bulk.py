@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.reductions import REDUCTION_TYPES, ReductionOp
 from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
 from smemsim.run.engine.in_flight import Undo
 from smemsim.run.engine.records import Bulk
 from smemsim.run.engine.traps import outside, region_name
@@ -23,9 +24,9 @@ from smemsim.run.engine.wave import OFFSET_MASK
 from smemsim.run.isa.asynchronous import (
     check_ranks,
     cluster_of,
-    credit,
     each,
     each_store,
+    issue,
     leaves,
     member,
     one_cta,
@@ -38,12 +39,11 @@ from smemsim.run.isa.barriers.mbarrier import Delivery
 from smemsim.run.isa.memory.spaces import global_operand, shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
-from smemsim.run.sanitizer.taint import Follows
+from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.lower.program import Linker
-    from smemsim.run.sanitizer.taint import Tell
 
 
 _ARRIVES = "mbarrier::complete_tx::bytes"
@@ -89,7 +89,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
             _note_size(x, i, count, None if between else src)
             if x.late is not None:
                 x.late.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
-            before = None if x.sanitizer is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
+            before = None if x.observer is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
             hidden = None if x.late is None else Undo(x, cta)
             with stops(x, i, _reason):
                 if between:
@@ -266,54 +266,49 @@ def _arrived(
     before: dict[int, np.ndarray] | None = None,
     hidden: Undo | None = None,
 ) -> None:
-    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA. What is `hidden` comes later."""
-    op = x.sanitizer.begin(x, i, thread, "bulk") if x.sanitizer is not None else None
-    reached = tuple(t.dst_cta or 0 for t in transfers)
+    """Issue a copy into shared memory; `before` lay there, by the rank of the CTA. What is `hidden` comes later."""
+    reached, writes = tuple(t.dst_cta or 0 for t in transfers), []
     for t in transfers:
-        if op is not None:
-            if t.mbar is not None:
-                op.barriers[member(x, cta, t.dst_cta or 0).index] = member(x, cta, t.mbar.cta_rank), t.mbar.smem_address
-            carried = None
-            if t.src_cta is not None:
-                carried = _Carried(x.sanitizer.taint, i)
-                op.products.append(carried)
-                x.sanitizer.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
-            to = member(x, cta, t.dst_cta or 0)
-            at = t.dst - cta.shared.begin + to.index * x.pitch
-            lay = None if before is None else before.get(t.dst_cta or 0)
-            same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
-            x.sanitizer.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
-            if t.src_space == "global" and t is transfers[0]:
-                x.sanitizer.op_reads_global(op, _units(t.src, t.size), BULK_LIMITS.unit)
-            if t.src_space == "global":
-                places = _words(t.dst - cta.shared.begin, t.size).reshape(-1, BULK_LIMITS.unit // 4)
-                x.sanitizer.op_brings(op, to, _units(t.src, t.size), BULK_LIMITS.unit, places)
-            if carried is not None:
-                carried.put(_words(at, t.size) >> 2)
-        if t.mbar is not None:
-            by = Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached)
-            to = member(x, cta, t.dst_cta or 0)
-            places = _words(t.dst - cta.shared.begin + to.index * x.pitch, t.size)
-            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by, hidden=hidden, places=places)
-    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
+        to, begin = member(x, cta, t.dst_cta or 0), t.dst - cta.shared.begin
+        at, lay = begin + to.index * x.pitch, None if before is None else before.get(t.dst_cta or 0)
+        barrier = None if t.mbar is None else (member(x, cta, t.mbar.cta_rank), t.mbar.smem_address)
+        writes.append(
+            SharedWrite(
+                to,
+                functools.partial(_word_ranges, begin, t.size),
+                t.transaction_bytes,
+                barrier,
+                Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached),
+                _Source(t, begin) if t.src_space == "global" else None,
+                None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1),
+                None if t.src_cta is None else _word_ranges(t.src - cta.shared.begin, t.size),
+            )
+        )
+    bulk = Bulk(cta.number, int(x.tid[thread]), i, transfers)
+    issue(x, AsyncOp("bulk", i, [(cta, thread)], writes, size=transfers[0].size, records=[bulk]), hidden)
 
 
-class _Carried(Follows):
-    """A copy to another CTA, for the watch: doubts of its words go with them to the destination, wrong order is told at once."""
+class _Source(NamedTuple):
+    """What a bulk copy reads (`async_ops.GlobalSource`), and where in the window it goes."""
 
-    marks: np.ndarray | None = None
+    transfer: BulkTransfer
+    to: int
 
-    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
-        tell(None)
+    @property
+    def begin(self) -> None:
+        """Not one array alone."""
 
-    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
-        if self.taint.shared is not None or nobody.any():
-            self.marks = self.taint.of_words(self.i, at)
+    def at(self) -> tuple[np.ndarray, int]:
+        """The addresses, and the bytes at each."""
+        return _units(self.transfer.src, self.transfer.size), BULK_LIMITS.unit
 
-    def put(self, words: np.ndarray) -> None:
-        """The words are written there."""
-        if self.marks is not None:
-            self.taint.put_words(words, self.marks)
+    def places(self) -> np.ndarray:
+        """Where in the window the words of each go."""
+        return _words(self.to, self.transfer.size).reshape(-1, BULK_LIMITS.unit // 4)
+
+
+def _word_ranges(begin: int, size: int) -> WordRanges:
+    return WordRanges.of(_words(begin, size) // WORD)
 
 
 def _leaves_once(told: list[BulkTransfer], x: Wave, i: Instruction, cta: Cta, thread: int, is_again: bool, transfer: BulkTransfer) -> None:
@@ -335,14 +330,16 @@ def _left(
     x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False,
     stays: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> None:  # fmt: skip
-    """Tell the watch of what goes to global memory, if that `is_again` not what another lane has written there."""
-    if x.sanitizer is not None:
-        op = x.sanitizer.begin(x, i, thread, "bulk")
-        x.sanitizer.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
-        if not is_again:
-            x.sanitizer.op_writes_global(op, cta, _units(transfer.dst, transfer.size), BULK_LIMITS.unit, stays)
-        x.sanitizer.joins([op], "bulk")
+    """Report what goes to global memory, if that `is_again` not what another lane has written there, and record it."""
+    if x.observer is not None:
+        op = AsyncOp("bulk", i, [(cta, thread)], reads=[_word_ranges(transfer.src - cta.shared.begin, transfer.size)], size=transfer.size)
+        x.observer.issued(x, op)
+        x.observer.stores(x, op, 0, GlobalWrite(functools.partial(_goes_to, transfer), transfer.size, stays, is_again))
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+
+
+def _goes_to(transfer: BulkTransfer) -> tuple[np.ndarray, int]:
+    return _units(transfer.dst, transfer.size), BULK_LIMITS.unit
 
 
 def _to(dst: int, size: int) -> tuple[int, int]:

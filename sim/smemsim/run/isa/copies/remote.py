@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.accesses import Piece
+from smemsim.run.async_ops import AsyncOp, SharedWrite
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.traps import find_misuse
 from smemsim.run.isa.asynchronous import stop
@@ -23,6 +25,7 @@ from smemsim.run.isa.memory.spaces import Locate, locate, own, space_modifier
 from smemsim.run.isa.registers import bits_of, dtype_of
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.origins import followed_store
+from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -119,10 +122,12 @@ def _counted(
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
             issuer, begin = x.ctas[int(x.cta_of[thread])], at - index * x.pitch + x.window_begin
             barrier.alone().sent(Delivery(i, issuer.rank, cta.rank, begin, size, (cta.rank,)))
-            if x.sanitizer is not None:
-                operation = x.sanitizer.begin(x, i, thread, f"{i.op}.async")
-                x.sanitizer.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
-                x.sanitizer.complete_on([operation], [barrier])
+            if x.observer is not None:
+                words = functools.partial(WordRanges.of, np.arange(at - index * x.pitch, at - index * x.pitch + size, WORD) // WORD)
+                writes = [SharedWrite(x.ctas[index], words, size, (cta, address))]
+                operation = AsyncOp(f"{i.op}.async", i, [(issuer, thread)], writes, size=size)
+                x.observer.issued(x, operation)
+                x.observer.completes_on(x, operation, [barrier])
         marks = None if x.sanitizer is None else x.sanitizer.taint.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             x.sanitizer.taint.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.problems import short_strides
 from smemsim.core.words.tensor_map.traps import map_traps
+from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
 from smemsim.run.engine.in_flight import Undo
 from smemsim.run.engine.records import Load, Store
 from smemsim.run.engine.wave import RANK_SHIFT, WARP
@@ -32,20 +33,18 @@ from smemsim.run.isa.asynchronous import (
     check_alone,
     check_ranks,
     cluster_of,
-    credit,
     each,
     each_store,
+    issue,
     leaves,
     member,
     one_cta,
     own_address,
     record,
-    record_alike,
     stops,
-    touched,
     touched_runs,
 )
-from smemsim.run.isa.barriers.mbarrier import Delivery, bring, each_of, states_of
+from smemsim.run.isa.barriers.mbarrier import Delivery
 from smemsim.run.isa.copies.maps import map_at
 from smemsim.run.isa.memory.spaces import shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
-    from smemsim.run.sanitizer.operations import Operation
     from smemsim.run.word_ranges import WordRanges
 
 # ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
@@ -122,8 +120,8 @@ def build_load(i: Instruction, c: Linker) -> Step:
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
-            _deliver(x, i, cta, thread, deliveries, hidden)
-            record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
+            load = Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries)
+            issue(x, _load(x, i, cta, thread, deliveries, load), hidden)
         x.changes += 1
 
     return run
@@ -167,52 +165,10 @@ def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence
     for (address, *others), which in groups.items():
         own, index = threads[which], x.cta_of[threads[which]]
         is_made = not bank <= address < bank + size  # by whom, the watch asks for each
-        if (index[1:] == index[:-1]).any() or (x.sanitizer is not None and is_made):
+        if (index[1:] == index[:-1]).any() or (x.observer is not None and is_made):
             return []
         found.append(_Alike([x.ctas[n] for n in index.tolist()], own, others, boxes[which], address, map_at(x, i, address, int(own[0]))))
     return found
-
-
-@dataclasses.dataclass(eq=False)
-class _AlikeLoads:
-    """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
-
-    issued: _Alike
-    boxes: Boxes
-    to: Received
-
-    def deliver(self, x: Wave, i: Instruction) -> None:
-        """`_deliver` of all, and what is recorded of each."""
-        sanitizer, to, deliveries, ops = x.sanitizer, self.to, (self.to,), self._tell(x, i)
-        begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
-        issued, mode = self.issued, "tile"
-        states = states_of(x, issued.ctas, offset, i)
-        if ops:
-            sanitizer.complete_on(ops, each_of(states))
-        bring(x, states, size, [Delivery(i, 0, 0, begin, size, (0,)) for _ in states])
-        address, tm = issued.map_address, issued.tensor_map
-        each = zip(issued.ctas, x.tid[issued.threads].tolist(), self.boxes.coordinates, strict=True)
-        record_alike(x, [Load(cta.number, tid, i, address, tm, mode, where, (), deliveries) for cta, tid, where in each])
-
-    def _tell(self, x: Wave, i: Instruction) -> Sequence[Operation]:
-        """Tell the watch what they write; without one there is none."""
-        sanitizer = x.sanitizer
-        if sanitizer is None:
-            return []
-        ops: Sequence[Operation]
-        ops, ctas = sanitizer.begin_together(i, self.issued.threads.tolist(), "tma_load"), self.issued.ctas
-        for op, cta in zip(ops, ctas, strict=False):
-            op.barriers[cta.index] = cta, self.to.mbar.smem_address
-        begin = ctas[0].shared.begin
-        sanitizer.ops_write(ops, ctas, touched_runs(self.boxes.transfers[0], begin))
-        do_change = [sanitizer.reads_what_changes(transfer.global_span[0]) for transfer in self.boxes.transfers]
-        if any(do_change):
-            ops = sanitizer.of_each(ops)
-            for op, cta, transfer, changes in zip(ops, ctas, self.boxes.transfers, do_change, strict=True):
-                if changes:
-                    sanitizer.op_reads_global(op, *_in_global(transfer))
-                    sanitizer.op_brings(op, cta, *_in_global(transfer), _in_shared(transfer, begin))
-        return ops
 
 
 _PADDED_TO_CLUSTER = (
@@ -251,29 +207,57 @@ def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: 
     if boxes is None:
         return False
     to = Received(0, dst, ClusterAddress(0, barrier), boxes.transfers[0].transaction_bytes)
-    _AlikeLoads(issued, boxes, to).deliver(x, i)
+    issue(x, _alike_load(x, i, issued, boxes, to))
     x.changes += 1
     return True
 
 
-def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...], hidden: Undo | None) -> None:
-    """Credit the mbarriers of a load's destinations, and tell the watch which bytes of their windows it writes; what is `hidden` comes later."""
-    op = x.sanitizer.begin(x, i, thread, "tma_load") if x.sanitizer is not None else None
-    reached = tuple(d.cta_rank for d in deliveries)
+def _alike_load(x: Wave, i: Instruction, issued: _Alike, boxes: Boxes, to: Received) -> AsyncOp:
+    """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
+    ctas, begin, size, offset = issued.ctas, issued.ctas[0].shared.begin, to.transaction_bytes, to.mbar.smem_address
+    by = Delivery(i, 0, 0, to.smem_address, size, (0,))
+    words = functools.cache(lambda: touched_runs(boxes.transfers[0], begin))
+    writes = [
+        SharedWrite(cta, words, size, (cta, offset), by, _Source(transfer, begin))
+        for cta, transfer in zip(ctas, boxes.transfers, strict=True)
+    ]
+    each = zip(ctas, x.tid[issued.threads].tolist(), boxes.coordinates, strict=True)
+    map_ = issued.map_address, issued.tensor_map
+    records = [Load(cta.number, tid, i, *map_, "tile", where, (), (to,)) for cta, tid, where in each]
+    return AsyncOp("tma_load", i, list(zip(ctas, issued.threads.tolist(), strict=True)), writes, size=size, records=records)
+
+
+def _load(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...], load: Load) -> AsyncOp:
+    """A load by one thread, which may go to several CTAs of its cluster."""
+    reached, writes = tuple(d.cta_rank for d in deliveries), []
     for d in deliveries:
         to, mbar = member(x, cta, d.cta_rank), d.mbar
-        if op is not None:
-            transfer: Any = to.shared.writers[-1]
-            op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
-            x.sanitizer.op_writes(op, to, touched_runs(transfer, to.shared.begin))
-            if x.sanitizer.reads_what_changes(transfer.global_span[0]):
-                if d is deliveries[0]:
-                    x.sanitizer.op_reads_global(op, *_in_global(transfer))
-                if transfer.chunk_bytes == CHUNK:
-                    x.sanitizer.op_brings(op, to, *_in_global(transfer), _in_shared(transfer, to.shared.begin))
-        places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
+        transfer, begin = cast("Transfer", to.shared.writers[-1]), to.shared.begin
         by = Delivery(i, cta.rank, to.rank, d.smem_address, d.transaction_bytes, reached)
-        credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
+        words = functools.cache(functools.partial(touched_runs, transfer, begin))
+        barrier = member(x, cta, mbar.cta_rank), mbar.smem_address
+        writes.append(SharedWrite(to, words, d.transaction_bytes, barrier, by, _Source(transfer, begin)))
+    return AsyncOp("tma_load", i, [(cta, thread)], writes, size=deliveries[0].transaction_bytes, records=[load])
+
+
+class _Source(NamedTuple):
+    """What a tensor load reads (`async_ops.GlobalSource`), and the begin of the window that it goes to."""
+
+    transfer: Transfer
+    window: int
+
+    @property
+    def begin(self) -> int:
+        """The first address that it may read."""
+        return self.transfer.global_span[0]
+
+    def at(self) -> tuple[np.ndarray, int]:
+        """The addresses, and the bytes at each."""
+        return _in_global(self.transfer)
+
+    def places(self) -> np.ndarray | None:
+        """Where in the window the words of each go; None where elements of 6 bits become bytes."""
+        return _in_shared(self.transfer, self.window) if self.transfer.chunk_bytes == CHUNK else None
 
 
 def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
@@ -320,12 +304,12 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
         before: _Stored | None = None
-        together: dict[tuple[int, int], _Together | None] = {}  # by map and source: see `_told_together`
+        together: dict[tuple[int, int], AsyncOp | None] = {}  # by map and source: see `_told_together`
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             does = thread // WARP, cta.index, address, src, where
             if before is not None and before.does == does and not operation and x.late is None:
-                before.is_read_again(x, cta, thread)
+                before.is_read_again(x, thread)
             else:
                 check_ranks(x, i, src)
                 place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
@@ -370,7 +354,7 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
         ),
         key=lambda one: one[0],
     )
-    if x.sanitizer is not None:
+    if x.observer is not None:
         told = [((cta, thread), [issued.map_address, src, *transfer.coordinates], False) for thread, _, cta, src, issued, transfer in each]
         _tell_all(x, i, told, [transfer for *_, transfer in each])
     for *_, store in found:
@@ -391,8 +375,8 @@ def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
 
 
 def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:
-    """Tell the watch of stores, before they write."""
-    together: dict[tuple[int, int], _Together | None] = {}
+    """Report stores, before they write."""
+    together: dict[tuple[int, int], AsyncOp | None] = {}
     for ((cta, thread), (address, src, *where), _), transfer in zip(issued, transfers, strict=True):
         stored = _Stored((thread // WARP, cta.index, address, src, tuple(where)), src)
         _tell(x, i, "tma_store", stored, issued, together, (cta, thread), True, transfer)
@@ -400,50 +384,32 @@ def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], boo
 
 def _tell(
     x: Wave, i: Instruction, kind: str, stored: _Stored, issued: list[tuple[Issuer, list[int], bool]],
-    together: dict[tuple[int, int], _Together | None], issuer: Issuer, writes: bool, transfer: Transfer,
+    together: dict[tuple[int, int], AsyncOp | None], issuer: Issuer, writes: bool, transfer: Transfer,
 ) -> None:  # fmt: skip
-    """Tell the watch of a transfer, once: of a store before it writes. `writes`: nobody else of its CTA writes the same."""
-    if x.sanitizer is None or stored.op is not None:
+    """Report a transfer, once: a store before it writes. `writes`: nobody else of its CTA writes the same."""
+    if x.observer is None or stored.op is not None:
         return
     (cta, thread), (address, src) = issuer, stored.does[2:4]
-    stored.read = touched_runs(transfer, cta.shared.begin)
+    read = touched_runs(transfer, cta.shared.begin)
     if (address, src) not in together:
-        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, stored.read)
-    its = together[address, src]
-    op = stored.op = x.sanitizer.begin(x, i, thread, kind) if its is None else its.operation(thread)
-    if its is None or not its.are_told:
-        x.sanitizer.op_reads(op, cta, stored.read)
-    if writes:
-        stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
-        x.sanitizer.op_writes_global(op, cta, *_in_global(transfer), stays)
-    if its is None:
+        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, read)
+    op = together[address, src]
+    if op is None:
         does, is_shared = [address, src, *stored.does[4]], kind == "tma_store" and x.late is None  # see `_Stored`
         warps_too = (
             [other % WARP for (_, other), values, _ in issued if other // WARP == thread // WARP and values == does] if is_shared else []
         )
-        x.sanitizer.joins([op], "bulk", sum(1 << lane for lane in warps_too))
-
-
-@dataclasses.dataclass(eq=False)
-class _Together:
-    """Stores that the watch was told of together, by their threads: the operations that it has given for them, and whether nothing is to be said of what any reads; else
-    each is to be told."""
-
-    sanitizer: Any
-    threads: dict[int, int]  # which of them each is
-    ops: Sequence[Operation]
-    are_told: bool
-
-    def operation(self, thread: int) -> Operation:
-        """That of a thread, or which stands for it."""
-        op: Operation = self.sanitizer.one_of(self.ops, self.threads[thread])
-        return op
+        op = AsyncOp(kind, i, [issuer], reads=[read], size=transfer.transaction_bytes, lanes=sum(1 << lane for lane in warps_too))
+        x.observer.issued(x, op)
+    stored.op, stored.n = op, op.issuers.index(issuer)
+    stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
+    x.observer.stores(x, op, stored.n, GlobalWrite(functools.partial(_in_global, transfer), transfer.transaction_bytes, stays, not writes))
 
 
 def _told_together(
     x: Wave, i: Instruction, kind: str, issued: list[tuple[Issuer, list[int], bool]], by: list[int], first: Transfer, read: WordRanges
-) -> _Together | None:
-    """Tell the watch of stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor. None where each is to be told
+) -> AsyncOp | None:
+    """Report stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor. None where each is to be reported
     by itself."""
     alike = [one for one in issued if one[1][:2] == by]
     ctas, bank, tm = [cta for (cta, _), *_ in alike], x.launch.parameter_address, first.tensor_map
@@ -454,37 +420,27 @@ def _told_together(
     sizes = list(zip(tm.box_dim, tm.global_dim, strict=True))
     if not all(0 <= at <= dim - box for _, (_, _, *where), _ in alike for at, (box, dim) in zip(where, sizes, strict=True)):
         return None
-    sanitizer, threads = x.sanitizer, [thread for (_, thread), *_ in alike]
-    ops: Sequence[Operation] = sanitizer.begin_together(i, threads, kind)
-    are_told = sanitizer.ops_read(ops, ctas, read)
-    if not are_told:
-        ops = sanitizer.of_each(ops)
-    sanitizer.joins(ops, "bulk")
-    return _Together(sanitizer, {thread: n for n, thread in enumerate(threads)}, ops, are_told)
+    op = AsyncOp(kind, i, [issuer for issuer, *_ in alike], reads=[read] * len(alike), size=first.transaction_bytes)
+    x.observer.issued(x, op)
+    return op
 
 
 @dataclasses.dataclass(eq=False)
 class _Stored:
-    """A store that lanes of one warp issue together, one after the other: what it does, the operation that the watch knows it by, the words that it reads.
+    """A store that lanes of one warp issue together, one after the other: what it does, and which issuer's part of which operation it is.
 
     CUTLASS has whole warps issue them. Each lane's leaves what the first one's has put there; only what the lanes read may be ordered for one and not for another.
     """
 
     does: tuple[Any, ...]
     smem_address: int
-    op: Operation | None = None
-    read: WordRanges | None = None
-    is_ordered: bool | None = None  # for whichever lane
+    op: AsyncOp | None = None
+    n: int = 0
 
-    def is_read_again(self, x: Wave, cta: Cta, thread: int) -> None:
+    def is_read_again(self, x: Wave, thread: int) -> None:
         """Another lane issues it."""
-        if self.op is None or self.read is None:
-            return
-        if self.is_ordered is None:
-            self.is_ordered = x.sanitizer.reads_for_all_lanes(self.op, cta, self.read)
-        if not self.is_ordered:
-            self.op.lane = thread % WARP
-            x.sanitizer.op_reads(self.op, cta, self.read)
+        if self.op is not None:
+            x.observer.repeated(x, self.op, self.n, thread)
 
 
 def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:

@@ -21,9 +21,11 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
+from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.wave import ALL, WARPGROUP
+from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import judge_products, stops
 from smemsim.run.isa.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.run.isa.matrix.ldmatrix import items
@@ -32,17 +34,13 @@ from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.lower.unfenced import unfenced
 from smemsim.run.origins import CELL, followed_stores, origins_of
-from smemsim.run.sanitizer.taint import Product
-from smemsim.run.word_ranges import WORD, WordRanges, read_runs
+from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
-    from smemsim.core.machine.memory import SharedMemory
     from smemsim.core.machine.product import SharedOperand
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
-    from smemsim.run.sanitizer.operations import Operation
-    from smemsim.run.sanitizer.taint import Taint
 
 
 REGISTER = 32  # bits
@@ -133,6 +131,9 @@ class Warpgroups:
     numbers: np.ndarray
     where: np.ndarray
     windows: Windows
+
+    def __post_init__(self) -> None:
+        self.threads = list(zip(self.ctas, self.firsts, strict=True))  # who issues
 
 
 def _warpgroups(x: Wave) -> Warpgroups:
@@ -261,8 +262,8 @@ class _Mma:
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
-        if x.sanitizer is not None:
-            self._tell(x, here, words, adds, own)
+        if x.observer is not None:
+            x.observer.issued(x, self._operation(x, here, words, adds, own))
         if x.late is None:
             self._add(x, operands, here, scale, values)
             return
@@ -363,26 +364,23 @@ class _Mma:
             raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as PTX ISA 9.1 §9.7.15.5.2 wants it")
         return found
 
-    def _tell(self, x: Wave, here: Warpgroups, of: _Words, scale: list[bool], own: int) -> None:
-        """Tell the watch what was read; `own` are the warpgroups of each CTA where all do the same."""
-        sanitizer, ctas, firsts, words = x.sanitizer, here.ctas, here.firsts, of.each
-        operations = sanitizer.begin_alike(self.i, firsts, "wgmma", own)
-        for op, cta, first, its in zip(operations, ctas, firsts, words, strict=False):
-            op.products.append(_Product(sanitizer.taint, self, cta, first, self._operands(its), x.pitch))
-        are_read = True
-        for which in of.alike if len(operations) == len(words) else of.alike_of_own:
-            some, begin = [operations[n] for n in which], ctas[0].shared
-            are_read = are_read and sanitizer.ops_read(some, [ctas[n] for n in which], self._runs(words[which[0]], begin))
-        if are_read and not sanitizer.taint.slots & self.named:  # no product has found anything
-            sanitizer.accumulate(operations, self.slots, self.sums, scale)
-            return
-        for op, cta, its, goes_on in zip(sanitizer.of_each(operations), ctas, words, scale, strict=True):
-            if not are_read:
-                sanitizer.op_reads(op, cta, self._runs(its, cta.shared))
-            product = op.products[-1]
-            if product.found or sanitizer.taint.slots & self.named:
-                product.finish(product.rows_of_registers(), None, goes_on=goes_on)
-            sanitizer.accumulate([op], self.slots, self.sums, [goes_on])
+    def _operation(self, x: Wave, here: Warpgroups, of: _Words, scale: list[bool], own: int) -> WarpgroupOp:
+        """The instruction of all warpgroups; `own` are those of each CTA where all do the same."""
+        words, ctas = of.each, here.ctas
+        return WarpgroupOp(
+            "wgmma",
+            self.i,
+            here.threads,
+            reads=Lazily(len(ctas), lambda n: read_runs(self._operands(words[n]), ctas[n].shared)),
+            registers=self.slots,
+            sums=self.sums,
+            named=self.named,
+            goes_on=scale,
+            own=own,
+            alike=of.alike,
+            alike_of_own=of.alike_of_own,
+            follow=lambda taint, n: _Product(taint, self, ctas[n], here.firsts[n], self._operands(words[n]), x.pitch),
+        )
 
     def _operands(self, words: tuple[int, ...]) -> tuple[SharedOperand, ...]:
         """B, and A where it is in shared memory, behind their descriptors."""
@@ -392,10 +390,6 @@ class _Mma:
                 self._behind.clear()
             found = self._behind[words] = tuple(make(word) for make, word in zip((self.of.b, self.of.a), words, strict=False))
         return found
-
-    def _runs(self, words: tuple[int, ...], shared: SharedMemory) -> WordRanges:
-        """The words of a window that are read through descriptors."""
-        return read_runs(self._operands(words), shared)
 
 
 MOST_WORDS = 1024  # descriptors of an instruction that are remembered
@@ -407,7 +401,7 @@ class _Product(Product):
 
     m = WGMMA_M
 
-    def __init__(self, taint: Taint, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand], pitch: int) -> None:
+    def __init__(self, taint: Any, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand], pitch: int) -> None:
         super().__init__(taint, made.i)
         self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
         self.first, self.pitch = first, pitch
@@ -458,7 +452,7 @@ class _Product(Product):
             of_elements[d_places(self.n)] = np.repeat(marks, self.n // 2 // len(marks), axis=0).T
         return of_elements
 
-    def is_unread(self, operation: Operation) -> bool:
+    def is_unread(self, operation: Any) -> bool:
         return operation.holds_registers
 
     def put(self, marks: np.ndarray) -> None:

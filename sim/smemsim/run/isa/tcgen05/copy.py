@@ -16,21 +16,21 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
+from smemsim.run.async_ops import Lazily, TensorCoreOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Copy
+from smemsim.run.following import WHOLE, Follows
 from smemsim.run.isa.asynchronous import each, record
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.run.sanitizer.byte_masks import WHOLE
-from smemsim.run.sanitizer.taint import WORD, Follows
-from smemsim.run.word_ranges import read_runs
+from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.memory import TmemCopy
     from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.following import Tell
     from smemsim.run.lower.program import Linker
-    from smemsim.run.sanitizer.taint import Tell
 
 
 def _of_group(memories: Iterable[Any]) -> Any:
@@ -43,10 +43,10 @@ class _Copied(Follows):
     """What the watch asks about the rows that a CTA copies: the doubts of words go on to their cells."""
 
     def __init__(
-        self, x: Wave, i: Instruction, cta: Cta, word: int, shape: CopyShape, cells: tuple[np.ndarray, np.ndarray], *, is_packed: bool
+        self, taint: Any, tensor: Any, x: Wave, i: Instruction, cta: Cta, word: int, shape: CopyShape, cells: tuple[np.ndarray, np.ndarray], *, is_packed: bool
     ) -> None:  # fmt: skip
-        super().__init__(x.sanitizer.taint, i)
-        self.tensor, self.cta, self.word, self.shape, self.cells, self.is_packed = x.sanitizer.tensor, cta, word, shape, cells, is_packed
+        super().__init__(taint, i)
+        self.tensor, self.cta, self.word, self.shape, self.cells, self.is_packed = tensor, cta, word, shape, cells, is_packed
         self.first = cta.index * x.pitch // WORD
         self.found: list[tuple[int, np.ndarray, np.ndarray]] = []  # marks, the words that have them, and the bits of their bytes
 
@@ -101,21 +101,31 @@ def build_cp(i: Instruction, c: Linker) -> Step:
             plain = functools.partial(copy_unowned, tensor, at, word, shared=shared, **given)
             copy = functools.partial(_copy, x, i, form, plain, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
             lands(x, copy, stream=("tcgen05", members[0].index))
-            if x.sanitizer is not None:
-                op = x.sanitizer.tensor.begin(x, i, thread, "tcgen05.cp")
-                lane, column = copied_cells(shape, TmemAddress.decode(at))
-                box = (lane_set(lane), int(column.min()), int(column.max()) + 1)
-                for member in members:
-                    copied = _Copied(x, i, member, word, shape, (lane, column), is_packed=bool(src_fmt))
-                    op.products.append(copied)
-                    x.sanitizer.op_reads(op, member, read_runs((copied_operand(shape, word),), member.shared))
-                    if copied.found or x.sanitizer.tensor.marks is not None:
-                        copied.finish()
-                x.sanitizer.tensor.operated(op, members, (), tuple((n, *box) for n in range(len(members))))
+            if x.observer is not None:
+                cells = copied_cells(shape, TmemAddress.decode(at))
+                x.observer.issued(x, _operation(x, i, (cta, thread), members, shape, word, cells, is_packed=bool(src_fmt)))
             record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group, bool(src_fmt)))
         x.changes += 1
 
     return run
+
+
+def _operation(
+    x: Wave, i: Instruction, issuer: tuple[Cta, int], members: tuple[Cta, ...], shape: CopyShape, word: int, cells: tuple[np.ndarray, np.ndarray],
+    *, is_packed: bool,
+) -> TensorCoreOp:  # fmt: skip
+    """A copy as observers hear of it."""
+    lane, column = cells
+    box, operand = (lane_set(lane), int(column.min()), int(column.max()) + 1), copied_operand(shape, word)
+    return TensorCoreOp(
+        "tcgen05.cp",
+        i,
+        [issuer],
+        reads=Lazily(len(members), lambda n: read_runs((operand,), members[n].shared)),
+        members=[members],
+        boxes_written=tuple((n, *box) for n in range(len(members))),
+        follow=lambda taint, tensor, n: _Copied(taint, tensor, x, i, members[n], word, shape, cells, is_packed=is_packed),
+    )
 
 
 def _copy(x: Wave, i: Instruction, form: str, plain: Callable[[], Grade | None], whole: Callable[[], tuple[TmemCopy, ...]]) -> None:
@@ -150,11 +160,11 @@ def build_shift(i: Instruction, c: Linker) -> Step:
             tensor = _of_group(tensor_of(m) for m in members)
             lands(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
             x.launch.result.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
-            if x.sanitizer is not None:
-                op = x.sanitizer.tensor.begin(x, i, thread, "tcgen05.shift")
+            if x.observer is not None:
                 column = TmemAddress.decode(at).column
                 boxes = tuple((n, slice(0, LANES), column, column + SHIFT.columns) for n in range(len(members)))
-                x.sanitizer.tensor.operated(op, members, boxes, boxes)
+                given: dict[str, Any] = {"boxes_read": boxes, "boxes_written": boxes}
+                x.observer.issued(x, TensorCoreOp("tcgen05.shift", i, [(cta, thread)], members=[members], **given))
         x.changes += 1
 
     return run

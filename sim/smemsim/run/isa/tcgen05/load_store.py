@@ -18,6 +18,7 @@ from smemsim.core.spec.evidence import RULES
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
+from smemsim.run.async_ops import TensorAccess
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.traps import warp_name
 from smemsim.run.engine.wave import WARP
@@ -26,7 +27,7 @@ from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import given_back
 from smemsim.run.origins import CELL, cells_in_order, followed_stores, origins_of
-from smemsim.run.sanitizer.taint import WORD
+from smemsim.run.word_ranges import WORD
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
@@ -270,10 +271,9 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         at = access.at(x)
-        if x.sanitizer is not None:
-            is_unwritten = x.sanitizer.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
-            if is_unwritten or x.sanitizer.taint.slots or x.sanitizer.tensor.marks is not None:
-                _follow_load(x, i, at, access, reduced)
+        if x.observer is not None:
+            follow = functools.partial(_follow_load, x, i, at, access, reduced)
+            x.observer.tensor_loaded(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow))
         _lands(x, bring, "ld", at, slots=brought)
 
     return Gate(lambda x: x.gather(), run)
@@ -299,18 +299,16 @@ def _for_threads(x: Wave, threads: np.ndarray, act: Callable[..., None], *arrays
         x.sel = kept
 
 
-def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...]) -> None:
+def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...], taint: Any, tensor: Any) -> None:
     """The registers have the doubts of the cells that they come from (halves, registers, threads): what a lane does not use concerns nobody."""
-    taint, tensor = x.sanitizer.taint, x.sanitizer.tensor
     halves = np.moveaxis(tensor.of_halves(i, at)[..., 0], 0, -1) if access.pack else tensor.of_halves(i, at[0])
     taint.put_parts_of_registers(access.items, x.threads, halves)
     marks = taint.origins.all(taint.origins.all(halves, axis=-1), axis=0)
     taint.put_registers(reduced, x.threads, marks[None])
 
 
-def _follow_store(x: Wave, i: Instruction, at: np.ndarray, access: _Access) -> None:
+def _follow_store(x: Wave, i: Instruction, at: np.ndarray, access: _Access, taint: Any, tensor: Any) -> None:
     """The cells have the doubts of the registers."""
-    tensor, taint = x.sanitizer.tensor, x.sanitizer.taint
     marks = taint.parts_of_registers(access.items, x.threads)
     if marks is None:
         marks = np.zeros((*at.shape[1:], WORD), np.int32)
@@ -347,9 +345,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
             values[n] = read(x)
         if overlaps and not same_in_same_cells(at[0], values):
             raise unmodelled(i, WHOSE_VALUE)
-        if x.sanitizer is not None:
-            _follow_store(x, i, at, access)
-            x.sanitizer.tensor.stored(x, i, access.boxes(x), access.access.lanes, are_alike=bool((values == values.flat[0]).all()))
+        if x.observer is not None:
+            are_alike, follow = bool((values == values.flat[0]).all()), functools.partial(_follow_store, x, i, at, access)
+            x.observer.tensor_stored(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow, are_alike))
         if origins is not None and (held := origins_of(x)) is not None:
             of_cells = np.full((*values.shape, CELL), FOREIGN) if access.pack else origins(x).reshape(x.n, -1, CELL).swapaxes(0, 1)
             held.tensor.put(cells_in_order(at[0]), of_cells)

@@ -27,32 +27,29 @@ from smemsim.core.machine.tcgen05 import (
 )
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.copy import tcgen05_shift
-from smemsim.core.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.core.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.core.spec.assumptions import in_force, remembered
 from smemsim.core.spec.evidence import RULES
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.tcgen05 import ASHIFT_M
-from smemsim.core.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
+from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.core.words.instr import InstrDescriptor
+from smemsim.run.async_ops import Lazily, TensorCoreOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
+from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import check_alone, judge, judge_products, record
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.run.sanitizer.taint import WORD, Product
-from smemsim.run.sanitizer.tensor_memory import PRODUCT
-from smemsim.run.word_ranges import read_runs
+from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
-    from smemsim.run.sanitizer.operations import Operation
-    from smemsim.run.sanitizer.taint import Taint
-    from smemsim.run.sanitizer.tensor_memory import TensorShadow
 
 
 _SCALE_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
@@ -173,14 +170,13 @@ class _Mma:
                 for event in self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations)):
                     judge(x, event)
                 raise
-        reads = self._begun(x, operations) if x.sanitizer is not None else []
+        if x.observer is not None:
+            x.observer.issued(x, self._operation(x, operations))
         noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
-        for n, (operation, is_unwritten) in enumerate(zip(operations, taint, strict=True)):
+        for operation, is_unwritten in zip(operations, taint, strict=True):
             if (what := (operation.issue.mma, is_unwritten)) not in noted:
                 noted.add(what)
                 self._note(x, operation, is_unwritten=is_unwritten)
-            if n < len(reads):
-                self._tell(x, operation, *reads[n])
         make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
         products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
         if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
@@ -266,54 +262,19 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
-    def _begun(self, x: Wave, operations: Sequence[_Issued]) -> list[tuple[Operation, bool]]:
-        """The operations that the watch knows instructions by; was it told that they read what lies in shared memory, and is that in order?"""
-        sanitizer, mma, mmas = x.sanitizer, operations[0].issue.mma, [operation.issue.mma for operation in operations]
-        begun = sanitizer.tensor.begin_together(x, self.i, [operation.thread for operation in operations], "tcgen05.mma", [*map(id, mmas)])
-        for op, operation in zip(begun, operations, strict=False):
-            op.products.append(_Product(sanitizer.taint, sanitizer.tensor, self.i, operation.issue.mma, operation.members, x.pitch))
-        are_told = all(other is mma for other in mmas)
-        for members in zip(*(operation.members for operation in operations), strict=True) if are_told else ():
-            are_told = are_told and sanitizer.ops_read(begun, members[: len(begun)], read_runs(mma.shared_operands, members[0].shared))
-        if len(begun) < len(operations) and not (are_told and self._is_clear(sanitizer, begun, operations)):
-            begun = sanitizer.of_each(begun)
-        elif len(begun) < len(operations):
-            return []
-        return [(op, are_told) for op in begun]
-
-    def _is_clear(self, sanitizer: Any, begun: Sequence[Operation], operations: Sequence[_Issued]) -> bool:
-        """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
-        mma, tensor = operations[0].issue.mma, sanitizer.tensor
-        if self.shifts or isinstance(mma.a, ATmemLayout) or any(cast("_Product", op.products[-1]).found for op in begun):
-            return False
-        each = list(zip(begun, operations, strict=False))
-        if mma.only_adds and all(tensor.adds_again(op, operation.members, mma.d) for op, operation in each):
-            return True
-        if len(each) > 1 or not tensor.passes(begun[0], operations[0].members, mma.reads, mma.writes):
-            return False
-        if mma.only_adds:
-            tensor.added(begun[0], operations[0].members, mma.d)
-        return True
-
-    def _tell(self, x: Wave, operation: _Issued, op: Operation, is_told: bool) -> None:
-        """Tell the watch what it read and wrote."""
-        mma, members, product = operation.issue.mma, operation.members, cast("_Product", op.products[-1])
-        if not is_told:
-            for member in members:
-                for operand in mma.shared_operands:
-                    x.sanitizer.op_reads(op, member, read_runs((operand,), member.shared))
-        if mma.only_adds and not self.shifts and not product.found and x.sanitizer.tensor.adds_again(op, members, mma.d):
-            return
-        if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
-            x.sanitizer.tensor.reads_as(op, members, boxes_of(mma.a), mma.of.i.a_type)
-        is_doubtful = x.sanitizer.tensor.reads(op, members, mma.reads)
-        if is_doubtful or product.found or x.sanitizer.tensor.marks is not None:
-            product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
-        x.sanitizer.tensor.writes(op, members, mma.writes)
-        if self.shifts and isinstance(mma.a, ATmemLayout):
-            x.sanitizer.tensor.writes(op, members, boxes_of(mma.a), is_product=False)
-        elif mma.only_adds:
-            x.sanitizer.tensor.added(op, members, mma.d)
+    def _operation(self, x: Wave, operations: Sequence[_Issued]) -> TensorCoreOp:
+        """What threads issue together, as observers hear of it."""
+        mmas = [operation.issue.mma for operation in operations]
+        return TensorCoreOp(
+            "tcgen05.mma",
+            self.i,
+            [(operation.members[0], operation.thread) for operation in operations],
+            reads=Lazily(len(operations), lambda n: read_runs(mmas[n].shared_operands, operations[n].members[0].shared)),
+            members=[operation.members for operation in operations],
+            follow=lambda taint, tensor, n: _Product(taint, tensor, self.i, mmas[n], operations[n].members, x.pitch),
+            mmas=mmas,
+            shifts=self.shifts,
+        )
 
 
 @remembered(1024)
@@ -362,9 +323,7 @@ class _Batch:
 class _Product(Product):
     """What the watch asks about one instruction."""
 
-    def __init__(
-        self, taint: Taint, tensor: TensorShadow, instruction: Instruction, mma: Prepared, members: tuple[Cta, ...], pitch: int
-    ) -> None:
+    def __init__(self, taint: Any, tensor: Any, instruction: Instruction, mma: Prepared, members: tuple[Cta, ...], pitch: int) -> None:
         super().__init__(taint, instruction)
         self.tensor, self.mma, self.members = tensor, mma, members
         self.m, self.n, self.pitch = mma.i.m, mma.i.n, pitch
@@ -444,8 +403,8 @@ class _Product(Product):
         found: np.ndarray = self.tensor.of_cells(self.i, self._cells())
         return found
 
-    def is_unread(self, operation: Operation) -> bool:
-        return bool((self.tensor.unread.reshape(-1)[self._cells()] == PRODUCT).all())
+    def is_unread(self, operation: Any) -> bool:
+        return bool(self.tensor.are_unread_products(self._cells()))
 
     def put(self, marks: np.ndarray) -> None:
         cells = self._cells()

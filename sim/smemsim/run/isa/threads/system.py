@@ -18,13 +18,15 @@ from smemsim.base.errors import HardwareTrap, OutsideError
 from smemsim.core.ptx.module import Arguments, Instruction, Operand, Symbol, Vector
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.core.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
+from smemsim.run.async_ops import AsyncOp, SharedWrite
 from smemsim.run.engine.traps import misuse, thread_name
 from smemsim.run.engine.wave import THREADS
-from smemsim.run.isa.asynchronous import check_ranks, credit, each, member, own_address, stop
+from smemsim.run.isa.asynchronous import check_ranks, each, issue, member, own_address, stop
 from smemsim.run.isa.memory.spaces import shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 from smemsim.run.isa.threads.printing import LONGEST, formatted
+from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
@@ -226,15 +228,15 @@ def build_try_cancel(i: Instruction, c: Linker) -> Step:
             address, where = own_address(i, cta, at), own_address(i, cta, barrier)
             _check_place(x, i, address)
             response = np.array(_answer(x, cta), np.uint32).view(np.uint8)
-            op = x.sanitizer.begin(x, i, thread, "bulk") if x.sanitizer is not None else None
+            writes = []
             for rank in range(x.launch.cluster_size) if to_all else [cta.rank]:
                 other = member(x, cta, rank)
                 begin = address - x.window_begin
                 other.shared.bytes[begin : begin + _RESPONSE] = response
                 x.owners.touch(np.array([(other.index * x.pitch + begin) >> 4]), THREADS)
-                if op is not None:
-                    x.sanitizer.op_writes(op, other, np.arange(begin, begin + _RESPONSE, 4))
-                credit(x, cta, rank, where, _RESPONSE, op)
+                words = functools.partial(WordRanges.of, np.arange(begin, begin + _RESPONSE, WORD) // WORD)
+                writes.append(SharedWrite(other, words, _RESPONSE, (other, where)))
+            issue(x, AsyncOp("bulk", i, [(cta, thread)], writes, size=_RESPONSE))
         x.changes += 1
 
     return run

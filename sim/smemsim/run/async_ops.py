@@ -1,0 +1,164 @@
+"""Asynchronous operations as values: what an instruction has issued, what it reads and writes, and which mbarriers count it.
+
+Execution makes one for each operation and issues it by one function (`isa/asynchronous.py`, `issue`); observers are told of it (`events.py`), and keep what they know of it
+in `known`. CTAs that issue the same operation at once, each in its own window, make one value with several `issuers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.run.word_ranges import WordRanges
+
+if TYPE_CHECKING:
+    from smemsim.run.views import Cta
+
+__all__ = ["AsyncOp", "GlobalSource", "GlobalWrite", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp"]
+
+T = TypeVar("T")
+
+
+class GlobalSource(Protocol):
+    """Global memory from which an operation brings bytes to a window."""
+
+    @property
+    def begin(self) -> int | None:
+        """An address in the array that it reads; None where there may be several."""
+
+    def at(self) -> tuple[np.ndarray, int]:
+        """The addresses that it reads, and how many bytes at each."""
+
+    def places(self) -> np.ndarray | None:
+        """Where in the window the words go that lie at each address (n, words); None where they are not brought as they are."""
+
+
+class SharedWrite(NamedTuple):
+    """Words (`make_words`) of a CTA's window that an operation writes. Of these the `barrier` (the CTA, the offset) counts `size` bytes.
+
+    `by` is what the mbarrier is told of the copy. `lay_there` marks the words that hold already what is written there. The bytes come from `source` in global memory, or
+    were `copied` from words of the window of another CTA, by an issuer there.
+    """
+
+    cta: Any
+    make_words: Callable[[], WordRanges]
+    size: int
+    barrier: tuple[Any, int] | None = None
+    by: Any = None
+    source: GlobalSource | None = None
+    lay_there: np.ndarray | None = None
+    copied: WordRanges | None = None
+
+    @property
+    def words(self) -> WordRanges:
+        """The words, counted from the window's begin."""
+        return self.make_words()
+
+
+class GlobalWrite(NamedTuple):
+    """Global memory that an operation is about to write: `at` gives the addresses and how many bytes at each; `stays` says of addresses of bytes which hold already what
+    is written there. `is_again`: another thread of its CTA writes the very same."""
+
+    at: Callable[[], tuple[np.ndarray, int]]
+    size: int
+    stays: Callable[[np.ndarray], np.ndarray] | None = None
+    is_again: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class AsyncOp:
+    """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async", "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp",
+    "tcgen05.shift"; `issuers` are CTAs and the thread of each (in the wave) that issued it.
+
+    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for each issuer the words that it reads of its window.
+    `size` is the bytes that one issuer moves.
+    """
+
+    kind: str
+    instruction: Instruction
+    issuers: Sequence[tuple[Cta, int]]
+    writes: Sequence[SharedWrite] = ()
+    reads: Sequence[WordRanges] = ()
+    size: int = 0
+    lanes: int = 0  # a bit set: the lanes of the warp that issue the very same, one after the other
+    records: Sequence[Any] = ()  # what the launch records of it (`engine/records.py`), by issuer
+    known: Any = None  # what the sanitizer knows it by
+
+    @property
+    def threads(self) -> list[int]:
+        """The issuing threads."""
+        return [thread for _, thread in self.issuers]
+
+    @property
+    def byte_count(self) -> int:
+        """The bytes that all issuers move together; of a multicast those of each CTA that gets them."""
+        return sum(write.size for write in self.writes) if self.writes else self.size * len(self.issuers)
+
+
+class Lazily(Sequence[T]):
+    """`count` values, each made when something asks for it."""
+
+    def __init__(self, count: int, make: Callable[[int], T]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, n: int) -> T: ...
+
+    @overload
+    def __getitem__(self, n: slice) -> list[T]: ...
+
+    def __getitem__(self, n: int | slice) -> T | list[T]:
+        return [self._make(k) for k in range(*n.indices(self._count))] if isinstance(n, slice) else self._make(n)
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class WarpgroupOp(AsyncOp):
+    """A wgmma.mma_async of warpgroups, each an issuer by its first thread: it reads `registers` and leaves a sum in those of `sums`, which `goes_on` with the one there
+    or begins another. `named` are all that it names, as a bit set.
+
+    `alike` are the issuers that read the same words of their windows, by their places; where each CTA has the same warpgroups, which do the same, `own` is how many, and
+    `alike_of_own` the same of the first CTA's. `follow` gives, for the sanitizer's taint and an issuer, what follows values in doubt.
+    """
+
+    registers: frozenset[int]
+    sums: frozenset[int]
+    named: int
+    goes_on: Sequence[bool]
+    own: int
+    alike: Sequence[Sequence[int]]
+    alike_of_own: Sequence[Sequence[int]]
+    follow: Callable[[Any, int], Any]
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class TensorCoreOp(AsyncOp):
+    """A tcgen05.mma, .cp or .shift; `members` are for each issuer the CTAs of its group. A box of tensor memory is (which of them, lanes, first column, the one behind
+    the last).
+
+    `follow` gives, for the sanitizer's taint, its tensor memory and an issuer, what follows values in doubt: of an mma one, of a copy one for each member.
+    `mmas` are those of an mma as the machine has prepared them, and `shifts` says that one moves the rows of A.
+    """
+
+    members: Sequence[tuple[Any, ...]]
+    boxes_read: Sequence[Any] = ()
+    boxes_written: Sequence[Any] = ()
+    follow: Callable[..., Any] | None = None
+    mmas: Sequence[Any] = ()
+    shifts: bool = False
+
+
+class TensorAccess(NamedTuple):
+    """What warps load from tensor memory, or store there: boxes of `lanes` lanes (the warp in the wave, the CTA's index, the first lane, the first column, the one behind
+    the last). `are_alike`: all values stored are the same. `follow` is called with the sanitizer's taint and its tensor memory where values may be in doubt."""
+
+    boxes: Sequence[tuple[int, int, int, int, int]]
+    lanes: int
+    follow: Callable[[Any, Any], None]
+    are_alike: bool = False

@@ -1,0 +1,230 @@
+"""What the sanitizer does with the events of asynchronous operations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.core.machine.tmem.layout import ATmemLayout, boxes_of
+from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tensor_memory import CELL_BITS
+from smemsim.run.async_ops import TensorCoreOp, WarpgroupOp
+from smemsim.run.engine.wave import WARP
+from smemsim.run.following import Follows, Tell
+from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.word_ranges import WORD, read_runs
+
+if TYPE_CHECKING:
+    from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
+    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Mbarrier
+
+__all__ = ["AsyncEvents"]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Known:
+    """What the sanitizer knows an operation by: that of each issuer, or of those of the first CTA, which stand for all. `are_told`: nothing is to be said of what any
+    reads. `are_ordered`: may each lane of an issuer's warp read what that one reads?"""
+
+    ops: Sequence[Operation]
+    are_told: bool = False
+    are_ordered: dict[int, bool] = dataclasses.field(default_factory=dict)
+
+
+class Carried(Follows):
+    """A copy to another CTA: doubts of its words go with them to the destination, wrong order is told at once."""
+
+    marks: np.ndarray | None = None
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        tell(None)
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        if self.taint.shared is not None or nobody.any():
+            self.marks = self.taint.of_words(self.i, at)
+
+    def put(self, words: np.ndarray) -> None:
+        """The words are written there."""
+        if self.marks is not None:
+            self.taint.put_words(words, self.marks)
+
+
+class AsyncEvents:
+    """Asynchronous operations, for `Sanitizer` and `SanitizerOfFirst`."""
+
+    # ---- asynchronous operations
+
+    def issued(self: Any, x: Wave, op: AsyncOp) -> None:
+        """An operation has a number from now on, and reads and writes shared memory."""
+        if isinstance(op, WarpgroupOp):
+            self._multiplies(op)
+        elif isinstance(op, TensorCoreOp):
+            self._uses_tensor_core(x, op)
+        elif len(op.issuers) > 1:
+            self._issued_alike(op)
+        else:
+            self._issued_by_one(x, op)
+
+    def _issued_by_one(self: Any, x: Wave, op: AsyncOp) -> None:
+        ((_, thread),) = op.issuers
+        own = self.begin(x, op.instruction, thread, op.kind)
+        op.known = _Known([own])
+        for write in op.writes:
+            self._writes_shared(op, own, write)
+
+    def _writes_shared(self: Any, op: AsyncOp, own: Operation, write: SharedWrite) -> None:
+        if write.barrier is not None:
+            own.barriers[write.cta.index] = write.barrier
+        carried = None
+        if write.copied is not None:
+            carried = Carried(self.taint, op.instruction)
+            own.products.append(carried)
+            self.op_reads(own, op.issuers[0][0], write.copied)
+        self.op_writes(own, write.cta, write.words, write.lay_there)
+        source = write.source
+        if source is not None and (source.begin is None or self.reads_what_changes(source.begin)):
+            if write is op.writes[0]:
+                self.op_reads_global(own, *source.at())
+            places = source.places()
+            if places is not None:
+                self.op_brings(own, write.cta, *source.at(), places)
+        if carried is not None:
+            carried.put(write.words.words + write.cta.index * self.x.pitch // WORD)
+
+    def _issued_alike(self: Any, op: AsyncOp) -> None:
+        """Operations of several CTAs, each in its own window."""
+        ops, ctas = self.begin_together(op.instruction, op.threads, op.kind), [cta for cta, _ in op.issuers]
+        op.known = _Known(ops)
+        if op.reads:
+            op.known.are_told = self.ops_read(ops, ctas, op.reads[0])
+            if not op.known.are_told:
+                op.known.ops = self.of_each(ops)
+            self.joins(op.known.ops, "bulk")
+            return
+        for own, write in zip(ops, op.writes, strict=False):
+            own.barriers[write.cta.index] = write.barrier
+        self.ops_write(ops, ctas, op.writes[0].words)
+        do_change = [self.reads_what_changes(write.source.begin) for write in op.writes]
+        if any(do_change):
+            op.known.ops = self.of_each(ops)
+            for own, write, changes in zip(op.known.ops, op.writes, do_change, strict=True):
+                if changes:
+                    self.op_reads_global(own, *write.source.at())
+                    self.op_brings(own, write.cta, *write.source.at(), write.source.places())
+
+    def completes_on(self: Any, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
+        """mbarriers count it."""
+        self.complete_on(op.known.ops, barriers)
+
+    def stores(self: Any, x: Wave, op: AsyncOp, n: int, write: GlobalWrite) -> None:
+        """It reads what it stores, and writes global memory."""
+        known, (cta, _) = op.known, op.issuers[n]
+        is_alone = len(op.issuers) == 1
+        own = known.ops[0] if is_alone else self.one_of(known.ops, n)
+        if not known.are_told:
+            self.op_reads(own, cta, op.reads[n])
+        if not write.is_again:
+            self.op_writes_global(own, cta, *write.at(), write.stays)
+        if is_alone:
+            self.joins([own], "bulk", op.lanes)
+
+    def repeated(self: Any, x: Wave, op: AsyncOp, n: int, thread: int) -> None:
+        """Only what the lanes read may be ordered for one and not for another."""
+        known, cta = op.known, op.issuers[n][0]
+        own = known.ops[0] if len(op.issuers) == 1 else self.one_of(known.ops, n)
+        if n not in known.are_ordered:
+            known.are_ordered[n] = self.reads_for_all_lanes(own, cta, op.reads[n])
+        if not known.are_ordered[n]:
+            own.lane = thread % WARP
+            self.op_reads(own, cta, op.reads[n])
+
+    # ---- matrix instructions
+
+    def _multiplies(self: Any, op: WarpgroupOp) -> None:
+        """Warpgroups multiply."""
+        ctas = [cta for cta, _ in op.issuers]
+        operations = self.begin_alike(op.instruction, op.threads, "wgmma", op.own)
+        for n, own in enumerate(operations):
+            own.products.append(op.follow(self.taint, n))
+        are_read = True
+        for which in op.alike if len(operations) == len(ctas) else op.alike_of_own:
+            are_read = are_read and self.ops_read([operations[n] for n in which], [ctas[n] for n in which], op.reads[which[0]])
+        if are_read and not self.taint.slots & op.named:  # no product has found anything
+            self.accumulate(operations, op.registers, op.sums, op.goes_on)
+            return
+        for n, (own, cta, goes_on) in enumerate(zip(self.of_each(operations), ctas, op.goes_on, strict=True)):
+            if not are_read:
+                self.op_reads(own, cta, op.reads[n])
+            product = own.products[-1]
+            if product.found or self.taint.slots & op.named:
+                product.finish(product.rows_of_registers(), None, goes_on=goes_on)
+            self.accumulate([own], op.registers, op.sums, [goes_on])
+
+    def _uses_tensor_core(self: Any, x: Wave, op: TensorCoreOp) -> None:
+        """tcgen05.mma, .cp or .shift."""
+        if op.kind == "tcgen05.mma":
+            for n, (own, is_told) in enumerate(self._begun(x, op)):
+                self._multiplied(op, n, own, is_told=is_told)
+            return
+        ((_, thread),), (members,) = op.issuers, op.members
+        own = self.tensor.begin(x, op.instruction, thread, op.kind)
+        for n, member in enumerate(members if op.follow is not None else ()):
+            copied = op.follow(self.taint, self.tensor, n)
+            own.products.append(copied)
+            self.op_reads(own, member, op.reads[n])
+            if copied.found or self.tensor.marks is not None:
+                copied.finish()
+        self.tensor.operated(own, members, op.boxes_read, op.boxes_written)
+
+    def _begun(self: Any, x: Wave, op: TensorCoreOp) -> list[tuple[Operation, bool]]:
+        """The operations by which instructions are known; was it noted that they read what lies in shared memory, and is that in order?"""
+        mma, mmas, count = op.mmas[0], op.mmas, len(op.issuers)
+        begun = self.tensor.begin_together(x, op.instruction, op.threads, "tcgen05.mma", [*map(id, mmas)])
+        for n, own in enumerate(begun):
+            own.products.append(op.follow(self.taint, self.tensor, n))
+        are_told = all(other is mma for other in mmas)
+        for members in zip(*op.members, strict=True) if are_told else ():
+            are_told = are_told and self.ops_read(begun, members[: len(begun)], op.reads[0])
+        if len(begun) < count and not (are_told and self._is_clear(op, begun)):
+            begun = self.of_each(begun)
+        elif len(begun) < count:
+            return []
+        return [(own, are_told) for own in begun]
+
+    def _is_clear(self: Any, op: TensorCoreOp, begun: Sequence[Operation]) -> bool:
+        """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
+        mma, tensor = op.mmas[0], self.tensor
+        if op.shifts or isinstance(mma.a, ATmemLayout) or any(own.products[-1].found for own in begun):
+            return False
+        each = list(zip(begun, op.members, strict=False))
+        if mma.only_adds and all(tensor.adds_again(own, members, mma.d) for own, members in each):
+            return True
+        if len(each) > 1 or not tensor.passes(begun[0], op.members[0], mma.reads, mma.writes):
+            return False
+        if mma.only_adds:
+            tensor.added(begun[0], op.members[0], mma.d)
+        return True
+
+    def _multiplied(self: Any, op: TensorCoreOp, n: int, own: Operation, *, is_told: bool) -> None:
+        """What the instruction of the n-th issuer reads and writes."""
+        mma, members, product = op.mmas[n], op.members[n], own.products[-1]
+        if not is_told:
+            for member in members:
+                for operand in mma.shared_operands:
+                    self.op_reads(own, member, read_runs((operand,), member.shared))
+        if mma.only_adds and not op.shifts and not product.found and self.tensor.adds_again(own, members, mma.d):
+            return
+        if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
+            self.tensor.reads_as(own, members, boxes_of(mma.a), mma.of.i.a_type)
+        is_doubtful = self.tensor.reads(own, members, mma.reads)
+        if is_doubtful or product.found or self.tensor.marks is not None:
+            product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
+        self.tensor.writes(own, members, mma.writes)
+        if op.shifts and isinstance(mma.a, ATmemLayout):
+            self.tensor.writes(own, members, boxes_of(mma.a), is_product=False)
+        elif mma.only_adds:
+            self.tensor.added(own, members, mma.d)
