@@ -245,13 +245,16 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> CampaignReport:
-    """Sweep whole spaces of inputs and say what was covered, class by class, and what disagrees.
+    """Sweep whole spaces of inputs, and report what was covered, class by class, and what disagrees.
 
-    `spaces` are names (none: all). `cases` are those of each space, rounded up to whole chunks, `seconds` the time after which no chunk is begun;
-    without either, spaces that can be swept exhaustively are, and one chunk is done of the others. The seed decides what is drawn. `shard` (i, n)
-    does every n-th chunk from the i-th on. `ledger` is a file in which finished chunks are kept: the same call with it goes on where it was
-    stopped. `workers` are processes (None: as many as processors), or `dask` is the address of a scheduler. `out` is a folder for a JSON file for
-    each trouble.
+    - `spaces`: names; without any, all.
+    - `cases`: the number of cases of each space, rounded up to whole chunks. `seconds`: no chunk begins after that
+      time. Without either, spaces
+      that can be swept exhaustively are, and one chunk of the others.
+    - `seed`: decides what is drawn. `shard` (i, n): every n-th chunk from the i-th on.
+    - `ledger`: a file that keeps finished chunks. The same call with it continues.
+    - `workers`: processes; None takes one for each processor. `dask`: the address of a scheduler.
+    - `out`: a folder that gets a JSON file for each disagreement.
 
     Raises InputError for names, numbers and ledgers that do not fit.
 

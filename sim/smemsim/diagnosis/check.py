@@ -98,13 +98,15 @@ MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements tha
 
 @in_default_state
 def check(scenario: object) -> Report:
-    """Run a scenario and say what is wrong with it.
+    """Carry out a scenario and report what is wrong with it.
 
-    `scenario` is the path of a TOML or JSON file, or the same structure as a dict or a `Scenario`. The findings are `Report.findings`, the most upstream one first;
-    each has a code, a severity, where it is, what is wrong, what to write instead, and, of operands, how many elements are wrong and which is the
-    first.
+    `scenario` is the path of a TOML or JSON file, the same structure as a dict, or a `Scenario`. `Report.findings` has
+    the findings, the first
+    cause first. Each has a code, a severity, a place, what is wrong and what to write. Findings of operands count the
+    wrong elements and
+    name the first one.
 
-    Raises InputError for what is no scenario, with the line and the key, and Unmodelled for what nobody knows.
+    Raises InputError with the line and the key for what is no scenario, and Unmodelled for what nobody knows.
 
     >>> tensor = {"dtype": "bf16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}}
     >>> tm = {"of": "A", "data_type": "BFLOAT16", "global_dim": [64, 64], "global_strides": [128], "box_dim": [64, 64], "swizzle": "128B"}

@@ -226,10 +226,12 @@ class Gpu(Device):
         )
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
-        """`run`. If asynchronous operations are not waited for, the launch runs once more with `schedule = "latest"`, and `Run.later` says what it leaves otherwise.
+        """Like `run`, but a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
 
-        The usual order completes asynchronous operations when they are issued, so that results may be right in spite of such a finding. The second run is
-        left out if it costs much: if the arrays or the first run are large, and for a kernel that has had one.
+        The usual order completes asynchronous operations when they are issued, so results may be right in spite of such
+        a finding. `Run.later` says what
+        the second run left differently. It is left out if the arrays or the first run are large, and for a kernel that
+        has had one.
         """
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         before = self._before(kernel, config, options)

@@ -774,16 +774,25 @@ def explain_product(
     m: int | None = None,
     n: int | None = None,
 ) -> ProductExplanation:
-    """What is wrong with D (M, N) = A (M, K) B^T (N, K) + C of a whole tile: which fault of a descriptor or of a writer gives just this D.
+    """Which fault of a descriptor or of a writer explains a wrong product of a whole tile: D (M, N) = A (M, K) B^T (N, K)
+    + C.
 
-    The matrices are raw bits in unsigned integers, or numbers of numpy. The tile is cut into instructions of `m` x `n` and their K, which follow
-    one another; each operand is meant to lie in the plain layout of its swizzle: panels of its width, the lines one after the other. Known
-    faults of A, of B and of both are applied to it; what D would be then is compared with D, in float64 first, bit for bit (or but for
-    rounding) at last. If none gives D, what A or B must have been is solved for, and a descriptor for that is looked for. What else D may look like, `explain_difference` says: other options, rounding, missing K steps, D's rows elsewhere.
-    Faults that these data do not tell apart are all told. `kind` of sm_100a as in `dot_product`, "wgmma" on sm_90a.
+    The matrices are raw bits in unsigned integers, or numbers of numpy. The tile is cut into instructions of `m` x `n`
+    and their K.
+    Each operand is meant to be in the plain layout of its swizzle: panels of its width, one line after the other.
+    `kind` is that of
+    `dot_product` on sm_100a, and "wgmma" on sm_90a.
 
-    Raises InputError for shapes that no instructions have, Unmodelled for kinds with scale factors. Addresses and sums are measured on an H200
-    for sm_90a and documented or inferred for sm_100a.
+    The known faults of A, of B and of both are tried. A fault is an answer if it gives this D: in float64 first, then
+    bit for bit, or
+    except for rounding. If no fault does, A or B is solved for, and a descriptor for it is searched. All faults that
+    the data do not
+    tell apart are listed. `explain_difference` covers other options, rounding, missing K steps and rows in other
+    places.
+
+    Raises InputError for shapes that no instructions have, and Unmodelled for kinds with scale factors. Addresses and
+    sums are measured on
+    an H200 for sm_90a, and documented or inferred for sm_100a.
 
     >>> import smemsim
     >>> rng = np.random.default_rng(1)

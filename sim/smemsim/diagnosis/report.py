@@ -36,10 +36,13 @@ NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffe
 @in_default_state
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
-    `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
+    """What `check` found in a scenario.
 
-    `is_empty`: the scenario has no steps, no maps and no layout, so that there was nothing to check, which is no clean bill.
+    - `findings`: the findings, the first cause first. `expected`: the codes that the scenario says it should give, or
+      None.
+    - `remarks`: what needs no change, for example unused fields, unread transfers, shared banks.
+    - `unchecked`: what smemsim does not check. `machine`: shared memory after the steps, and what every operand read.
+    - `is_empty`: the scenario has no steps, maps or layout. Nothing was checked.
 
     >>> import smemsim
     >>> report = smemsim.check({"arch": "sm_90a"})

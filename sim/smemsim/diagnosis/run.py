@@ -351,12 +351,16 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
 
 @in_default_state
 class Run:
-    """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
+    """A launch that has run.
 
-    `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...), `unsure` the lines of sums that ptxas
-    may fuse with a product or not: without any, what the kernel wrote is bit-exact as far as `evidence` says. `seconds` is how long it took,
-    `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, its time was over
-    (`out_of_time`), or somebody interrupted it (`interrupted`).
+    - `findings`: what is wrong, the first cause first. `remarks`: what is worth knowing. `output`: the text of printf.
+    - `approximate`: instructions whose results are right within the ISA's bound (`ex2.approx`). `unsure`: lines of sums
+      that ptxas may fuse
+      with a product. Without any, the outputs are bit-exact as far as `evidence` says.
+    - `seconds`: how long it took.
+    - `ctas`: how many CTAs ended. These are all of the grid, unless a part was asked for, the kernel trapped or hung,
+      its time was over
+      (`out_of_time`), or Ctrl-C ended it (`interrupted`).
 
     >>> import smemsim
     >>> run = smemsim.Gpu("sm_90a").launch('''.version 8.0 .target sm_90a .address_size 64

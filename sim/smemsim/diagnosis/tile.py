@@ -158,11 +158,14 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture:
-    """What the descriptors of one operand read: addresses and contents of every chunk, as a value that can be drawn.
+    """What the descriptors of one operand read: addresses and contents of every 16-byte chunk, as a value that can be
+    drawn.
 
-    The tile has a line for each index along the strided axis (a row of a K-major operand, a K of an MN-major one) and a column for each 16 bytes
-    along the contiguous one; all M / N blocks and K steps together. `address` is (lines, columns, elements of a chunk), -1 where an instruction has no
-    element. `held` is what lay there, where that is known.
+    The tile has a line for each index along the strided axis: a row of a K-major operand, a K of an MN-major one. It
+    has a column for each 16
+    bytes along the contiguous axis. All M or N blocks and K steps are in it. `address` has shape (lines, columns,
+    elements of a chunk), with -1 where an
+    instruction has no element. `held` is what was there, if known.
 
     >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16, k_add=[0, 32])
     >>> tile.address.shape, tile.address[1, :, 0].tolist(), tile.first((1, 2))

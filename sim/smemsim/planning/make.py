@@ -114,17 +114,22 @@ def plan(
     at: tuple[int, int] = (0, 0),
     other_major: str = "K",
 ) -> Plan:
-    """What to write for an operand tile: TMA boxes and tensor maps, LBO and SBO, descriptors and their advances, layouts, code.
+    """What to write for an operand tile: TMA boxes, tensor maps, descriptors with LBO and SBO, their advances, layouts and
+    code.
 
-    `rows` (M or N) x `k` elements lie in one CTA's shared memory; with `cta_group=2` these are the CTA's half. `dtype`, `major` "K" or "MN" and
-    `swizzle` are as elsewhere; `side` "a" or "b"; `m`, `n` and `kind` are the instruction's, chosen to fit where they are left out. `stack`: along
-    which axis swizzle atoms follow one another, "strided" (the axis that is not contiguous), "contiguous", or "MN" or "K". `matrix` (rows, K),
-    `pitch_bytes` from line to line and `at` (row, k) are what the tile is cut from, made up where they are left out. `other_major` is that of the other operand, for the
-    instruction descriptor.
+    - `rows` (M or N) x `k`: the elements in one CTA's shared memory. With `cta_group=2` these are the CTA's half.
+    - `dtype`, `major` ("K" or "MN") and `swizzle`: as in `operand_addresses`. `side`: "a" or "b".
+    - `m`, `n`, `kind`: those of the instruction, chosen if you leave them out. `other_major`: that of the other
+      operand.
+    - `stack`: the axis along which swizzle atoms follow one another: "strided", "contiguous", "MN" or "K".
+    - `matrix` (rows, K), `pitch_bytes` between lines and `at` (row, k): what the tile is cut from, made up if you leave
+      them out.
 
-    Raises `IllegalPlan` (an InputError) for what the hardware cannot do, with the nearest that it can, and Unmodelled for what nobody knows.
-    Every plan has passed `smemsim.check`. The rules are those of `operand_addresses` and `tma_load`: measured on sm_90a, documented or compiled
-    on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack atoms this way.
+    Every plan has passed `smemsim.check`. Its rules are those of `operand_addresses` and `tma_load`: measured on
+    sm_90a, documented or
+    compiled on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack atoms this way.
+
+    Raises `IllegalPlan` (an InputError) with the nearest legal plan, and Unmodelled for what nobody knows.
 
     >>> p = plan(128, 128, dtype="bf16", major="K", swizzle="128B", arch="sm_100a", m=64)
     >>> p.leading_byte_offset, p.stride_byte_offset, hex(p.words[0, 0])

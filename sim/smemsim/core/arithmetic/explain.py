@@ -56,9 +56,14 @@ class DotTerm:
 class DotProduct:
     """One element of D, step by step.
 
-    `terms` are c and the products; `exponent` is the one all are aligned to, set by `largest` (None: by the exponent that zeros count with);
-    `lowest` the power of two below which they are cut. `total` is the sum of what is left, `exact` that of the whole terms; `d` are the bits
-    of the result, `value` its value, `nearest` the bits that rounding `exact` once, to nearest, would have given. Integers have no exponents.
+    - `terms`: c and the products. `exponent`: the one to which all are aligned, set by `largest` (None: by the exponent
+      with which zeros count).
+    - `lowest`: the power of two below which terms are cut.
+    - `total`: the sum of what is left. `exact`: the sum of the whole terms.
+    - `d`: the bits of the result. `value`: its value. `nearest`: the bits that rounding `exact` once to nearest would
+      give.
+
+    Integers have no exponents.
 
     >>> import smemsim
     >>> p = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")

@@ -41,18 +41,23 @@ def mma(
     saturate: bool = False,
     scale_input_d: int = 0,
 ) -> np.ndarray:
-    """D = A * B + C as one instruction computes it, bit for bit: raw bits of `d_type`, (…, M, N).
+    """D = A * B + C as one instruction computes it, bit for bit. Returns raw bits of `d_type`, shape (…, M, N).
 
-    `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N) are raw element bits in unsigned integers, one element an entry also of 4- and 6-bit types
-    and of b1; tf32 is the whole 32-bit word. K is that of one instruction, M and N are any; leading dimensions broadcast. `kind` is "wgmma" on
-    sm_90a, of tcgen05 "f16" "tf32" "f8f6f4" "i8" "mxf8f6f4" "mxf4" "mxf4nvf4".
+    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N) are raw element bits in unsigned integers, one element an entry,
+      also for 4- and 6-bit types
+      and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are free, and leading dimensions
+      broadcast.
+    - `kind`: "wgmma" on sm_90a; "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4" of tcgen05.
+    - Block-scaled kinds: `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block) are raw bits of `scale_type`. That
+      is ue8m0 for `block` 32. For
+      `block` 16 (mxf4nvf4) it is ue4m3, unless you ask for ue8m0.
+    - `saturate` clamps s32 results, which wrap otherwise. `negate_a` and `negate_b` change signs. `scale_input_d`
+      divides C by 2^n.
 
-    Block-scaled kinds have `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block), raw bits of `scale_type`: with `block` 32 ue8m0, with
-    16 (mxf4nvf4 only) ue4m3 unless ue8m0 is asked for. `saturate` clamps s32 results (.satfinite, idesc bit 3), which wrap otherwise;
-    `negate_a`, `negate_b` change signs, `scale_input_d` divides C by 2^n.
+    To chain instructions, pass D of one as C of the next.
 
-    wgmma is measured, on some H200 (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). tcgen05 is *inferred* from public studies: no B200
-    was at hand. Chained instructions go through C: D of one is C of the next.
+    wgmma is measured on an H200 (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). tcgen05 is inferred from
+    public studies.
 
     Raises InputError for types, shapes and values that do not fit.
 

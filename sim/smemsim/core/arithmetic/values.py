@@ -128,13 +128,15 @@ def _exponents(values: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 
 @in_default_state
 def to_float64(bits: Any, dtype: Any) -> np.ndarray:
-    """The values of raw element bits, float64 of the same shape: exact for every type but s64 and u64.
+    """The values of raw element bits, as float64 of the same shape. They are exact for every type except s64 and u64.
 
-    `bits` are unsigned integers, one element an entry, also of 4- and 6-bit types; tf32 is the whole 32-bit word, of which the low 13 bits do
-    not count; ue8m0 is 2^(bits - 127), bit 7 of ue4m3 is ignored, integers are two's complement. Arrays of the type itself, of numpy or
-    ml_dtypes, are taken too, so that what `DeviceArray.numpy` gives can be read whether ml_dtypes is installed or not.
+    `bits` are unsigned integers, one element an entry, also for 4- and 6-bit types. tf32 is the whole 32-bit word; its
+    low 13 bits do not
+    count. ue8m0 is 2^(bits - 127). Bit 7 of ue4m3 is ignored. Integers are two's complement. Arrays of the type itself
+    (numpy, ml_dtypes) are
+    accepted too.
 
-    Raises InputError for other arrays and for bits that the type does not have.
+    Raises InputError for other arrays, and for bits that the type does not have.
 
     >>> to_float64(np.array([0x3F80, 0xC0C0, 0x7F80], np.uint16), "bf16").tolist(), to_float64([0, 0x7F, 0xFF], "ue8m0").tolist()
     ([1.0, -6.0, inf], [5.877471754111438e-39, 1.0, nan])
@@ -157,12 +159,15 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
 def from_float64(values: Any, dtype: Any) -> np.ndarray:
     """Raw bits of the elements nearest to the values, ties to even: uint8, uint16, uint32 or uint64 of the same shape.
 
-    What is too large becomes infinity, the NaN of a type without infinities (e4m3, ue4m3, ue8m0), and the largest number of a type that has
-    neither (e3m2, e2m3, e2m1), as in ml_dtypes. tf32 leaves its low 13 bits 0. Integers are rounded, and clamped to their range.
+    | value | becomes |
+    |---|---|
+    | too large | infinity; NaN for e4m3, ue4m3 and ue8m0; the largest number for e3m2, e2m3 and e2m1 |
+    | tf32 | a word whose low 13 bits are 0 |
+    | integers | rounded and clamped to the range |
+    | ue8m0 | the nearest power of two, the larger of two; NaN for 0 and negative numbers |
 
-    ue8m0 is the nearest power of two, the larger one of two, and NaN for what has none (0 and negative numbers).
-
-    Raises InputError for a NaN of a type that has none, and for a negative value of ue4m3.
+    The rounding is that of ml_dtypes. Raises InputError for a NaN of a type that has none, and for a negative value of
+    ue4m3.
 
     >>> [hex(x) for x in from_float64([1.0, -6.0, 1e9], "e4m3")], from_float64([1.0, -6.0, 1e9], "e2m1").tolist()
     (['0x38', '0xcc', '0x7f'], [2, 15, 7])

@@ -99,19 +99,27 @@ def bulk_copy(
     cta_rank: int = 0,
     shared_end: int = SHARED_END,
 ) -> BulkTransfer:
-    """`cp.async.bulk`: `size` bytes from `src` to `dst`, where `dst_space` and `src_space` are those of the instruction.
+    """`cp.async.bulk`: copies `size` bytes from `src` to `dst`. `dst_space` and `src_space` are those of the instruction.
 
-    global -> shared::cta or shared::cluster and shared::cta -> shared::cluster credit the barrier at the offset of `mbar` in the
-    destination's CTA, whatever rank `mbar` has; shared::cta -> global completes its bulk group and takes none. Addresses are multiples of
-    16 B, the barrier's of 8 B. What the size has over a multiple of 16 B is neither moved nor credited; a size of 2^20 B moves nothing.
-    Shared addresses are ClusterAddress, or ints with the CTA's rank in bits 31:24, as CTA `cta_rank`, which executes this, sees its own
-    in a cluster: a low int is CTA 0's. `shared_end` is the end of every CTA's window; a copy also runs below its first user byte
-    (0x400 on sm_90a), into and out of what the system keeps there.
+    | direction | completion |
+    |---|---|
+    | global to shared::cta or shared::cluster, shared::cta to shared::cluster | the mbarrier at the offset of `mbar` in the destination's CTA, whatever rank `mbar` has |
+    | shared::cta to global | its bulk group; no `mbar` |
 
-    Raises InputError for a direction, place or barrier that the instruction does not have; HardwareTrap (see `smemsim.BULK_TRAPS`) for an
-    address off its alignment (716), bytes past the executing CTA's window (700) or past another's (719); Unmodelled where nobody knows.
-    Measured on sm_90a: traces bulk_copies, bulk_traps. Where a barrier of another rank than the destination's is named, they show that
-    this one is not credited.
+    Addresses are multiples of 16 B, the mbarrier's of 8 B. Bytes past a multiple of 16 are neither moved nor counted. A
+    size of 2^20 B moves
+    nothing. Shared addresses are ClusterAddress, or ints with the CTA's rank in bits 31:24, as CTA `cta_rank` sees
+    them; a low int is CTA 0's.
+    `shared_end` is the end of every CTA's window. A copy may reach below its first user byte (0x400 on sm_90a), into
+    what the system keeps there.
+
+    Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the destination's
+    is not credited.
+
+    Raises InputError for a direction, place or barrier that the instruction does not have. Raises HardwareTrap
+    (`smemsim.BULK_TRAPS`) for a
+    misaligned address (716), bytes past the executing CTA's window (700) or past another's (719). Raises Unmodelled if
+    nobody knows.
 
     >>> t = bulk_copy(0x400, 0x7F0000000000, 264, dst_space="shared::cluster", src_space="global", mbar=0x800)
     >>> t.transaction_bytes, hex(t.shared_address[17]), hex(t.global_address[17])

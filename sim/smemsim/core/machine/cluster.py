@@ -95,16 +95,24 @@ def multicast(
     transaction_bytes: int,
     cta_group: int = 1,
 ) -> tuple[Delivery, ...]:
-    """Who receives a tensor load that CTA `cta_rank` of a cluster issues, in the order of their ranks.
+    """Which CTAs receive a tensor load that CTA `cta_rank` of a cluster issues, by rank.
 
-    `cta_mask` is the 16-bit operand of `.multicast::cluster`, bit = rank; None without that qualifier: then the CTA of `smem_address`
-    alone. Each destination gets the data at the same offset of its own window, and its own barrier, at the offset of `mbar`, the full
-    byte count; the rank in `mbar` is ignored, with a mask that in `smem_address` too. An empty mask delivers nothing. Addresses are
-    ClusterAddress, or ints with the rank in bits 31:24: a low int is CTA 0's. With `cta_group` 2 (`.cta_group::2`, sm_100a) the count goes,
-    for each destination, to the CTA of its pair that has the parity of the CTA of `mbar`.
+    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None means without that qualifier:
+      the CTA of `smem_address` alone. An
+      empty mask delivers nothing.
+    - `smem_address`, `mbar`: ClusterAddress, or ints with the rank in bits 31:24. A low int is CTA 0's.
+    - `cta_group` 2 (`.cta_group::2`, sm_100a): for each destination, the bytes count in the CTA of its pair that has
+      the parity of the CTA of `mbar`.
 
-    Raises HardwareTrap (719) for a mask with CTAs that the cluster has not, InputError for arguments no instruction has, Unmodelled for
-    a barrier off 8 B or outside the pair. Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
+    Each destination gets the data at the same offset of its own window. Its own mbarrier, at the offset of `mbar`,
+    counts all bytes. The rank in `mbar` is
+    ignored, and with a mask that in `smem_address` too.
+
+    Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
+
+    Raises HardwareTrap (719) for a mask with CTAs that the cluster does not have, InputError for arguments that no
+    instruction has, and Unmodelled for
+    a barrier off 8 B or outside the pair.
 
     >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
     [(0, ClusterAddress(cta_rank=0, smem_address=0x400)), (2, ClusterAddress(cta_rank=2, smem_address=0x400))]

@@ -196,11 +196,15 @@ class Operand:
 
 
 class SharedMemory:
-    """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written.
+    """One CTA's shared-memory window, with the owner of every byte.
 
-    `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
-    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. Of memories side by side, `room` (uint64, zeros) is
-    where the bytes of all lie, this one's from byte `at` on (16 bytes more than the window), and `owners` who wrote its own.
+    `size` is what the kernel asks for, in bytes; without it the window is the largest of the architecture. The system's
+    bytes come before it
+    (the first KiB on sm_90a). In `.shared` addresses the window is `begin` to `end`.
+
+    For memories side by side, `room` (uint64, zeros) holds the bytes of all. This one's begin at byte `at`, and need 16
+    bytes more than the
+    window. `owners` says who wrote them.
 
     >>> import smemsim
     >>> import numpy as np

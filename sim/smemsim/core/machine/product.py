@@ -277,13 +277,18 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaResult:
-    """What one wgmma or tcgen05.mma did: its operands, C (what D held; it counts times 2^-`scale_c`) and D, raw bits (M, N).
+    """What one wgmma or tcgen05.mma did: its operands, C, and D as raw bits (M, N).
 
-    `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
-    sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
-    `written` is False where D keeps what it held (disabled lanes). `doubtful` is where D depends on what nobody wrote (`unwritten` counts
-    that) or on what an earlier instruction was not certain of. `grade` is what the operands' addresses and D's places rest on, `disputes`
-    names the rows of smemsim.DISPUTES among them. What it was read from may change afterwards; terms and certainty are worked out when asked for.
+    - `a`: one operand, or one for each band of N that reads its own copy of A. `b`: the other operand.
+    - `c`: what D held before; it counts times 2^-`scale_c`.
+    - `index` (M, S): the K of every stored element of a sparse A, None for a dense one. `lower` (M, S, 2): the 16-bit
+      halves of B that tf32 elements meet if
+      the metadata splits them.
+    - `written`: False where D keeps what it held (disabled lanes).
+    - `doubtful`: where D depends on uninitialised data (counted in `unwritten`), or on an uncertain earlier result.
+    - `grade`: what the addresses and D's places rest on. `disputes`: the rows of smemsim.DISPUTES among them.
+
+    The memories may change afterwards. Terms and certainty are computed when asked for.
 
     >>> import smemsim
     >>> import numpy as np

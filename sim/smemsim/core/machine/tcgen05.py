@@ -880,21 +880,31 @@ def tcgen05_mma(
     metadata: int | TmemAddress | None = None,
     zero_column_mask: int = 0,
 ) -> MmaResult:
-    """`tcgen05.mma`: D = A * B + D of one instruction, read through the descriptors and written to tensor memory.
+    """One `tcgen05.mma`: D = A * B + D, read through the descriptors and written to tensor memory.
 
-    `d` is the address of D; `a` a shared-memory descriptor, or a `TmemAddress` for A in tensor memory; `b` a descriptor; `idesc` the
-    instruction descriptor (a word needs `kind`). With `cta_group` 2 both memories are pairs, of the even CTA and its peer, and the same
-    descriptors and addresses hold in both. `scale_a`, `scale_b` are the addresses of the scale factors of block-scaled kinds, `scale_vec`
-    "1X", "2X", "4X" (or "block16", "block32"), `metadata` that of a sparse A; `scale_input_d` divides the D that is added by 2^n.
+    - `d`: the address of D in tensor memory.
+    - `a`: a shared-memory descriptor, or a `TmemAddress` for A in tensor memory. `b`: a descriptor.
+    - `idesc`: the instruction descriptor. If it is a word, give its `kind`.
+    - `cta_group` 2: both memories are pairs, of the even CTA and its peer. Descriptors and addresses are the same in
+      both.
+    - `scale_a`, `scale_b`: addresses of the scale factors of block-scaled kinds. `scale_vec`: "1X", "2X", "4X",
+      "block16" or
+      "block32". `metadata`: the address of the metadata of a sparse A.
+    - `scale_input_d`: divides the D that is added by 2^n.
 
-    The instruction is done when the call returns: there is no commit and no fence to forget here. The result has both operands with
-    addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their grade (`result.grade`):
-    documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. What the
-    elements come to is inferred from public studies (`result.arithmetic`); `result.certain` says where no datapath known to us comes to other
-    bits; it is False where D depends on what nobody wrote, or on what an earlier instruction was not certain of.
+    The instruction is complete when the call returns. The result has both operands with their addresses and owners,
+    `terms(m, n)`
+    and D. `certain` is False where a known datapath would give other bits, or where D depends on uninitialised data or
+    on an
+    uncertain earlier result.
 
-    Raises InputError for an instruction that does not exist, with the first rule it breaks, HardwareTrap when an operand leaves the shared
-    window, Unmodelled for what nobody knows; nothing is written then.
+    Grades: addresses and places are documented, compiled or inferred (`result.grade`), the sums are inferred from
+    public studies
+    (`result.arithmetic`). Nothing is measured on Blackwell. `result.disputes` names what sources disagree about.
+
+    Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window, and
+    Unmodelled for
+    what nobody knows. Nothing is written then.
 
     >>> from smemsim.core.machine.memory import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")

@@ -53,13 +53,16 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Transfer:
-    """One TMA transfer of any mode.
+    """One TMA transfer of any mode. The box consists of rows of chunks.
 
-    The box is rows of chunks. `lines` (int64) are the bytes from the tensor's first element to coordinate 0 of dimension 0 of each row,
-    `tma_loops.OUTSIDE` for rows out of bounds; `rows` (int64, n x 5) the tensor coordinates each row begins at. `chunk_shared` (uint32) says where
-    each chunk lies in shared memory, byte b of it at that address XOR b; `chunk_global` (int64) which global address it belongs to; of
-    its `chunk_bytes` bytes the first `chunk_valid` are inside the tensor. A chunk is 16 bytes on both sides, but for the sub-byte types
-    with gaps, of which it holds 8 or 12 bytes of global memory.
+    - `lines` (int64): for each row, the bytes from the tensor's first element to coordinate 0 of dimension 0;
+      `tma_loops.OUTSIDE` for rows out of bounds.
+    - `rows` (int64, n x 5): the tensor coordinates at which each row begins.
+    - `chunk_shared` (uint32): where each chunk is in shared memory. Byte b of it is at that address XOR b.
+    - `chunk_global` (int64): the global address of each chunk. The first `chunk_valid` of its `chunk_bytes` bytes are
+      inside the tensor.
+
+    A chunk is 16 bytes on both sides. For sub-byte types with gaps it holds 8 or 12 bytes of global memory.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64, 4), global_strides=(64,), box_dim=(32, 4))
@@ -198,18 +201,27 @@ def tma_load(
 ) -> Transfer:
     """Where a `cp.async.bulk.tensor` load puts every byte of its box.
 
-    `coordinates` are the instruction's, in driver order, signed: elements, with interleave slices in dimension 0; for tile::gather4 the
-    column and four rows. `smem_address` is a byte address in the `.shared` window, which ends at `shared_end` (the largest window by
-    default). `im2col_offsets` are those of im2col, W first, or (wHalo, wOffset) of im2col::w. `mode` is the instruction's; without it
-    the one that goes with the map. `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
+    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For tile::gather4
+      they are the column and
+      four rows.
+    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (by default the largest
+      window).
+    - `im2col_offsets`: those of im2col, W first, or (wHalo, wOffset) of im2col::w.
+    - `mode`: the instruction's. By default it is the one that goes with the map.
+    - `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
 
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
-    Elements outside the tensor are fill. Raises HardwareTrap where hardware does: a dimension above 2^31, a start
-    off 16 B in dimension 0 or outside the im2col pixel box, another rank or mode than the map's (715), past the window (700), a shared
-    address off 128 B or a global one off 16 B (716). Measured (H200): traces tma_loads,
-    tma_im2col, tma_interleave, tma_im2col_interleave; tile::gather4, im2col::w, sub-byte types and the 128B atoms are documented only.
+    Elements outside the tensor are fill.
+
+    Raises HardwareTrap where hardware traps. 715: a dimension above 2^31, a start off 16 B in dimension 0 or outside
+    the im2col pixel box, a
+    rank or mode that is not the map's. 700: past the window. 716: a shared address off 128 B, or a global one off 16 B.
+
+    Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented: tile::gather4,
+    im2col::w, sub-byte
+    types and the 128B atoms.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
     ...                      swizzle="128B")

@@ -44,18 +44,27 @@ def find_descriptors(
     base: int | None = None,
     operand: Any = None,
 ) -> Answer:
-    """All shared-memory matrix descriptors that read an operand from where it lies, or a proof that none does and what comes nearest.
+    """All shared-memory matrix descriptors that read an operand from where it is, or a proof that none does and what comes
+    nearest.
 
-    The operand is an array (rows, k), (steps, rows, k) or (blocks, steps, rows, k); `rows` and `k` cut one of two axes into what one instruction
-    reads. It is one of: `places`, the shared address of every element's lowest bit; `wanted`, the global one, with the `transfers` of `tma_load`
-    that wrote shared memory, in order; `operand`, raw element bits, with `dump`, bytes (or uint8) of shared memory from address `base` on. What
-    one instruction's words have in common for all blocks and steps is the layout, LBO and SBO; every start is its own.
+    The operand is an array of shape (rows, k), (steps, rows, k) or (blocks, steps, rows, k). `rows` and `k` cut an axis
+    into what one
+    instruction reads. The operand is one of these:
 
-    In a dump contents may repeat: then several descriptors read the operand, of each word `alternatives` has every start, and where that are too
-    many the answer is `ambiguous`. What lies outside the dump is not the operand.
+    - `places`: the shared address of the lowest bit of every element;
+    - `wanted`: the global address of every element, with the `transfers` of `tma_load` that wrote shared memory, in
+      order;
+    - `operand`: raw element bits, with `dump`, the bytes (or uint8) of shared memory from address `base` on.
 
-    Raises InputError for arguments that do not go together and Unmodelled where nobody knows what any layout reads. Every address rests on the
-    rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for sm_100a and sm_103a; `grade` says which.
+    Layout, LBO and SBO are the same for all blocks and steps. Every start is its own. Contents may repeat in a dump:
+    `alternatives` then has
+    every possible start of a word, and the answer is `ambiguous` if there are too many.
+
+    Every address rests on the rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for
+    sm_100a and
+    sm_103a. `grade` says which.
+
+    Raises InputError for arguments that do not go together, and Unmodelled if nobody knows what any layout reads.
 
     >>> places = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16)  # rows of 128 B, not swizzled
     >>> answer = find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")

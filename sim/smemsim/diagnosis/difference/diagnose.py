@@ -53,15 +53,20 @@ class Diagnosis:
 
 @in_default_state
 def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shared: SharedMemory | None = None) -> Diagnosis:
-    """What a D from hardware looks like beside the model's: rounding, a wrong term (which k, from which address), a wrong layout.
+    """What a D from hardware looks like beside the model's D: rounding, a wrong term (its k and address), or a wrong
+    layout.
 
-    `results` is what `wgmma` or `tcgen05_mma` returned, or a list of them that add into the same D, the first one first; `d` the raw bits
-    (M, N) that hardware has in the end. With `shared`, the memory that was read, other descriptors are tried on all of it, else only on the
-    elements that the model read.
+    - `results`: what `wgmma` or `tcgen05_mma` returned, or a list of results that add into the same D, the first one
+      first.
+    - `d`: the raw bits (M, N) that hardware has at the end.
+    - `shared`: the memory that was read. With it other descriptors are tried on all of it, without it on the elements
+      that the model read.
 
-    Every sentence "D is what it would be if ..." was tried: the model, changed so, comes to hardware's D, bit for bit or but for rounding.
-    If several such things do that, all are told, and of several kinds nobody can say which: that is "unknown". Raises InputError for a `d`
-    of another shape, and for results that do not follow each other.
+    Every sentence "D is what it would be if ..." was tried: the changed model gives hardware's D, bit for bit or except
+    for rounding. If several
+    changes of one kind do, all are listed. If changes of several kinds do, the answer is "unknown".
+
+    Raises InputError for a `d` of another shape, and for results that do not follow each other.
 
     >>> import smemsim
     >>> shared, words = smemsim.SharedMemory(), np.random.default_rng(1).integers(0x3F00, 0x4000, (16, 128), np.uint16)

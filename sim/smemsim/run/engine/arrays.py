@@ -158,11 +158,13 @@ def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
 
 
 class DeviceArray:
-    """An array in simulated global memory, laid out as the array that it was made of: with its strides, as PyTorch and CuPy copy one to a GPU.
+    """An array in simulated global memory, with the strides of the array that it was made of, like a copy by PyTorch or
+    CuPy.
 
-    `address` is its first element, `stride()` its strides, `numpy()` its contents now, in the type and the shape it was made with; `update`
-    overwrites them. Elements of a type that numpy lacks (bf16, fp8) come as ml_dtypes' where that is installed, else as raw bits;
-    `smemsim.to_float64` reads both.
+    `address` is its first element, `stride()` its strides. `numpy()` returns its contents in the type and shape that it
+    was made with; `update` overwrites them. Elements of
+    types that numpy lacks (bf16, fp8) come as ml_dtypes' if that is installed, else as raw bits. `smemsim.to_float64`
+    reads both.
 
     >>> a = DeviceArray(GlobalMemory(), np.arange(6, dtype=np.int16).reshape(2, 3).T)
     >>> a.shape, a.stride(), a.numpy()[2].tolist()

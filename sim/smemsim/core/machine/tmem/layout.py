@@ -469,15 +469,25 @@ _KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ScaleLayout:
-    """Where the scale factors of A or of B lie, for one tcgen05.mma of a block-scaled kind: a byte each, in every 32 lanes again.
+    """Where the scale factors of A or of B are in tensor memory, for one tcgen05.mma of a block-scaled kind. A factor is a
+    byte, repeated in every 32 lanes.
 
-    `operand` is "A" or "B"; `m` and `n` the instruction's (the pair's); `kind` "mxf8f6f4", "mxf4" or "mxf4nvf4"; `scale_vec` "1X", "2X",
-    "4X", "block16" or "block32" (.blockN stand for .scale_vec, but with `k` 96, sm_103a); `k` the instruction's K (by default a dense one
-    that is not 96); `scale_id` SFA_ID or SFB_ID; `column` that of the scales' address. Of a pair each CTA has the scales of its own rows of
-    A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further, whatever rows a half has (TIRx-harness test_mxf8_cta2.py has
-    16). Documented: PTX ISA 9.1 §9.7.16.10.7; the lanes of rows and the pairs: compiled, CUTLASS tmem_sf_frg. Scales of K = 96 that have no room in the first cell go on in a second one, behind the first cells of
-    all rows (compiled for 128 and 256 rows: CuTe DSL sm103_dense_blockscaled_gemm_persistent.py; inferred for others). Raises Unmodelled where
-    that is so in a pair with M = 128, which no program shows.
+    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    - `scale_vec`: "1X", "2X", "4X", "block16" or "block32". .blockN are other names of .scale_vec, except with `k` 96
+      (sm_103a).
+    - `k`: the instruction's K, by default the dense one that is not 96. `scale_id`: SFA_ID or SFB_ID. `column`: that of
+      the scales' address.
+
+    In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is 64
+    lanes further (TIRx-harness
+    test_mxf8_cta2.py). Scales of K = 96 that have no room in the first cell go on in a second one, after the first
+    cells of all rows.
+
+    Documented: PTX ISA 9.1 §9.7.16.10.7. Compiled: the lanes of rows and the pairs (CUTLASS tmem_sf_frg), the second
+    cell for 128 and 256 rows (CuTe DSL
+    sm103_dense_blockscaled_gemm_persistent.py). Inferred: the second cell for other rows. Raises Unmodelled for a
+    second cell in a pair with M = 128,
+    which no program shows.
 
     >>> import smemsim
     >>> sfa = smemsim.ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X")

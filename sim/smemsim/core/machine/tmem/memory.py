@@ -304,12 +304,18 @@ _REGISTERS: dict[str, Any] = {name: getattr(formulas, f"register_of_{name}") for
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class TmemAccess:
-    """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and address.
+    """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and
+    address.
 
-    `pack` is .pack::16b or .unpack::16b: a register holds the lower halves of two neighbouring columns. `half_split_offset` is the
-    immHalfSplitoff of .16x32bx2, in columns. `taddr` is the address as a kernel has it before it adds the warp's lanes: lane 0, or 16 for
-    the shapes of 16 lanes; `operand(warp)` is what warp `warp` gives. Raises InputError for forms that the instruction does not have and
-    Unmodelled past the last column. Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
+    - `pack`: .pack::16b or .unpack::16b. A register holds the lower halves of two neighbouring columns.
+    - `half_split_offset`: immHalfSplitoff of .16x32bx2, in columns.
+    - `taddr`: the address before the kernel adds the warp's lanes: lane 0, or 16 for the shapes of 16 lanes.
+      `operand(warp)` is the operand of warp
+      `warp`.
+
+    Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
+
+    Raises InputError for forms that the instruction does not have, and Unmodelled past the last column.
 
     >>> import smemsim
     >>> access = smemsim.TmemAccess("32x32b", repeat=4)
@@ -484,12 +490,19 @@ WARPS = LANES // WARP_LANES
 
 
 class TensorMemory(Columns):
-    """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers` (None: all its bytes are overwritten), allocations.
+    """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), their `writers`, and allocations.
 
-    With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
-    Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
-    allocation are documented (PTX ISA 9.1 §9.7.16.7.1), which columns one gets is inferred: the first that fit. Memories side by side have their cells
-    in one `room` (memories, 128, 512), this one `at` its number, and `allocated` (bool, 512); `owners` False keeps no account of who wrote what.
+    With `strict` (the default) an access to columns that are not allocated raises InputError. Without it the access
+    happens and is noted in
+    `problems`. Cells that nothing has written read as 0 and have no owner. On hardware they hold anything.
+
+    For memories side by side, `room` (memories, 128, 512) holds the cells of all, this one's `at` its number, and
+    `allocated` (bool, 512) its columns.
+    `owners` False keeps no writers.
+
+    Nothing here is measured. The rules of allocation are documented (PTX ISA 9.1 §9.7.16.7.1). Which columns an
+    allocation gets is inferred: the
+    first that fit.
 
     >>> import smemsim
     >>> import numpy as np
@@ -808,11 +821,13 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
 
 
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
-    """Write a matrix into the tensor memory of a CTA or of both of a pair, as its layout says, every copy of it.
+    """Write a matrix into the tensor memory of a CTA, or of both of a pair, as its layout says, every copy of it.
 
-    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales) bytes of scale factors, or
-    (M, groups) sets of four bits of metadata. Bits beside them stay. `label` is the writer's name. Raises InputError for anything else, and
-    as TensorMemory does where columns are not allocated.
+    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales) bytes
+    of scale factors, or (M, groups) sets of four
+    bits of metadata. Bits beside them stay. `label` is the writer's name.
+
+    Raises InputError for anything else, and if columns are not allocated, as TensorMemory does.
 
     >>> tmem = TensorMemory()
     >>> layout = ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X", column=tmem.alloc(32).column)
