@@ -699,3 +699,41 @@ def test_report_which_matrix_instructions_a_kernel_has_is_told():
         "m16n8k64", "m16n8k16"
     )
     assert device.load(plain.replace(", {%r3}, {0, 0}, {%r3}, {0, 0};", ";")).function("k").families == ("mma.sync",)
+
+
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+@pytest.mark.parametrize("cohorts", ["", "off"])
+def test_block_scaled_products_are_the_same_by_every_tier(tier, cohorts, monkeypatch):
+    """A grid of CTAs alike, with a loop around the product, and scale factors of which one lane's were never written."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    gpu = Gpu("sm_120a")
+    scales = gpu.array(np.full(32, 0x807E7F7F, np.uint32))
+    ones, out = gpu.array(np.full(32, 0x22222222, np.uint32)), gpu.zeros((4, 32), np.uint32)
+    text = SCALED_KERNEL.replace("mma.sync", "mov.u32 %r4, 0; L: mma.sync").replace(
+        "{0, 0};\nst", "{0, 0};\nadd.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra L;\nst"
+    )
+    text = text.replace(".reg .f32 %f<8>;", ".reg .f32 %f<8>; .reg .pred %p<2>;")
+    run = gpu.launch(text, "k", args=[ones, scales, out], block=32, grid=6, progress=False)
+    assert run.findings == []
+    assert (out.numpy().view(np.float32) == 64).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "said"),
+    [("sm_120", (), "sm_120a"), ("sm_110f", (), "sm_110a"), ("sm_89", ("--arch", "sm_89"), "Ada"), ("sm_121a", (), "sm_121a")],
+)
+def test_the_command_line_runs_a_file_on_the_card_of_its_target(target, options, said, tmp_path):
+    path = tmp_path / "k.ptx"
+    path.write_text(f".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n")
+    result = CliRunner().invoke(main, ["run", str(path), "--block", "32", *options])
+    assert (result.exit_code, said in result.output) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["decode", "plan"])
+def test_words_of_matrix_descriptors_are_refused_where_nothing_reads_them(command):
+    given = {"decode": ["0x4000404000010040"], "plan": ["128x64", "--dtype", "bf16", "--major", "K"]}[command]
+    assert CliRunner().invoke(main, [command, *given, "--arch", "sm_110a"]).exit_code == 0
+    result = CliRunner().invoke(main, [command, *given, "--arch", "sm_120a"])
+    assert result.exit_code == 2
+    assert "not an architecture whose instructions read shared memory through descriptors" in result.stderr

@@ -314,7 +314,7 @@ def _map_transfer(
     mode: str | None,
     store: bool,
 ) -> NoReturn:
-    from smemsim.core.spec.architectures import ARCHITECTURES
+    from smemsim.core.spec.architectures import any_architecture
     from smemsim.show.tensor_map import refused_json
 
     tm = pasted.tm
@@ -325,7 +325,7 @@ def _map_transfer(
         _stopped(
             ctx, form, [*(f"refused: {refusal.message}" for refusal in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about
         )
-    address = ARCHITECTURES[arch or "sm_90a"].shared_begin if smem is None else parse_address("--smem", smem)
+    address = any_architecture(arch or "sm_90a").shared_begin if smem is None else parse_address("--smem", smem)
     coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
     extra = parse_offsets(offsets) if offsets else ()
     if store and extra:

@@ -14,7 +14,7 @@ from smemsim.base.errors import InputError
 from smemsim.base.files import source_folders
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.ptx.module import Module
-from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import MACHINES
 from smemsim.diagnosis.gpu import Gpu
 from smemsim.diagnosis.run import Run
 from smemsim.evidence.launches import KERNEL, LaunchFile, read_launch_file
@@ -80,6 +80,6 @@ def arch_of(launch: LaunchFile, module: Module, name: str) -> str:
     if launch.about["arch"]:
         return str(launch.about["arch"])
     target = target_of(module)
-    if target not in ARCHITECTURES:
-        raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(ARCHITECTURES)}, and for older GPUs than these")
+    if target not in MACHINES:
+        raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(MACHINES)}, and for older GPUs than these")
     return target
