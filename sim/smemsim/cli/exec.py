@@ -72,6 +72,7 @@ __all__ = ["exec_command"]
     default=None,
     help="Do not run the x86 code that cubins of cuTile have for tensor maps: kernels that need it are not modelled.",
 )
+@click.option("--counters", is_flag=True, default=None, help="Count what each line of a launch costs: bank conflicts, sectors, bytes.")
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context

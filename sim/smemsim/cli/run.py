@@ -197,6 +197,7 @@ COMMAND_LINE = "command line"
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
 @click.option("--profile", is_flag=True, help="Say where the time went, by line of PTX and by part: execution, products, watch, judging.")
+@click.option("--counters", is_flag=True, help="Count what each line costs: bank conflicts, sectors, bytes, as Nsight Compute would.")
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
 @click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
 @click.option(
@@ -339,6 +340,8 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         if o["dask"] or (o["workers"] or 1) > 1:
             raise InputError("--profile: a profile is of one process; leave --workers and --dask out")
         o = {**o, "workers": 1}
+    if o["counters"] and (o["dask"] or (o["workers"] or 1) > 1):
+        raise InputError("--counters: counters are of one process; leave --workers and --dask out")
     with contextlib.ExitStack() as stack:
         client = None
         if o["dask"]:
@@ -349,7 +352,15 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         said = _given(
             {**o, "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None}, *OPTION_KEYS
         )
-        options = {"workers": o["workers"], "client": client, "name": name, "sources": _folders(launch, name, o), **launch.options, **said}
+        options = {
+            "workers": o["workers"],
+            "client": client,
+            "name": name,
+            "sources": _folders(launch, name, o),
+            "counters": o["counters"],
+            **launch.options,
+            **said,
+        }
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
         done = gpu.run_and_compare(module, launch.config(args), RunOptions(**options))
         if sampler is not None:

@@ -32,6 +32,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.progress import Progress
 from smemsim.diagnosis.run import Run
+from smemsim.run.counters import Counting
 from smemsim.run.engine.device import Device, relinked
 from smemsim.run.engine.grid import in_front, requests
 from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
@@ -108,6 +109,7 @@ class Gpu(Device):
         multiprocessors: int | None = None,
         overrun: int = 0,
         observers: Sequence[Observer] = (),
+        counters: bool = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
@@ -131,6 +133,7 @@ class Gpu(Device):
         - `overrun`: threads may access so many bytes past an array. The access is reported (X001), and the
           kernel goes on.
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
+        - `counters`: count what each line costs (`Run.counters`).
 
         Which order:
 
@@ -176,7 +179,7 @@ class Gpu(Device):
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
-            overrun=overrun, observers=observers,
+            overrun=overrun, observers=observers, counters=counters,
         )  # fmt: skip
         return self.run(ptx, config, options)
 
@@ -195,6 +198,9 @@ class Gpu(Device):
             return self._with_every_answer(kernel, config, options)
         if seeds_of(options.schedule) is not None:
             return self._with_many_schedules(kernel, config, options)
+        counting = Counting() if options.counters else None
+        if counting is not None:
+            options = dataclasses.replace(options, observers=(*options.observers, counting))
         launch = self.prepare(kernel, config, options)
         clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
@@ -214,7 +220,7 @@ class Gpu(Device):
         leave_rooms(launch)
         if launch.history is not None:
             launch.history.ends()
-        return Run(
+        run = Run(
             launch,
             reads,
             name=options.name,
@@ -224,6 +230,8 @@ class Gpu(Device):
             interrupted=interrupted,
             folders=folders,
         )
+        run.counting = counting
+        return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """Like `run`, but a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
@@ -272,7 +280,9 @@ class Gpu(Device):
             region.data[:] = before[region.begin]
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
         done = self.run(
-            kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=())
+            kernel,
+            config,
+            dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False),
         )
         others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
         for region in regions:
@@ -320,7 +330,7 @@ class Gpu(Device):
         def run(schedule: int | str) -> Outcome:
             for region in self._still(regions):
                 region.data[:] = before[region.begin]
-            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=()))
+            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=(), counters=False))
             changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
             is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)

@@ -21,6 +21,7 @@ from smemsim.core.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTR
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
+from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
 from smemsim.diagnosis.fills import exchanged_boxes
@@ -38,6 +39,7 @@ from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
+from smemsim.run.counters import Counters, Counting
 from smemsim.run.engine.arrays import DeviceArray, as_numpy
 from smemsim.run.engine.grid import resident, takes_over
 from smemsim.run.engine.launch import Launch
@@ -379,6 +381,7 @@ class Run:
         self._schedules: Schedules | None = None
         self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
+        self.counting: Counting | None = None
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
 
     @property
@@ -399,6 +402,13 @@ class Run:
         except SmemsimError as e:
             self._not_judged = str(e)
             return None, None
+
+    @functools.cached_property
+    def counters(self) -> Counters:
+        """What the launch cost, by line: `Gpu.launch(counters=True)`. InputError for a launch that nobody counted."""
+        if self.counting is None:
+            raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
+        return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
 
     @property
     def schedules(self) -> Schedules | None:
@@ -620,7 +630,8 @@ class Run:
         if self.later:
             lines.append(told(self.later))
         profile = [] if self.profile is None else [self.profile.text()]
-        return "\n".join([*lines, *self.evidence, *profile])
+        counted = [] if self.counting is None else [self.counters.text()]
+        return "\n".join([*lines, *self.evidence, *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
         """One line that counts CTAs, seconds, findings and remarks, and says how much was judged; `strict` counts `broken` among the findings."""
@@ -666,6 +677,7 @@ class Run:
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
             **({"later": self.later} if self.later else {}),
             **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
+            **({"counters": self.counters.as_dict()} if self.counting is not None else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:

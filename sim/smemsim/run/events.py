@@ -80,6 +80,7 @@ class Interest(NamedTuple):
     """What an observer has to see one by one; what nobody asks for may happen as machine code, many instructions at once and without events."""
 
     accesses: bool = False  # each access of memory by a thread
+    instructions: bool = False  # which instructions run
 
 
 class Observer:
@@ -101,6 +102,11 @@ class Observer:
 
     def wave_freed(self, x: Wave) -> None:
         """Nobody asks for a wave any more; what is known of it may go."""
+
+    # ---- instructions
+
+    def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
+        """The running threads execute these instructions, one after the other. It is the same sequence each time."""
 
     # ---- accesses of threads
 
@@ -272,4 +278,4 @@ def together(observers: Iterable[Any]) -> Any:
 def interest_of(observer: Observer) -> Interest:
     """What an observer has to see, by the events that it overrides."""
     overrides = {name for name in EVENTS if getattr(type(observer), name) is not getattr(Observer, name)}
-    return Interest(accesses=not overrides.isdisjoint(_ACCESSES))
+    return Interest(accesses=not overrides.isdisjoint(_ACCESSES), instructions="executes" in overrides)

@@ -39,7 +39,13 @@ def begin(config: pytest.Config) -> None:
         report = pathlib.Path(report).absolute()
         options.smemsim_report = report
     try:
-        policy = Policy.of(on_finding="collect", quiet=True, strict=options.smemsim_strict or None, report=report and report / worker)
+        policy = Policy.of(
+            on_finding="collect",
+            quiet=True,
+            strict=options.smemsim_strict or None,
+            counters=options.smemsim_counters or None,
+            report=report and report / worker,
+        )
         os.environ["SMEMSIM_ARCH"] = process.choose(options.smemsim_gpu, policy=policy)
         os.environ["SMEMSIM_CARD"] = process.card().name
     except InputError as e:

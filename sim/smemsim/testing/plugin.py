@@ -64,6 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--smemsim-strict", action="store_true", help="with --smemsim-gpu: remarks on rules that the PTX breaks count as findings"
     )
+    group.addoption(
+        "--smemsim-counters", action="store_true", help="with --smemsim-gpu and a report: count what each line of a launch costs"
+    )
     group.addoption("--smemsim-report", metavar="DIR", type=pathlib.Path, help="write a page of all launches of the session")
     parser.addini(
         "smemsim_golden",

@@ -234,7 +234,7 @@ class Launcher:
                 limit=self.device.policy.limit or LIMIT,
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}{PTX_LINE}",
                 workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
-                after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0,
+                after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0, counters=self.device.policy.counters,
             )  # fmt: skip
         except SmemsimError as e:
             self.device.machine.forget_garbage()
@@ -376,6 +376,8 @@ class Launcher:
             self.device.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.device.policy.total_seconds:g}")
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(), *about.named)))
+        elif run is not None and run.counting is not None and not self.device.policy.quiet:
+            self.device.tell(run.counters.text())
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
             self._remarked.update(new)

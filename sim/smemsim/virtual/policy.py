@@ -94,6 +94,7 @@ class Policy:
     happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
     `fresh_memory` is a key of FRESH_MEMORY. `require_launches` is how many launches must run, at the least, for the exit code 0.
     Of threads that touch no more than `overrun` bytes behind an array is told (X001), and the kernel goes on.
+    `counters` counts what each line of a launch costs.
     Where `host_code` is off, code for the host's processor that a cubin has for its hidden parameters (cuTile) is not run: such kernels are not modelled.
     """
 
@@ -120,6 +121,7 @@ class Policy:
     fresh_memory: str = "garbage"
     overrun: int | None = None
     host_code: bool = True
+    counters: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("on_finding", ON_FINDING), ("fresh_memory", FRESH_MEMORY)):

@@ -85,7 +85,7 @@ ACCESS_COSTS: dict[str, AccessCost] = {
     "loop":        AccessCost(Counts.LANES, _N, "ptxas makes a loop of loads and compare-and-swap of it, whose length depends on what other lanes store", _M, "trace access_shared"),
     "uniform":     AccessCost(Counts.LANES, _N, "ptxas may add up the lanes of a warp first, if all of them have one address", _M, "trace launch_counters"),
     "cp.async.ca": AccessCost(Counts.BOTH,  _B, "the lanes of a group read several lines of global memory, which L1 looks up in turns", _M, "traces access_async and access_lines"),
-    "cp.async.cg": AccessCost(Counts.NOTHING, _E, "", _M, "traces access_async and access_lines: L2 writes past the banks' queue; the hardware counter adds 4 for each instruction"),
+    "cp.async.cg": AccessCost(Counts.NOTHING, _N, "L2 writes the data past the queue of the banks; ncu's source page shows nothing for some of these and the lanes' passes for others", _M, "traces access_async, access_lines and counted_kernels: the hardware counter is the same whatever the addresses"),
     "remote":      AccessCost(Counts.NOTHING, _N, "the other CTA's shared memory is reached through the cluster's network, in sectors", _M, "trace access_copies"),
     "poll":        AccessCost(Counts.WORDS, _N, "how often a wait looks depends on time", _M, "trace launch_counters"),
 }

@@ -225,7 +225,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("shared.reserved", "the first KiB of shared memory is memory like the rest for loads, stores, atomics and cp.async of its own CTA; a .shared::cta address below it in another CTA's window traps (715)",
          _grades("measured", "inferred"), "PTX ISA 9.1 §10.32 (%reserved_smem_offset_*) names it, and says not what accesses do", ("reserved_shared",)),
     Rule("counters.wavefronts", "lanes go together by 32, 16 or 8 (1 to 4, 8, 16 bytes); a group costs the different words of its busiest bank, of atomics and cp.async.ca its lanes; two groups of a load go together if neighbours have one address",
-         _grades("measured", "inferred"), "CUDA C++ programming guide has the 32 banks; how vectors, atomics and matrices are split is in no document", ("access_shared", "access_async", "access_lines")),
+         _grades("measured", "inferred"), "CUDA C++ programming guide has the 32 banks; how vectors, atomics and matrices are split is in no document", ("access_shared", "access_async", "access_lines", "launch_counters", "counted_kernels", "counted_kernels_ptxas129")),
     Rule("counters.sectors", "an access of global memory, or a load of another CTA's shared memory, costs the different 32-byte sectors of its lanes",
          _grades("measured", "inferred"), "CUDA C++ Best Practices Guide, coalesced access to global memory", ("access_lines", "access_copies")),
     Rule("counters.copies", "TMA and bulk copies access a bank once for each 4-byte word of shared memory, whatever the swizzle, and cost no wavefront",

@@ -7,6 +7,7 @@ from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.compiled import CompiledMma
 from smemsim.evidence.kinds.counters import AccessCounters
 from smemsim.evidence.kinds.launch import LaunchOutputs
+from smemsim.evidence.kinds.launch_counters import LaunchCounters
 from smemsim.evidence.kinds.smem_dump import SmemDump
 from smemsim.evidence.kinds.tcgen05 import Tcgen05Alloc, Tcgen05Contention, Tcgen05Dot, Tcgen05Gemm, Tcgen05Operand
 from smemsim.evidence.kinds.tensor_map import EncodePointer, TensorMapEncode, TensormapReplace
@@ -40,6 +41,7 @@ KINDS: dict[str, type[Comparer]] = {
     "smem_dump": SmemDump,
     "launch": LaunchOutputs,
     "access_counters": AccessCounters,
+    "launch_counters": LaunchCounters,
     "texture": TextureSamples,
     "compiled_mma": CompiledMma,
     "tcgen05_operand": Tcgen05Operand,

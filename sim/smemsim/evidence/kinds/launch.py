@@ -7,6 +7,7 @@ it names none. Of f64 instructions with two NaN operands ptxas decides which one
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from smemsim.evidence.outcome import Case, Outcome, differ
 from smemsim.run.engine.arrays import DeviceArray
 from smemsim.run.engine.device import Device
 from smemsim.run.engine.grid import execute
-from smemsim.run.engine.launch import Launch
+from smemsim.run.engine.launch import Launch, RunOptions
+from smemsim.run.events import Observer
 
 __all__ = ["LaunchOutputs"]
 
@@ -87,10 +89,12 @@ def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: Toler
     return tolerance.near(b, a)
 
 
-def run_file(file: LaunchFile, arch: str, *, sanitizer: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:
+def run_file(
+    file: LaunchFile, arch: str, *, sanitizer: bool = False, observers: Sequence[Observer] = ()
+) -> tuple[Launch, dict[str, DeviceArray]]:
     """Execute a recorded launch; the launch and its arrays afterwards."""
     device = Device(arch)
     arrays, args = file.placed(device)
-    launch = device.prepare(file.ptx, file.config(args))
+    launch = device.prepare(file.ptx, file.config(args), RunOptions(observers=observers) if observers else None)
     execute(launch, sanitizer=sanitizer)
     return launch, arrays

@@ -31,6 +31,8 @@ def run_block(wave: Wave, block: Block) -> None:
             if not _passes_gate(wave, block, marks):
                 return
             wave.step = 1
+        if wave.is_stepwise:
+            wave.observer.executes(wave, block.instructions)
         is_over = _run_plain(wave, block, marks, None if chain is None else chain.steps)
         while not is_over and (tail := _tail(wave, block)) is not None:
             tail(wave)

@@ -127,7 +127,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
-        if x.sanitizer is not None:
+        if x.observer is not None:
             _told(x, i, lanes, lambda: note_read(x, i, piece, ROW, is_joint=True))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words

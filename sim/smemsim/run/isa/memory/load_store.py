@@ -199,7 +199,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         x.polls += order.strong
         x.polled = (i, pieces) if order.strong else x.polled
-        for piece in pieces if x.sanitizer is not None else ():
+        for piece in pieces if x.observer is not None else ():
             note_read(x, i, piece, size, strong=order.strong, scope=order.level)
         if x.late is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
             x.late.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))

@@ -1,0 +1,153 @@
+"""Counts what a launch costs, by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.layout.banks import operand_wavefronts
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.counters import LANES, Sure
+from smemsim.run.counters.classes import counted_ones, op_of, product_of
+from smemsim.run.counters.rows import Row, by_warp
+from smemsim.run.events import Access, Observer
+
+if TYPE_CHECKING:
+    from smemsim.run.async_ops import AsyncOp
+    from smemsim.run.views import Wave
+
+__all__ = ["Counting"]
+
+_MATRIX = "machine code chooses how a fragment is loaded and stored"
+_REMOTE_CTA = "remote"
+
+
+class Counting(Observer):
+    """The counters of every instruction that ran, `rows` by the instruction's identity; `instructions` has it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.instructions: dict[int, Instruction] = {}
+        self._blocks: dict[int, tuple[Sequence[Instruction], list[int]]] = {}
+        self._ones: set[int] = set()  # atomics whose number is 1 and whose result nothing reads
+        self._memories: dict[int, tuple[np.ndarray, int]] = {}
+        self._sources: dict[
+            int, list[tuple[np.ndarray, np.ndarray]]
+        ] = {}  # of cp.async: threads and global addresses that it has read, before it writes
+
+    def row(self, i: Instruction) -> Row:
+        """The counters of an instruction."""
+        found = self.rows.get(id(i))
+        if found is None:
+            found = self.rows[id(i)] = Row()
+            self.instructions[id(i)] = i
+        return found
+
+    # ---- events
+
+    def wave_began(self, x: Wave) -> None:
+        if not self._ones:
+            self._ones = counted_ones(x.launch.program.inlined.body) or {0}
+
+    def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
+        threads = x.threads
+        counts = self._blocks.setdefault(id(instructions), (instructions, [0, 0, 0]))[1]
+        warps = int(np.count_nonzero(np.diff(threads // LANES, prepend=-1)))
+        counts[0] += warps
+        counts[1] += len(threads)
+
+    def accessed(self, x: Wave, access: Access) -> None:
+        i, piece, threads = access.instruction, access.piece, access.threads
+        if not len(threads) or "const" in i.modifiers or (i.op == "cp" and access.kind == "write"):
+            return
+        row = self.row(i)
+        if piece.space == "global":
+            self._everywhere(x, row, access, threads)
+        elif piece.space == "local":
+            row.accessing += len(threads)
+            row.local_requests += int(np.count_nonzero(np.diff(threads // LANES, prepend=-1)))
+        else:
+            self._shared(x, row, access, threads)
+
+    def _everywhere(self, x: Wave, row: Row, access: Access, threads: np.ndarray) -> None:
+        i, at = access.instruction, access.piece.at + self._begin(x, access.piece.memory)
+        if i.op == "cp":
+            self._sources.setdefault(id(i), []).append((threads, at))
+            return
+        if access.kind == "read" and i.op in ("atom", "red"):
+            return
+        row.accessing += len(threads)
+        if i.op == "wmma":
+            row.doubt(Sure.NONE, _MATRIX)
+            return
+        row.everywhere(*by_warp(threads, at), access.size)
+
+    def _begin(self, x: Wave, memory: np.ndarray) -> int:
+        """The address of the first byte of an array's memory, of which places in `Piece.at` are counted."""
+        known = self._memories.get(id(memory))
+        if known is None:
+            begin = next((r.words_begin for r in x.launch.memory.table()[2] if r.words is memory), 0)
+            known = self._memories[id(memory)] = memory, begin
+        return known[1]
+
+    def _shared(self, x: Wave, row: Row, access: Access, threads: np.ndarray) -> None:
+        i, at, size = access.instruction, access.piece.at, access.size
+        op = "one" if id(i) in self._ones else op_of(i)
+        row.accessing += len(threads)
+        if op == "matrix":
+            row.doubt(Sure.NONE, _MATRIX)
+            return
+        if access.piece.space == "shared" and op != "remote" and (at // x.pitch != x.cta_of[threads]).any():
+            op = _REMOTE_CTA
+        rows, active = by_warp(threads, at)
+        if access.kind == "copy":
+            self._copied(row, access, op, rows, active)
+        else:
+            if op in ("atom", "one") and self._is_uniform(rows, active):
+                op = "uniform"
+            row.shared(op, rows, active, size)
+
+    def _copied(self, row: Row, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
+        """cp.async: lanes of one warp may have read bytes of several lengths, or none."""
+        i, size, read = access.instruction, access.size, self._sources.pop(id(access.instruction), [])
+        row.copied_bytes += len(access.threads) * size
+        sources = rows
+        if read:
+            threads = np.concatenate([some for some, _ in read])
+            order = np.argsort(threads, kind="stable")
+            sources, reading = by_warp(threads[order], np.concatenate([at for _, at in read])[order])
+            row.everywhere(sources, reading, size)
+        if op == "cp.async.ca" and len(sources) == len(rows) and sum(len(some) for some, _ in read) == len(access.threads):
+            row.copied(rows, sources, active, size)
+        else:
+            row.shared(op if "cg" in i.modifiers else "cp.async.ca", rows, active, size)
+
+    @staticmethod
+    def _is_uniform(rows: np.ndarray, active: np.ndarray) -> bool:
+        """Have several lanes of each warp one address? ptxas may add them up before."""
+        first = rows[np.arange(len(rows)), [int(m & -m).bit_length() - 1 for m in active.tolist()]]
+        here = active[:, None] >> np.arange(LANES) & 1
+        return bool(((rows == first[:, None]) | (here == 0)).all() and (here.sum(axis=1) > 1).any())
+
+    def issued(self, x: Wave, op: AsyncOp) -> None:
+        if op.kind in ("st.async", "red.async"):
+            self.row(op.instruction).copied_bytes += op.byte_count
+
+    # ---- afterwards
+
+    def finish(self) -> None:
+        """Give every instruction of the blocks that ran its counts. Once."""
+        for instructions, (warps, lanes, _) in self._blocks.values():
+            for i in instructions:
+                row = self.row(i)
+                row.executed += warps
+                row.lanes += lanes
+                product = product_of(i)
+                if product is not None:
+                    times = warps * LANES // product.threads
+                    row.flop += times * product.flop
+                    if product.b_bytes:
+                        row.operand_wavefronts += times * operand_wavefronts(product.a_bytes, product.b_bytes)
+        self._blocks.clear()

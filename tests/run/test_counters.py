@@ -1,0 +1,148 @@
+"""Counters of launches: every kind of access on its line, sums by line and source, by every tier; off they cost nothing."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import smemsim
+from places import ROOT
+from smemsim.cli import main
+from smemsim.evidence import load_suite, replay_suite
+
+HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+
+
+def kernel(body: str, shared: str = ".shared .align 1024 .b8 tile[8192];") -> str:
+    """A kernel whose threads have their number in %t, shared memory at %s and global memory at %g."""
+    return f"""{HEAD}.visible .entry k(.param .u64 p) {{
+.reg .b32 %t, %s, %a, %x, %y, %z, %w; .reg .b64 %g, %h, %b; .reg .pred %p; .reg .f32 %f<4>; .reg .b16 %c;
+{shared}
+ld.param.u64 %g, [p]; mov.u32 %t, %tid.x; mov.u32 %s, tile; mov.u32 %x, 3; mov.u32 %y, 0; mov.b64 %b, 5;
+{body}
+ret; }}"""
+
+
+def counted(body: str, *, block: int = 32, grid: int = 1, **options) -> smemsim.Run:
+    gpu = smemsim.Gpu("sm_90a")
+    a = gpu.array(np.arange(4096, dtype=np.uint32))
+    return gpu.launch(kernel(body), block=block, grid=grid, args=[a], counters=True, progress=False, **options)
+
+
+def row(run: smemsim.Run, name: str) -> dict[str, object]:
+    table = run.counters
+    (n,) = [n for n, found in enumerate(table["instruction"]) if found == name]
+    return {column: table[column][n] for column in table.columns}
+
+
+@pytest.mark.parametrize("stride", [1, 2, 8, 32, 33])
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+def test_bank_conflicts_of_a_stride(monkeypatch: pytest.MonkeyPatch, stride: int, tier: str) -> None:
+    """A stride of 2, 8 or 32 words has conflicts of that degree; an odd one has none. Four CTAs of two warps each."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    run = counted(f"mul.lo.u32 %a, %t, {4 * stride}; and.b32 %a, %a, 8188; add.u32 %a, %a, %s;\nst.shared.u32 [%a], %x;", block=64, grid=4)
+    found = row(run, "st.shared.u32")
+    degree = stride if stride % 2 == 0 else 1
+    assert (found["executed"], found["lanes"], found["shared_requests"]) == (8, 256, 8)
+    assert (found["wavefronts"], found["ideal_wavefronts"], found["worst_degree"]) == (8 * degree, 8, degree)
+    assert found["sure"] == "exact"
+
+
+def test_every_kind_of_access_is_counted_on_its_line() -> None:
+    run = counted("""
+        shl.b32 %a, %t, 4; add.u32 %a, %a, %s;
+        st.shared.v4.b32 [%a], {%x, %x, %x, %x};
+        ld.shared.v4.b32 {%x, %y, %z, %w}, [%a];
+        and.b32 %x, %t, 7; mad.lo.u32 %a, %x, 128, %s;
+        ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%x}, [%a];
+        atom.shared.add.u32 %y, [%a], %t;
+        red.shared.add.u32 [%a], 1;
+        shl.b32 %z, %t, 5; cvt.u64.u32 %h, %z; add.u64 %h, %h, %g;
+        ld.global.u32 %w, [%h];
+        cp.async.ca.shared.global [%a], [%h], 4;
+        cp.async.cg.shared.global [%a], [%h], 16;
+        cp.async.wait_all;
+        st.shared.u32 [%a], %w;
+        red.global.add.u32 [%g], %w;""")  # fmt: skip
+    table = run.counters
+    found = {str(name): (int(w), int(i), int(s), str(sure)) for name, w, i, s, sure in zip(
+        table["instruction"], table["wavefronts"], table["ideal_wavefronts"], table["sectors"], table["sure"], strict=True)}  # fmt: skip
+    assert found["st.shared.v4.b32"] == (4, 4, 0, "exact")
+    assert found["ld.shared.v4.b32"] == (4, 4, 0, "exact")
+    assert found["ldmatrix.sync.aligned.m8n8.x1.shared.b16"] == (8, 1, 0, "exact")
+    assert found["atom.shared.add.u32"] == (32, 1, 0, "exact")
+    assert found["red.shared.add.u32"] == (8, 1, 0, "exact")
+    assert found["ld.global.u32"] == (0, 0, 32, "exact")
+    assert found["cp.async.ca.shared.global"][2:] == (32, "lower bound")
+    assert found["cp.async.cg.shared.global"][3] == "not countable"
+    assert found["red.global.add.u32"] == (0, 0, 1, "exact")
+    assert set(run.counters["class"]) >= {"load", "store", "atomic", "copy", "arithmetic"}
+
+
+def test_lanes_that_a_predicate_leaves_out() -> None:
+    run = counted("setp.lt.u32 %p, %t, 5;\n@%p st.shared.u32 [%s], %x;\nst.shared.u16 [%s], %c;")
+    found = row(run, "st.shared.u32")
+    assert (found["lanes"], found["predicated_off"], found["wavefronts"]) == (32, 27, 1)
+    assert row(run, "st.shared.u16")["predicated_off"] == 0
+
+
+def test_lanes_that_branch_away_are_no_lanes() -> None:
+    run = counted("setp.lt.u32 %p, %t, 8;\n@!%p bra OVER;\nst.global.u32 [%g], %x;\nOVER:")
+    found = row(run, "st.global.u32")
+    assert (found["executed"], found["lanes"], found["sectors"]) == (1, 8, 1)
+
+
+def test_the_table_is_numpy_and_json_and_sums_up() -> None:
+    run = counted("ld.shared.u32 %x, [%s];\nld.shared.u32 %y, [%s];\nld.global.u32 %z, [%g];", block=64)
+    table = run.counters
+    assert all(len(table[name]) == len(table) for name in table.columns)
+    assert table.total("wavefronts") == 4 == sum(one["wavefronts"] for one in table.by("class").values())
+    assert json.loads(json.dumps(table.as_dict()))["totals"]["sectors"] == 2
+    assert table.as_dict()["metrics"]["wavefronts"] == "memory_l1_wavefronts_shared"
+    assert "4 shared wavefronts (4 ideal), 2 global sectors (2 ideal)" in run.text()
+    with pytest.raises(smemsim.InputError, match="there is none; did you mean 'wavefronts'"):
+        table["wavefront"]
+
+
+def test_products_count_operations_and_operands() -> None:
+    registers = ", ".join(f"%d{n}" for n in range(4))
+    body = f""".reg .f32 %d<4>; .reg .b64 %e; mov.b64 %e, 0x40000040;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{{registers}}}, %e, %e, 1, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+    run = counted(body, block=256, sanitize=False)
+    found = row(run, "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16")
+    assert found["flop"] == 2 * 2 * 64 * 8 * 16
+    assert found["operand_wavefronts"] == 2 * (64 * 32 + 8 * 32) // 128
+
+
+def test_counters_and_findings_do_not_change_each_other() -> None:
+    """The same findings, the same bytes, the same counts, with the sanitizer and without."""
+    body = "shl.b32 %a, %t, 3; add.u32 %a, %a, %s;\nst.shared.u32 [%s], %t;\nld.shared.u32 %x, [%a];"
+    watched, alone = counted(body, block=64), counted(body, block=64, sanitize=False)
+    gpu = smemsim.Gpu("sm_90a")
+    plain = gpu.launch(kernel(body), block=64, args=[gpu.array(np.zeros(4096, np.uint32))], progress=False)
+    assert [f.code for f in watched.findings] == [f.code for f in plain.findings] != []
+    assert all(np.array_equal(watched.counters[name], alone.counters[name]) for name in watched.counters.columns)
+    with pytest.raises(smemsim.InputError, match="launch with counters=True"):
+        _ = plain.counters
+
+
+@pytest.mark.parametrize("case", ["bitonic_sort", "matrices_ldst", "gemm_tf32", "softmax", "triton_transpose", "warp_ops"])
+def test_whole_kernels_cost_what_the_card_counts(case: str) -> None:
+    """Some of the kernels of the suite; by night all of them."""
+    suite = load_suite(ROOT / "golden" / "sm_90a" / "launch_counters")
+    (n,) = np.flatnonzero(suite.arrays["name"] == case)
+    report = replay_suite(suite, case=int(n))
+    assert (report.differing, report.compared > 4) == (0, True), report.text()
+
+
+def test_the_command_line_prints_and_writes_counters(tmp_path) -> None:
+    (tmp_path / "k.ptx").write_text(kernel("shl.b32 %a, %t, 7; add.u32 %a, %a, %s;\nst.shared.u32 [%a], %x;"))
+    words = ["run", str(tmp_path / "k.ptx"), "--block", "32", "--arg", "zeros:u32:8", "--counters"]
+    done = CliRunner().invoke(main, words)
+    assert "32 shared wavefronts (1 ideal)" in done.output
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).output)
+    assert found["counters"]["totals"]["worst_degree"] == 32
+    assert CliRunner().invoke(main, [*words, "--workers", "2"]).exit_code == 2
