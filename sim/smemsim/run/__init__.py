@@ -8,8 +8,8 @@ How a launch goes through the package:
    in the families `alu`, `memory`, `copies`, `barriers`, `matrix`, `tcgen05` and `threads`.
 3. `execute` runs clusters in waves: a `wave.Wave` holds the registers and the shared memory of all threads that run together. `running` picks the block
    that runs next and finds what never ends, `blocks` executes it, `hangs` tells who waits for whom. `spread` runs parts of a grid in other processes.
-4. While it runs, the steps tell `watch` what they read, write and order, note their transfers and matrix instructions as `events`, and end the
-   kernel through `traps` and `asynchronous.stop`. All findings are in `LaunchResult.findings`; `smemsim.diagnosis` makes a `Run` of them.
+4. While it runs, the steps report what they read, write and order as `events` to observers, of which the sanitizer is one. They note their transfers and matrix
+   instructions as `records`, and end the kernel through `traps` and `asynchronous.stop`. All findings are in `LaunchResult.findings`; `smemsim.diagnosis` makes a `Run` of them.
 """
 
 from smemsim.base.lazy_exports import door
@@ -17,6 +17,8 @@ from smemsim.base.lazy_exports import door
 __getattr__ = door(
     __name__,
     {
+        "async_ops": ("AsyncOp",),
+        "events": ("EVENTS", "Access", "Observer"),
         "engine.records": ("Bulk", "Load", "Mma", "Store"),
         "engine.launch": ("Launch", "LaunchConfig", "RunOptions"),
         "engine.launch_result": ("LaunchResult",),

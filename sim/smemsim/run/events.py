@@ -21,7 +21,7 @@ from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
-    from smemsim.run.views import Barrier, Cta, Mbarrier, Wave
+    from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering, Wave
 
 __all__ = ["EVENTS", "Access", "AtMbarriers", "GroupKind", "Interest", "Observer", "Observers", "barrier_key", "interest_of", "together"]
 
@@ -115,6 +115,12 @@ class Observer:
 
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
+
+    def acquires_at(self, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
+        """The threads of a piece have read there by an access that may be part of an acquire pattern."""
+
+    def releases_at(self, x: Wave, i: Instruction, piece: Piece, order: Ordering, which: np.ndarray | None = None) -> None:
+        """The threads of a piece, or `which` of them write, write there by an access that may be part of a release pattern."""
 
     def lanes_met(self, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
         """Lanes of each warp execute an instruction together, or have gone through blocks in which they do so many times; `are_done`: none goes on before all are done."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Barrier", "Cta", "Mbarrier", "Wave"]
+__all__ = ["Barrier", "Cta", "Mbarrier", "Ordering", "Wave"]
 
 
 class Cta(Protocol):
@@ -45,6 +45,34 @@ class Barrier(Protocol):
     @property
     def title(self) -> str:
         """What findings call it."""
+
+
+class Ordering(Protocol):
+    """How an access orders others: by what it is it `acquires` or `releases`, or a fence makes it so (`reads`, `writes`), within a scope (`level`)."""
+
+    @property
+    def acquires(self) -> bool:
+        """.acquire, .acq_rel."""
+
+    @property
+    def releases(self) -> bool:
+        """.release, .acq_rel."""
+
+    @property
+    def reads(self) -> bool:
+        """May it be part of an acquire pattern?"""
+
+    @property
+    def writes(self) -> bool:
+        """May it be part of a release pattern?"""
+
+    @property
+    def is_atomic(self) -> bool:
+        """Is it an atomic operation?"""
+
+    @property
+    def level(self) -> int:
+        """CTA, CLUSTER or GPU."""
 
 
 class Wave(Protocol):

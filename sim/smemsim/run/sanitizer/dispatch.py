@@ -14,11 +14,12 @@ from smemsim.run.async_ops import TensorAccess
 from smemsim.run.engine.wave import WARP
 from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
 from smemsim.run.sanitizer.async_dispatch import AsyncEvents
+from smemsim.run.sanitizer.patterns import acquire, release
 from smemsim.run.scopes import CLUSTER
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.views import Barrier, Cta, Mbarrier
+    from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering
 
 __all__ = ["Events"]
 
@@ -79,6 +80,14 @@ class Events(AsyncEvents):
             for_part(x, piece, lambda: self.takes(x, i, piece, size))
         elif piece.space == "global" and self.globals is not None:
             for_part(x, piece, lambda: self.globals.updates(i, piece, size))
+
+    def acquires_at(self: Any, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
+        """The threads of a piece have seen what was released at their addresses."""
+        acquire(self, x, piece, order)
+
+    def releases_at(self: Any, x: Wave, i: Instruction, piece: Piece, order: Ordering, which: np.ndarray | None = None) -> None:
+        """The threads of a piece release at their addresses what they have seen."""
+        release(self, x, piece, order, which)
 
     def lanes_met(self: Any, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
         """Lanes of each warp execute an instruction together."""

@@ -191,8 +191,8 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def bring(x: Wave, pieces: list[Piece]) -> None:
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
-        for piece in pieces if x.sanitizer is not None and order.reads else ():
-            order.acquire(x, piece)
+        for piece in pieces if x.observer is not None and order.reads else ():
+            x.observer.acquires_at(x, i, piece, order)
         write(x, values)
 
     def load(x: Wave) -> None:
@@ -322,8 +322,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
     follow = followed_store(i, c, items(i.operands[1], what.count), size // what.count)
 
     def release(x: Wave, piece: Piece) -> None:
-        if order.writes and x.sanitizer is not None:
-            order.release(x, piece)
+        if order.writes and x.observer is not None:
+            x.observer.releases_at(x, i, piece, order)
 
     def land(x: Wave, piece: Piece, values: list[Any]) -> None:
         release(x, piece)

@@ -1,0 +1,175 @@
+"""Observers hear what a launch does (`smemsim.run.events`), with the sanitizer and without, several at once, and by every tier."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+from gpu_faults import KERNELS
+from ptx_kernels import kernel, wait
+from smemsim import Gpu, InputError
+from smemsim.evidence import load_launch_file
+from smemsim.run import EVENTS, Observer, RunOptions
+from smemsim.run.sanitizer.sanitizer import Sanitizer
+
+FILE = load_launch_file(KERNELS / "triton_matmul_512")
+CTAS, DEPTH, STEP, TILE = 3, 256, 64, 128  # of the grid, along K, along K of one load, of M and N of the result of a CTA
+# Lines of the kernel: of the loads of A and B in front of its loop and in it; of the arrivals that expect their bytes.
+LOADS, LOADS_OF_LOOP, ARRIVALS, ARRIVALS_OF_LOOP = (91, 99, 114, 122), (355, 363), (82, 105), (345,)
+
+
+class Counts(Observer):
+    """Counts tensor loads, their bytes and arrivals at mbarriers by PTX line."""
+
+    def __init__(self) -> None:
+        self.loads = collections.Counter[int]()
+        self.bytes = collections.Counter[int]()
+        self.arrivals = collections.Counter[int]()
+
+    def issued(self, x, op):
+        if op.kind == "tma_load":
+            self.loads[op.instruction.line] += len(op.issuers)
+            self.bytes[op.instruction.line] += op.byte_count
+
+    def mbarriers_arrived(self, x, i, arrivals, count, *, is_async, relaxed, scope):
+        self.arrivals[i.line] += count * sum(len(threads) for threads, _ in arrivals)
+
+
+class Accesses(Observer):
+    """Counts bytes that threads access by PTX line, kind and space, and notes the CTAs."""
+
+    def __init__(self) -> None:
+        self.bytes = collections.Counter[tuple[int, str, str]]()
+        self.ctas = set[int]()
+
+    def accessed(self, x, access):
+        self.bytes[access.instruction.line, access.kind, access.space] += access.byte_count
+        self.ctas |= set(access.ctas.tolist())
+
+
+class Names(Observer):
+    """Notes the names of events in their order."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __getattribute__(self, name):
+        if name in EVENTS:
+            self.names.append(name)
+        return super().__getattribute__(name)
+
+
+def product(observers, **options):
+    """Triton's product of 128 x 128 x 256 by 3 CTAs: findings and C."""
+    gpu = Gpu("sm_90a")
+    args = [one | {"value": DEPTH} if n == 15 else one for n, one in enumerate(FILE.about["args"])]
+    file = dataclasses.replace(FILE, about={**FILE.about, "grid": (CTAS, 1, 1), "args": args})
+    arrays, args = file.placed(gpu)
+    run = gpu.run(file.ptx, file.config(args), RunOptions(observers=observers, progress=False, **options))
+    return run.findings, list(arrays.values())[-1].numpy()
+
+
+@pytest.mark.parametrize("sanitize", [True, False])
+@pytest.mark.parametrize("cohorts", ["on", "off"])
+def test_an_observer_counts_loads_bytes_and_arrivals_by_line(monkeypatch, sanitize, cohorts):
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    counts = Counts()
+    findings, c = product([counts], sanitize=sanitize)
+    steps = DEPTH // STEP
+    assert counts.loads == dict.fromkeys(LOADS, CTAS) | dict.fromkeys(LOADS_OF_LOOP, CTAS * (steps - 2))
+    assert counts.bytes == {line: loads * TILE * STEP * 2 for line, loads in counts.loads.items()}
+    assert counts.arrivals == dict.fromkeys(ARRIVALS, CTAS) | dict.fromkeys(ARRIVALS_OF_LOOP, CTAS * (steps - 2))
+    assert findings == []
+    assert c.tobytes() == product([], sanitize=sanitize)[1].tobytes()
+
+
+def test_several_observers_hear_the_same_and_know_nothing_of_each_other():
+    alone, first, second, names = Counts(), Counts(), Accesses(), Names()
+    product([alone], sanitize=False)
+    product([first, second, names])
+    assert vars(first) == vars(alone)
+    assert second.ctas == set(range(CTAS))
+    assert {"wave_began", "wave_ended", "bytes_counted", "mbarriers_completed", "mbarriers_passed", "group_waited"} <= set(names.names)
+    issue, count, complete = (names.names.index(name) for name in ("issued", "bytes_counted", "mbarriers_completed"))
+    assert issue < count < complete
+
+
+LOOP = kernel(
+    """
+  ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, smem; shl.b32 %r3, %r1, 2; add.u32 %r2, %r2, %r3; mov.u32 %r4, 0;
+AGAIN:
+  st.shared.u32 [%r2], %r4;
+  ld.shared.u32 %r5, [%r2];
+  add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 40; @%p1 bra AGAIN;
+  mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;
+  red.global.add.u32 [%rd3], %r5;
+""",
+    ".u64 a",
+    shared=512,
+)
+
+
+@pytest.mark.parametrize("mode", ["closures", "compiled"])
+@pytest.mark.parametrize("sanitize", [True, False])
+def test_each_access_is_reported_by_every_tier(monkeypatch, mode, sanitize):
+    monkeypatch.setenv("SMEMSIM_TIERS", mode)
+    accesses, gpu = Accesses(), Gpu("sm_90a")
+    a = gpu.array(np.zeros(64, np.uint32))
+    lines = LOOP.splitlines()
+    store, load, red = (1 + next(n for n, line in enumerate(lines) if op in line) for op in ("st.shared", "ld.shared", "red.global"))
+    run = gpu.launch(LOOP + f"// {mode} {sanitize}", block=64, args=[a], sanitize=sanitize, observers=[accesses])
+    assert run.findings == []
+    assert accesses.bytes == {(store, "write", "shared"): 40 * 256, (load, "read", "shared"): 40 * 256, (red, "write", "global"): 256}
+    assert (a.numpy() == 39).all()
+
+
+WAITS = kernel(
+    """
+  mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;
+  @%p1 mbarrier.init.shared.b64 [smem], 1; bar.sync 0;
+  setp.ge.u32 %p2, %r1, 32; @%p2 bra OTHERS;
+"""
+    + wait("smem")
+    + """
+  bra DONE;
+OTHERS:
+  setp.eq.u32 %p3, %r1, 32; @%p3 mbarrier.arrive.shared.b64 _, [smem];
+DONE:
+""",
+    shared=64,
+)
+
+
+def test_a_wait_is_reported_when_it_begins_and_when_it_ends():
+    names = Names()
+    assert Gpu("sm_90a").launch(WAITS, block=64, observers=[names]).findings == []
+    told = [name for name in names.names if name in ("mbarrier_blocked", "mbarriers_arrived", "mbarriers_completed", "mbarriers_passed")]
+    assert told == ["mbarrier_blocked", "mbarriers_arrived", "mbarriers_completed", "mbarriers_passed"]
+
+
+def test_the_end_of_a_launch_that_traps_and_of_one_that_hangs_is_reported():
+    for body, name in (("trap;", "wave_stopped"), ("mbarrier.init.shared.b64 [smem], 1;" + wait("smem"), "wave_hung")):
+        names = Names()
+        run = Gpu("sm_90a").launch(kernel(body, shared=64), block=32, observers=[names])
+        assert run.findings
+        assert name in names.names
+        assert "wave_ended" not in names.names
+
+
+def test_the_sanitizer_has_a_method_for_each_event():
+    """An event that it does not override, or by another form, would be lost in silence."""
+    assert {name for name in EVENTS if getattr(Sanitizer, name) is getattr(Observer, name)} == {"wave_began"}
+    for name in EVENTS:
+        mine, its = (list(inspect.signature(getattr(of, name)).parameters) for of in (Sanitizer, Observer))
+        assert mine == its, name
+
+
+def test_what_is_no_observer_is_refused():
+    with pytest.raises(InputError, match="observers: 1 is no"):
+        RunOptions(observers=[1])
+    with pytest.raises(InputError, match="one process"):
+        RunOptions(observers=[Observer()], workers=2)
