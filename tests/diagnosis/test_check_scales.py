@@ -1,6 +1,7 @@
 """Scale factors, tcgen05.cp and tensor memory, in scenarios and in launches: correct kernels raise nothing, planted faults have their code. Nothing is measured."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -559,6 +560,21 @@ def test_factors_that_threads_store_again_are_followed(change):
     done, _ = run(Gemm(by_threads=True, tiles=1 if id_ else 2, id=id_), change=change)
     assert done.findings == []
     assert done.judged.scales == ((4, 4) if id_ else (8, 8))
+
+
+@pytest.mark.parametrize(("gemm", "change"), RIGHT.values(), ids=RIGHT)
+def test_factors_that_threads_store_once_more_are_right_too(gemm, change):
+    done, _ = run(dataclasses.replace(gemm, by_threads=True), change=change)
+    assert done.findings == [], done.text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["one id of A", "one column", "K blocks exchanged", "A and B exchanged", "a copy of those of A for B", "one row block for a pair"],
+)
+def test_wrong_factors_that_threads_store_once_more_are_found(name):
+    gemm, codes, *_ = WRONG[name]
+    assert [f.code for f in run(dataclasses.replace(gemm, by_threads=True))[0].findings] == codes
 
 
 @pytest.mark.parametrize("by", [by for by in STORES if by not in ("repeated", "computed", "backwards")])

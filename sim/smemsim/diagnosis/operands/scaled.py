@@ -264,7 +264,7 @@ class _All:
             own = self.used[side][~_among(self.used[side], other)]
             if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
                 return found
-            if shared.all() and (len(own) or self._idle_load() is None):
+            if shared.all() and (len(own) or self._idle_load() is None or (use.by_threads and side == "a")):
                 continue
             copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
             if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
@@ -336,9 +336,22 @@ class _All:
             return self._same_columns(x, n, before, copy)
         if returns and not _is_periodic(seq):
             return self._not_refilled(x, n, before)
-        if (returns or x.uses[n].by_threads) and self._has_others(x, x.at.size - len(distinct(x.at))):
+        if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
+            return self._not_refilled(x, n, before)
+        if not returns and x.uses[n].by_threads and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs]):
             return self._not_refilled(x, n, before)
         return None
+
+    def _skips(self, x: _InRows, row: int, runs: list[tuple[int, int]]) -> bool:
+        """Of factors that several k in a row have each, by their addresses and how many k: are as many bytes from one to the next, and is none of those between used, though
+        they may be factors? One factor for 128 elements of K has its neighbour's beside it."""
+        steps = {behind[0] - at[0] for at, behind in itertools.pairwise(runs)}
+        counts = {count for _, count in runs}
+        if len(runs) < 2 or steps != counts or len(counts) != 1:
+            return False
+        own = x.at[:, row : row + WARP_LANES]
+        between = _union(own + n for n in range(1, counts.pop()))
+        return not _among(between, self.every).any() and self._is_like(between, own)
 
     def _left_out(self, x: _InRows, row: int) -> Finding | None:
         """S702 where factors of neighbouring k lie in one cell with others between them that no product uses."""
