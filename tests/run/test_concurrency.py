@@ -1420,3 +1420,14 @@ def test_a_repair_proposes_no_commit_that_is_there(name):
     assert re.match(rf"{re.escape(commit)}(,| and) {re.escape(waits_by)} 0", repair())
     by_others = f"{'@%p3' if name == 'bulk' else '@%p2'} {commit};"
     assert repair(by_others).startswith(f"{commit} of line")
+
+
+def test_a_finding_names_the_wait_and_not_the_branch_on_the_same_line():
+    """Inline assembly has a wait and its branch on one line."""
+    gpu = smemsim.Gpu("sm_90a")
+    text = f"{init(1)} bar.sync 0; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar];".replace("; ", ";\n") + "\n" + waits()
+    text += "\n@%p1 mbarrier.inval.shared::cta.b64 [bar];\nret;\n}\n"
+    arrays = [gpu.array(np.zeros(64, np.uint32)) for _ in range(2)]
+    (found,) = gpu.launch(HEAD.format(arch="sm_90a") + text, "k", block=64, args=arrays, progress=False).findings
+    assert found.code == "X008"
+    assert "(mbarrier.try_wait.parity.shared::cta.b64)" in found.message

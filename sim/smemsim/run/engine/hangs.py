@@ -13,7 +13,7 @@ from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.run.isa.barriers.cta import tell_parted
-from smemsim.run.isa.barriers.hang_causes import check_bytes
+from smemsim.run.isa.barriers.hang_causes import check_bytes, is_wait
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.run.isa.barriers.mbarrier_lifetime import check_reused
 
@@ -87,7 +87,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
             for at in distinct(wave.key[threads]).tolist():
                 who = _who(wave, threads[wave.key[threads] == at])
-                launch.find("X006", _instruction(wave, at - first), f"{who}: {what}", repair)
+                launch.find("X006", _instruction(wave, at - first, polls=first == YIELDED), f"{who}: {what}", repair)
 
 
 # ---- who waits for whom
@@ -184,8 +184,11 @@ def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -
 # ---- in words
 
 
-def _instruction(wave: Wave, block: int) -> Instruction:
+def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
+    """The instruction at which threads stand that are about to execute a block; `polls`: a test_wait has told them that its phase is not over, and they let others run."""
     blocks = wave.program.blocks
+    if polls and block and blocks[block - 1].instructions and is_wait(blocks[block - 1].instructions[-1]):
+        return blocks[block - 1].instructions[-1]
     while not blocks[block].instructions:
         block += 1
     return blocks[block].instructions[0]
@@ -226,7 +229,8 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
                 if (mine := there[np.isin(there, wait.threads)]).size:
                     places.setdefault(("wait", wait.instruction.line, wait.instruction.name), []).append(mine)
         elif at < EXITED:
-            i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0))
+            polls = YIELDED <= at < GATHERING
+            i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if polls else 0), polls=polls)
             places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
     sentences = []
     for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):

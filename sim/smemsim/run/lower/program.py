@@ -42,7 +42,7 @@ from smemsim.run.isa.registers import Read, Wave, Write, bits_of, reader, storag
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.run.isa.special_registers import special
 from smemsim.run.lower.copied import NOTHING_COPIED, Copied, copied
-from smemsim.run.lower.fused import Fused, fuse
+from smemsim.run.lower.fused import COMPUTING, Fused, fuse
 from smemsim.run.lower.inline import FRAME_ALIGN, FunctionAddresses, Inlined, inline
 from smemsim.run.lower.loop_order import in_order
 from smemsim.run.lower.operands import OperandTypes, check_shapes
@@ -221,8 +221,14 @@ class Program:
 
     @functools.cached_property
     def lines(self) -> dict[int, Instruction]:
-        """The instructions by their lines."""
-        return {i.line: i for i in self.inlined.body}
+        """The instructions by their lines; of several on one line (inline assembly) the last one that does more than compute and branch."""
+        found: dict[int, Instruction] = {}
+        for i in self.inlined.body:
+            if i.op != "bra" and (i.op not in COMPUTING or found.get(i.line, i).op in (*COMPUTING, "bra")):
+                found[i.line] = i
+            else:
+                found.setdefault(i.line, i)
+        return found
 
     @functools.cached_property
     def never_given(self) -> dict[int, Instruction]:

@@ -125,9 +125,9 @@ class MbarrierObjects:
         than = self.reporting.lines.get(line)
         if than is None:
             return None
-        for by in (*self.named.seen_arrivals(warp, other), *self._cluster_arrivals):
-            if self._leads(by, than, "waits"):
-                return by
+        for arrival in (*self.named.seen_arrivals(warp, other), *self._cluster_arrivals):
+            if self._leads(arrival, than, "waits"):
+                return arrival
         for one in self._objects.values():
             own = warp - one.first
             if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.clocks.has_seen(other, warp):

@@ -1090,8 +1090,8 @@ class SharedShadow:
         if by := self.objects.arrives_before(other, line, one):
             name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
             return f"move {name} of line {by.line} behind line {line}: it arrives before that access is done"
-        if by := self.objects.arrives_relaxed(other, line, one):
-            return f".release in place of .relaxed in the mbarrier.arrive of line {by}, which releases nothing"
+        if relaxed := self.objects.arrives_relaxed(other, line, one):
+            return f".release in place of .relaxed in the mbarrier.arrive of line {relaxed}, which releases nothing"
         if change := self.objects.counts_too_few(other, one):
             return change
         if one // self.per_cta == other // self.per_cta:
