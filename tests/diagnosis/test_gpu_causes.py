@@ -193,7 +193,7 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
     st.global.u32 [%d21], %r7; fence.proxy.async.shared::cta; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
     wait = "U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r5; @!%p2 bra U;" if waits else ""
     told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
-    assert ("before anybody has read what that brought" in told.get("X005", "")) == (not waits)
+    assert ("before any thread has read what the earlier copy brought" in told.get("X005", "")) == (not waits)
     assert not (waits and told)
 
 
@@ -214,7 +214,9 @@ def test_a_cta_that_runs_ahead_of_one_that_reads_its_memory(meet, codes):
     text = kernel(1, body.replace("; ", ";\n"))
     findings = gpu.launch(text, grid=2, cluster=2, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False).findings
     assert {f.code for f in findings} == codes
-    assert all("of CTA 0 may still read" in f.message and "barrier.cluster" in f.repair for f in findings)
+    assert all(
+        "may be overwritten before it is read" in f.message and "(CTA 0)" in f.message and "barrier.cluster" in f.repair for f in findings
+    )
 
 
 # ---- locks
@@ -229,7 +231,7 @@ def test_a_lock_without_a_fence_is_told_as_that(fence):
     arrays = [gpu.array(np.zeros(1, np.uint32)) for _ in range(2)]
     findings = gpu.launch(kernel(2, body.replace("; ", ";\n")), block=64, args=arrays, progress=False).findings
     assert [f.code for f in findings][:1] == ([] if fence else ["X008"])
-    assert fence or "behind the atomic that takes it" in findings[0].repair
+    assert fence or "after the atomic that takes it" in findings[0].repair
 
 
 # ---- places

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from launches import kernel
+from messages import one_line
 from smemsim import Gpu, Run
 from smemsim.core.finding import PTX_LINE
 from smemsim.core.ptx import demangled, read_module, readable, shorter_name
@@ -80,7 +81,7 @@ def test_the_barrier_in_a_branch_is_told_and_not_the_read_that_follows():
     found = run.findings[0]
     assert found.instruction == "bar.sync 0"
     assert found.line < run.findings[1].line - 2
-    assert f"warps 2, 3 arrived in at line {found.line + 3}" in found.message
+    assert f"warps 2, 3, in the same phase (line {found.line + 3})" in found.message
     assert not ran(body.format("").replace(WARPS, ""), block=128).findings  # for all threads
     assert not ran(f"{WARPS} bar.sync 0;\nJ: bar.sync 0; {OUT}", block=128).findings  # where it does no harm
 
@@ -99,7 +100,7 @@ def test_a_cluster_barrier_in_a_branch_is_told():
     body = f"{OWN} {{}}{CLUSTER.format('')}st.shared.b32 [%r4], %r4;\nJ: {CLUSTER.format('')}{other} {CLUSTER.format('')} {OUT}"
     found = first(body.format(WARPS), block=128, cluster=2)
     assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
-    assert f"warps 2, 3 of CTA 1 arrived in at line {found.line + 2}" in found.message
+    assert f"warps 2, 3 of CTA 1, in the same phase (line {found.line + 2})" in found.message
     assert not ran(body.format(""), block=128, cluster=2, watch_global=False).findings  # both CTAs write the same words of the array
     body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
     found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
@@ -110,7 +111,7 @@ def test_a_cluster_barrier_in_a_branch_is_told():
     ("one", "other", "message", "repair"),
     [
         ("bar.sync 1;", "bar.sync 2;", "warps 2, 3 of CTA (0, 0, 0) wait at line", "the same barrier"),
-        ("bar.sync 1, 128;", "", "it is for 128, so 64 more must come", "nobody is left who could"),
+        ("bar.sync 1, 128;", "", "it is for 128, so 64 more must come", "no thread is left that could"),
         ("bar.sync 1, 128;", "bar.arrive 2, 128;", "it is for 128, so 64 more must come", "correct the thread count"),
     ],
 )
@@ -594,8 +595,8 @@ def test_the_other_half_has_its_line_of_the_source(other: str, code: str):
     args = [gpu.zeros(1024, np.uint32)]
     found = next(f for f in gpu.launch(text, block=32, shared_bytes=256, args=args, progress=False).findings if f.code == code)
     copy = next(n for n, line in enumerate(text.splitlines(), 1) if "cp.async.bulk" in line)
-    assert "(/sources/k.cu:5)" in str(found)
-    assert f"; line {copy} is /sources/k.cu:3" in str(found)
+    assert str(found).startswith(f"{code}  /sources/k.cu:5  ")
+    assert f"k.cu:3, PTX line {copy}" in str(found) or f"line {copy} is /sources/k.cu:3" in one_line(str(found))
     assert found.as_dict()["mentions"] == [{"line": copy, "location": "/sources/k.cu:3"}]
     plain = gpu.launch(text.replace(".loc", "//"), block=32, shared_bytes=256, args=args, progress=False)
     assert "/sources" not in plain.text()

@@ -539,7 +539,7 @@ def test_scenario_files_are_tests(repository):
     (tests / "other.toml").write_text(BAD)
     result = repository.runpytest_inprocess("-rA")
     result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines_random(["*D308*stride_byte_offset 128 must be 1024*", "*typo.smem.toml:*swizle*did you mean 'swizzle'*"])
+    result.stdout.fnmatch_lines_random(["*fix*stride_byte_offset 128 must be 1024*", "*typo.smem.toml:*swizle*did you mean 'swizzle'*"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 

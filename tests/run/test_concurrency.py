@@ -1030,10 +1030,7 @@ def test_a_line_may_be_wrong_for_two_causes():
     both = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar]; L:
     mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; add.u32 %r10, %r8, 128; cp.async.ca.shared.global [%r10], [%rd5], 4; {{}} {READ}"""
-    found = [
-        (f.code, f.message.partition("waited for ")[2].split(" of line")[0].partition(".shared")[0])
-        for f in run(Kernel("", both.format(""))).findings
-    ]
+    found = [(f.code, f.halves[1].instruction.name.partition(".shared")[0]) for f in run(Kernel("", both.format(""))).findings]
     assert found == [("X004", "cp.async.bulk"), ("X004", "cp.async.ca")]
     waited = both.format(f"{waits()} cp.async.wait_all; bar.sync 0;")
     assert run(Kernel("", waited)).findings == []

@@ -121,7 +121,7 @@ def test_rows_of_a_that_are_not_there_are_told_where_their_rows_of_d_are_used(ca
     run = launched(short_tile(**given))
     assert codes(run) == found, run.text()
     if found == ["R507"]:
-        assert "uses the value" in run.findings[0].message
+        assert "; use: " in run.findings[0].message
 
 
 def without_a_byte(text: str, byte: int) -> str:
@@ -369,7 +369,7 @@ def test_words_that_are_copied_on_are_told_at_the_product_that_needs_them(column
     """DeepGEMM's transposer copies 128 words of scale factors, of which 96 came (sm100_fp8_fp4_gemm_1d1d.cuh)."""
     run = launched(scaled(column, written), arch="sm_100a")
     assert codes(run) == told, run.text()
-    assert all("ld.shared" in f.message and "uses the value" in f.message for f in run.findings)
+    assert all("ld.shared" in f.message and "; use: " in f.message for f in run.findings)
 
 
 THREE_BYTES = """shl.b32 %r5, %r1, 2; add.u32 %r7, %r2, %r5; st.shared.b16 [%r7+7680], %r6; st.shared.b8 [%r7+7682], %r6;
@@ -485,7 +485,7 @@ def test_the_last_line_counts_remarks_and_says_which_strict_fails_for():
 
 def test_a_copy_that_is_used_before_the_wait_is_told_where_it_is_used_too():
     run = launched(in_flight("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;"))
-    assert [f.message.split()[1] for f in run.remarks if f.code == "X007"] == ["copies", "uses"]
+    assert [f.message.split()[3] for f in run.remarks if f.code == "X007"] == ["copied", "used"]
 
 
 def test_where_ptxas_waits_what_comes_behind_is_ordered():
@@ -1100,7 +1100,7 @@ SPARSE = """
 
 @pytest.mark.parametrize(
     ("metadata", "words"),
-    [("%r4, 0", ""), ("%r4, 1", "ld.shared.b32 reads shared"), ("%r6, 0", "%r6, which line 7 reads, has never got a value")],
+    [("%r4, 0", ""), ("%r4, 1", "read: ld.shared.b32"), ("%r6, 0", "no instruction has given it a value")],
 )
 def test_the_threads_that_the_selector_names_have_the_metadata(metadata, words):
     gpu = Gpu("sm_90a")

@@ -198,15 +198,15 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
     [
         ("ld.global.b32 %r2, [%d20+256];", "X001", "right behind the array of args[0]"),
         ("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d20+240]; ld.global.b32 %r2, [%d20+-4];", "X001", "4 bytes in front of"),
-        ("ld.global.b64 %d2, [%d20+252];", "X002", "no multiple of 8"),
+        ("ld.global.b64 %d2, [%d20+252];", "X002", "not a multiple of the 8 bytes"),
         ("mov.u64 %d1, 0; st.global.b32 [%d1+8], %r1;", "X001", "null pointer"),
         ("mad.lo.u32 %r2, %r1, 4, 5200; ld.shared.b32 %r3, [%r2];", "X001", "past the end of the CTA's window"),
-        ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "no multiple of 4"),
+        ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "not a multiple of the 4 bytes"),
         ("ld.local.b32 %r2, [loc+64];", "X001", "local memory has 16 bytes"),
         ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3 of a cluster that has 1"),
         ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
-        ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "no multiple of 4"),
-        ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "no multiple of 16"),
+        ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "not a multiple of the 4 bytes"),
+        ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "not a multiple of the 16 bytes"),
         ("ld.shared.b32 %r2, [%d20];", "X001", "the generic address of a byte of the array of args[0]"),
         ("mov.u64 %d1, loc; cvta.local.u64 %d1, %d1; ld.shared.b32 %r2, [%d1+1024];", "X001", "of the thread's local memory"),
     ],
@@ -333,7 +333,7 @@ def test_the_thread_that_is_wrong_is_named():
     body = """setp.eq.u32 %p1, %r1, 37; mov.u64 %d1, %d20; @%p1 add.u64 %d1, %d1, 4096;
     mov.u32 %r2, %ctaid.x; setp.eq.u32 %p2, %r2, 2; @%p2 ld.global.b32 %r2, [%d1];"""
     messages = found(body, np.zeros(64, np.uint32), block=64, grid=3)
-    assert "thread (37, 0, 0) of CTA (2, 0, 0) touches 4 bytes" in messages["X001"]
+    assert "access: thread (37, 0, 0) of CTA (2, 0, 0) (ld.global.b32)" in messages["X001"]
 
 
 def test_a_program_that_is_launched_again_has_other_arguments():
@@ -356,7 +356,7 @@ def test_the_systems_part_of_shared_memory_is_memory_and_told():
     assert (out.numpy() == np.arange(32) + 5).all()
     assert run.launch.status == 0
     assert {f.code for f in run.findings} == {"X001"}
-    assert "below 0x400" in run.findings[0].message
+    assert "the memory of the CTA begins at 0x400" in run.findings[0].message
 
 
 def test_shared_addresses_of_another_cta_end_the_kernel_where_the_space_is_a_ctas():
@@ -670,7 +670,7 @@ def test_what_nobody_has_written_is_wrong_where_it_is_used(use, told):
     mad.wide.u32 %d30, %r1, 4, %d20; st.global.u32 [%d30], %r2;"""
     messages = found(body, np.zeros(32, np.uint32))
     assert ("R507" in messages) == told
-    assert not told or "uses the value" in messages["R507"]
+    assert not told or "; use: " in messages["R507"]
 
 
 SCRATCH = """
@@ -700,7 +700,7 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
     assert gpu.launch(text, "k", grid=2, block=64, args=[out], progress=False).findings == []
     for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
         run = gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)
-        assert "what the system keeps" in run.findings[0].message
+        assert "belongs to the system" in run.findings[0].message
 
 
 def test_vector_registers_are_their_elements():

@@ -368,11 +368,9 @@ class Drawn:
 
     def compared(self, findings: list[Any]) -> str:
         """The same of what was found."""
-        found = [
-            f for f in findings if str(f.code) == "X005" and f.message.startswith("shared") and _address(f.message) < BEGIN + TILE * TILES
-        ]
-        found += [f for f in findings if str(f.code) == "X005" and "overwrites shared" in f.message]
-        told = {(f.line, int(n)) for f in found for n in re.findall(r"of line (\d+)(?: may still read|)", f.message)[:1]}
+        shared = [f for f in findings if str(f.code) == "X005" and f.message.startswith("shared")]
+        found = [f for f in shared if f.halves[1].does == "read" or _address(f.message) < BEGIN + TILE * TILES]
+        told = {(f.line, f.halves[1].instruction.line) for f in found}
         if self.end is None:
             return f"false: {[str(f) for f in found]}" if found else ""
         over, late = self.steps[self.end[1]].line, {op.line: READERS.get(op.kind, "bulk") for op in self.late}

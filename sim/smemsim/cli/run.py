@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -593,7 +594,7 @@ def _tell(
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for line, _ in _told(outputs, compared, explanations):
         click.echo(line)
-    click.echo(done.text(strict=strict))
+    click.echo(done.text(strict=strict, colour=not os.environ.get("NO_COLOR")))
     hint(f.code for f in done.findings)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.base.errors import SmemsimError
+from smemsim.core.picture.message import COLUMNS, Labelled, message_lines, plain
+from smemsim.core.picture.table import Line
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.grades import Grade
 
@@ -21,9 +23,11 @@ __all__ = [
     "Element",
     "Finding",
     "Fix",
+    "Half",
     "InLaunch",
     "InScenario",
     "InWord",
+    "Parts",
     "Path",
     "Place",
     "TensorMapError",
@@ -245,6 +249,37 @@ class Fix(NamedTuple):
     new: Value
 
 
+class Half(NamedTuple):
+    """One of the accesses that a finding is about: what it does ("write", "read", "wait"), in words what does it and to which bytes, and its instruction.
+
+    `place` is the line of its source; None if it is not known.
+    """
+
+    does: str
+    text: str
+    instruction: Instruction | None = None
+    place: Location | None = None
+
+    def at(self, launch: str) -> str:
+        """Where it is: the line of the source first, then that of the PTX."""
+        if self.instruction is None:
+            return ""
+        line = self.instruction.line
+        source = self.place or self.instruction.location
+        if source is None:
+            return at_line(launch, line) if launch else f"line {line}"
+        return f"{source.file.rpartition('/')[2]}:{source.line}, PTX line {line}"
+
+
+class Parts(NamedTuple):
+    """The four parts of a message, a clause each: what is wrong, where, why, and what to write instead. `where` has both halves of a race."""
+
+    what: str
+    where: tuple[str, ...]
+    why: str
+    fix: str
+
+
 class Element(TypedDict):
     """The first wrong element of an operand: which it is, what is read there, and what was meant.
 
@@ -264,16 +299,19 @@ class Element(TypedDict):
     byte: NotRequired[int]
 
 
+STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # of findings that are alike
 MOST_MENTIONED = 4  # lines of PTX of which the line of the source is named
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or will be: what, where, with which numbers, and what to write instead.
+    """One thing that is wrong, or will be. Four parts say it: what is wrong, where, why, and what to write instead (`parts`).
 
-    `at` is the place, `where` the same in words. `source` says where the rule is written, `rule` is its name, `grade` what it rests on. `cause` is the
-    finding that this one follows from. Of operands, `wrong` of `of` elements are wrong, `first` is the first of these, and `pattern` says what they
+    `what` and `why` are clauses, `repair` is the fix; it was `tried` if smemsim ran with it and found nothing. `halves` are the accesses that it is about,
+    each with its own line: both halves of a race. `message` has all but the fix as one text. `at` is the place, `where` the same in words.
+    `source` says where the rule is written, `rule` is its name, `grade` what it rests on. `cause` is the finding that this one follows from.
+    Of operands, `wrong` of `of` elements are wrong, `first` is the first of these, and `pattern` says what they
     have in common. `changes` are what was tried and makes it right, all of them together.
 
     Of a run: `check` is what `smemsim.check` said of the transfers and instructions that were executed, where this one rests on it; `alike` are the other
@@ -289,7 +327,7 @@ class Finding:
     code: str
     severity: Severity
     at: Place
-    message: str
+    what: str
     repair: str = ""
     source: str = ""
     rule: str = ""
@@ -306,6 +344,36 @@ class Finding:
     mentions: tuple[tuple[int, Location], ...] = dataclasses.field(default=(), compare=False, repr=False)
     compiler: str = ""  # whose fault it is, if it is one of a compiler: "Triton", "TileLang" ...
     folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)  # whose sources may be shown
+    why: str = ""
+    halves: tuple[Half, ...] = ()
+    tried: bool = False
+
+    @property
+    def message(self) -> str:
+        """What is wrong, the accesses and why, as one text."""
+        return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
+
+    @property
+    def parts(self) -> Parts:
+        """What is wrong, where, why and the fix, as a reader sees them.
+
+        >>> import smemsim
+        >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
+        >>> word.problems(dtype="bf16", major="K", rows=64, k=16)[0].parts.where
+        ('stride_byte_offset',)
+        """
+        launch = self.at.launch if isinstance(self.at, InLaunch) else ""
+        where = tuple(f"{half.does}: {half.text}, {half.at(launch)}".removesuffix(", ") for half in self.halves)
+        return Parts(told(self.what), (self.headed, *map(told, where)), told(self.why), told(self.repair))
+
+    @property
+    def headed(self) -> str:
+        """The place that a message begins with: the line of the source, else the line of the PTX; what of a scenario it is about; a field."""
+        if isinstance(self.at, InLaunch) and self.place is not None:
+            return self.place.path
+        if isinstance(self.at, InWord) and self.where.startswith("_"):
+            return "reserved bits"
+        return self.title or self.where
 
     @property
     def where(self) -> str:
@@ -439,14 +507,13 @@ class Finding:
         return tuple(dict.fromkeys(place for place in (self.place, *(other.place for other in self.alike)) if place is not None))
 
     def excerpt(self) -> list[str]:
-        """The line of the PTX, and those of the source which it comes from where their files can be read, that of `place` first; then the other half of a
-        race."""
+        """The lines of the source if their files can be read, that of `place` first, then the line of the PTX; then the other half of a race."""
         if not self.line:
             return []
         first = self.place if self.place is not None else self.location
-        lines = [f"{self.line} | {shortened(self.instruction)}", *self._source_of(self.location, first)]
+        lines = [*self._source_of(self.location, first), f"{self.line} | {shortened(self.instruction)}"]
         if self.other is not None:
-            lines += [f"{self.other.line} | {shortened(self.other.text)}", *self._source_of(self.other.location, self.other_place)]
+            lines += [*self._source_of(self.other.location, self.other_place), f"{self.other.line} | {shortened(self.other.text)}"]
         return list(dict.fromkeys(lines))
 
     def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
@@ -474,27 +541,48 @@ class Finding:
         return f"<Finding {_cut(f'{self.code} {self.severity} at {self.where}: {told(self.message)}')}>"
 
     def __str__(self) -> str:
-        match self.at:
-            case InWord():
-                repair = f"; {self.repair}" if self.repair else ""
-                because = f" [{self.because}]" if self.because else ""
-                return f"{self.code} {self.severity} {self.where}: {self.message}{repair}{because}"
-            case InScenario():
-                repair = f"; repair: {self.repair}" if self.repair else ""
-                because = f" [because of {self.because}]" if self.because else ""
-                note = "note: " if self.severity is Severity.NOTE else ""
-                return f"{self.code}  {self.title or self.where}: {note}{self.message}{repair}{because}"
-            case InLaunch():
-                repair = f"; repair: {told(self.repair)}" if self.repair else ""
-                because = f" [{self.because}]" if self.because else ""
-                places = {} if self.other is None or self.other_place is None else {self.other.line: self.other_place}
-                places |= {line: place for line, place in self.mentions if line != self.line and line not in places}
-                other = "".join(f"; line {line} is {place.path}" for line, place in list(places.items())[:MOST_MENTIONED])
-                return f"{self.code}  {self.where}: {told(self.message)}{other}{repair}{because}"
+        return plain(self.lines_of())
+
+    def lines_of(self, width: int = COLUMNS) -> list[Line]:
+        """The message in styled lines: code, place and what is wrong; the accesses; why; fix."""
+        style = STYLES[self.severity]
+        note = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}.get(self.severity, "")
+        place = f"{self.headed}  " * (not self.what.startswith(self.headed))
+        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width)
+
+    def rows(self) -> Iterator[Labelled]:
+        """The labelled lines of a message."""
+        if isinstance(self.at, InLaunch):
+            yield from self._rows_of_launch(self.at)
+        if self.why or self.because:
+            because = (
+                f"follows from {self.cause.code}" if self.cause is not None and not isinstance(self.cause.at, InLaunch) else self.because
+            )
+            yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
+        if self.repair:
+            yield Labelled("fix", told(self.repair) + " (tried: no finding is left)" * self.tried, style="green")
+
+    def page_rows(self) -> tuple[Labelled, ...]:
+        """The labelled lines that a page shows between its head and the fix."""
+        return tuple(row for row in self.rows() if row.label != "fix" and row.text)
+
+    def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
+        """Where it is: each access with its lines, or the instruction; then the sources of other lines that the sentences name."""
+        for half in self.halves:
+            yield Labelled(half.does, told(half.text), half.at(at.launch))
+        if not self.halves and at.instruction is not None and self.place is not None:
+            inner = "" if at.source is None or self.place is at.source else f", by {at.source}"
+            yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
+        named = {half.instruction.line for half in self.halves if half.instruction is not None}
+        places = {} if self.other is None or self.other_place is None else {self.other.line: self.other_place}
+        places |= {line: place for line, place in self.mentions if line != self.line and line not in places}
+        for line, place in [item for item in places.items() if item[0] not in named][:MOST_MENTIONED]:
+            yield Labelled("", f"line {line} is {place.path}")
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it: what every finding has, and what those of its place have besides."""
-        said = {"code": self.code, "severity": str(self.severity), "where": self.where}
+        said = {"code": self.code, "severity": str(self.severity), "where": self.where, "what": self.what, "why": self.why,
+                "fix": {"text": self.repair, "tried": self.tried}}  # fmt: skip
         match self.at:
             case InWord():
                 return said | {"message": self.message, "repair": self.repair, "because": self.because}
@@ -509,9 +597,22 @@ class Finding:
                 return said | {
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
-                    "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "message": self.message,
+                    "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
+                    "message": self.message,
                     "repair": self.repair, "because": self.because, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
+
+    @staticmethod
+    def _half(half: Half) -> dict[str, Any]:
+        """One access, as JSON has it."""
+        i = half.instruction
+        place = half.place or (None if i is None else i.location)
+        return {
+            "does": half.does,
+            "text": half.text,
+            "line": None if i is None else i.line,
+            "location": None if place is None else str(place),
+        }
 
     def _other(self) -> dict[str, Any] | None:
         """The other half of a race, as JSON has it."""
@@ -519,6 +620,10 @@ class Finding:
             return None
         place = self.other_place
         return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
+
+
+def _of_line(half: Half) -> str:
+    return "" if half.instruction is None else f" (line {half.instruction.line})"
 
 
 def _changed(path: str | None, old: Value, new: Value) -> dict[str, Value]:
@@ -539,10 +644,11 @@ def in_word(
 def at_instruction(
     code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None,
     touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (), other: Instruction | None = None, within_warp: bool = False,
+    why: str = "", halves: tuple[Half, ...] = (),
 ) -> Finding:  # fmt: skip
     """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's; the rest as `InLaunch` has it."""
     at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp)
-    return Finding(code, milder or CODES[code].severity, at, message, repair, because)
+    return Finding(code, milder or CODES[code].severity, at, message, repair, because, why=why, halves=halves)
 
 
 class TensorMapError(SmemsimError, ValueError):

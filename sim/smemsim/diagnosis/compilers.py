@@ -65,6 +65,6 @@ def _with_blame(f: Finding, fault: CompilerFault) -> Finding:
     return dataclasses.replace(
         f,
         compiler=fault.compiler,
-        message=f"{f.message}; {fault.compiler}'s fault, not the kernel's{leads}: {fault.says} [{fault.source}]",
+        why="; ".join(filter(None, (f.why, f"{fault.compiler}'s fault, not the kernel's{leads}: {fault.says} [{fault.source}]"))),
         repair=f"{fault.free}{lacks}",
     )

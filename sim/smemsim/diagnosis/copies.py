@@ -184,9 +184,9 @@ def _advance(wrong: Finding, row: CopyShape) -> Finding | None:
     for size in ("bytes", "row_bytes"):
         others = sorted((r for r in COPY_SHAPES.values() if getattr(r, size) == used[0]), key=lambda r: r.rows != row.rows)
         if others and getattr(row, size) == needed[0]:
-            message = f"{wrong.message}: by {used[0]} B, what {full_name(others[0])} reads; {full_name(row)} reads {needed[0]}"
+            what = f"{wrong.what}: by {used[0]} B, what {full_name(others[0])} reads; {full_name(row)} reads {needed[0]}"
             also = f"; or copy with {full_name(others[0])}" if others[0].rows == row.rows else ""
-            return dataclasses.replace(wrong, code="I605", message=message, repair=wrong.repair + also)
+            return dataclasses.replace(wrong, code="I605", what=what, repair=wrong.repair + also)
     return None
 
 

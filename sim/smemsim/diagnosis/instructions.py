@@ -247,7 +247,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), message=f"{share_of(wrong.wrong, wrong.of, 'elements')}; {text}",
+        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), what=f"{share_of(wrong.wrong, wrong.of, 'elements')}; {text}",
                                    repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if wrong.fix or wrong.code != "R508":
@@ -264,7 +264,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
         return None
     block, first = next(iter(cuts.items()))
     why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
-    return dataclasses.replace(wrong, code="I604", message=f"{wrong.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
+    return dataclasses.replace(wrong, code="I604", what=f"{wrong.what}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
                                f"parts of {read.rows} rows{why} cut it", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
                                numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
 

@@ -187,7 +187,7 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     from smemsim.core.picture.model import Entry
 
     return Entry(
-        str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target_of(f, tiles),
+        str(f.severity), f.code, f.title or f.where, f.what, f.repair, f.because, str(f.grade), target=target_of(f, tiles), rows=f.page_rows(),
         severity_says=f.severity.says, explained=cause_of(f.code),
     )  # fmt: skip
 

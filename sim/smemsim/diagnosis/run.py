@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.finding import Finding, InLaunch, Path, Touched, shortened, told
+from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
 from smemsim.core.spec.architectures import any_architecture
@@ -264,7 +265,7 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
         word = getattr(event, f.path.side)
         operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
     at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
-    return dataclasses.replace(f, at=at, message=f"{operand}{f.message}", check=f)
+    return dataclasses.replace(f, at=at, what=f"{operand}{f.what}", check=f)
 
 
 # ---- How much of a launch was judged, and what was not: matrix instructions and tensor maps, with the reasons
@@ -611,18 +612,19 @@ class Run:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
         return rounding_of(self.launch, dtype)
 
-    def text(self, *, strict: bool = False) -> str:
+    def text(self, *, strict: bool = False, colour: bool = False) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts, as `summary` does.
 
         What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
         """
-        return "\n".join(filter(None, (self.details(), self.summary(strict=strict))))
+        return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
-    def details(self) -> str:
-        """`text` without its last line."""
+    def details(self, *, colour: bool = False) -> str:
+        """`text` without its last line; with the colours of a terminal or without."""
+        styled = coloured if colour else plain
         lines = []
         for f in (*self.findings, *self.remarks):
-            lines += [str(f), *(f"      {line}" for line in f.excerpt())]
+            lines += [styled(f.lines_of()), *(f"      {line}" for line in f.excerpt())]
             if others := f.others():
                 lines.append(f"      {others}")
         if self._schedules is not None:
@@ -744,7 +746,11 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
     excerpt = None
     if f.line:
         numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)
-        excerpt = Excerpt(tuple((n, shortened(ptx[n - 1])) for n in numbers), f.line, tuple(f.excerpt()[1:]))
+        excerpt = Excerpt(
+            tuple((n, shortened(ptx[n - 1])) for n in numbers),
+            f.line,
+            tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")),
+        )
     others = f.others() if f.count > 1 else ""
-    return Entry(str(f.severity), f.code, f.where, told(f.message), told(f.repair), f.because, others=others, excerpt=excerpt,
+    return Entry(str(f.severity), f.code, f.where, told(f.what), told(f.repair), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
                  target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code))  # fmt: skip

@@ -134,7 +134,7 @@ class Schedules:
     @property
     def findings(self) -> list[Finding]:
         """X030 for arrays that differ, and what appears."""
-        found = [dataclasses.replace(one.finding, message=f"with {_listed(one.schedules)}: {one.finding.message}") for one in self.appeared]
+        found = [dataclasses.replace(one.finding, what=f"with {_listed(one.schedules)}: {one.finding.what}") for one in self.appeared]
         writer = next((i for i in self.launch.program.inlined.body if i.op in WRITES and _is_global(i)), None)
         if not self.differing or writer is None:
             return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from smemsim.core.finding import Finding
 from smemsim.core.picture.lines import table_lines
+from smemsim.core.picture.message import COLUMNS
 from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.fields import Field, Word
@@ -61,16 +61,8 @@ def field_lines(table: Word, word: int, unit: str, number: Callable[[str, Field]
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
-    """One finding a paragraph: severity, code, message, what to do, the source; wrapped with a hanging indent."""
-    lines: list[Line] = []
-    indent = " " * 12
-    for f in findings:
-        first, *rest = textwrap.wrap(f.message, max(width - 12, 40))
-        lines.append(Line([(f"{f.severity:<5} {f.code}  ", SEVERITY_STYLE[f.severity]), (first, "")]))
-        lines += [Line([(indent + text, "")]) for text in rest]
-        for text, style in ((f.repair, "green"), (f.because, "dim")):
-            lines += [Line([(indent + part, style)]) for part in textwrap.wrap(text, max(width - 12, 40))]
-    return lines
+    """One finding a paragraph: code, field and what is wrong, then why with its source, then the fix."""
+    return [line for f in findings for line in f.lines_of(min(width, COLUMNS))]
 
 
 # ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with its meaning, what is wrong

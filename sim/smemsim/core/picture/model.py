@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from smemsim.core.picture.message import Labelled
 from smemsim.core.picture.table import Table
 
 __all__ = [
@@ -257,6 +258,7 @@ class Entry:
     severity_says: str = ""
     explained: str = ""  # what the code means
     link: str = ""  # another page that shows it
+    rows: tuple[Labelled, ...] = ()  # the accesses that it is about, and why
 
 
 @dataclasses.dataclass(frozen=True)

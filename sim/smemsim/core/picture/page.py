@@ -99,9 +99,13 @@ def _entry(e: Entry) -> str:
         f"<span class=why>{html.escape(told)}</span>" for told in (f"follows from {e.because}" if e.because else "", e.others) if told
     )
     fix = f"<span class=fix>Repair: <code>{html.escape(e.repair)}</code></span>" if e.repair else ""
+    rows = "".join(
+        f"<span class=why>{html.escape(row.label)} {html.escape(row.text)}{html.escape(f' ({row.right})' * bool(row.right))}</span>"
+        for row in e.rows
+    )
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
-    said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{fix}{why}{seen}</{tag}>'
+    said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{rows}{fix}{why}{seen}</{tag}>'
     link = f'<p><a href="{html.escape(e.link)}">the page of this launch</a></p>' if e.link else ""
     return f"<li>{said}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import Unmodelled
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
 from smemsim.run.engine.launch import Launch
@@ -75,14 +76,21 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
+            halves = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
             missing = _missing(wait)
-            where = f"; {_whereabouts(wave, missing)}" if missing is not None and missing.size else ""
+            halves += (Half("overdue", _whereabouts(wave, missing)),) if missing is not None and missing.size else ()
             launch.find(
-                "X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{where}{full}", repair or mend, touched=wait.touched
+                "X006",
+                wait.instruction,
+                f"{who} {waits} for ever",
+                repair or mend,
+                touched=wait.touched,
+                halves=halves,
+                why=f"{wait.what()}{full}",
             )
         for first, last, what in (
             (YIELDED, GATHERING, (wave.endless or "polls something that never changes") + full),
-            (0, YIELDED, f"loops for ever, and nothing it does is seen by others{full}"),
+            (0, YIELDED, f"loops for ever, and no other thread can observe anything that it does{full}"),
         ):
             threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
             for at in distinct(wave.key[threads]).tolist():
@@ -119,7 +127,7 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
     if missing is None:
         return wait.suspicion()
     if not missing.size:
-        return 1, "correct the thread count, or let as many arrive: nobody is left who could"
+        return 1, "correct the thread count, or let as many threads arrive: no thread is left that could"
     at = {id(other): other for other in x.waiting if np.isin(other.threads, missing).any()}
     held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
     if held.all() and all(other.missing is not None for other in at.values()):
@@ -146,10 +154,11 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                 by_mask = i.operands and i.op in MASKED
                 mask = f", whose member mask is {_mask(x, i, own):#010x}" if by_mask else ""
                 launch.find(
-                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}, for {'lanes' if by_mask else 'threads'} that never come to it: "
-                    f"{_whereabouts(x, missing)}",
-                    "take it out of the branch, or name in its mask only the lanes that come to it" if by_mask else
+                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}",
+                    "take it out of the branch, or name in its mask only the lanes that execute it" if by_mask else
                     "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
+                    why=f"it waits for {'lanes' if by_mask else 'threads'} that never execute it",
+                    halves=(Half("wait", i.name, i), Half("overdue", _whereabouts(x, missing))),
                 )  # fmt: skip
 
 

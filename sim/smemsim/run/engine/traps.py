@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.launches import LAUNCH_LIMITS, LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
@@ -21,6 +22,7 @@ __all__ = [
     "elsewhere",
     "find_misuse",
     "find_outside",
+    "find_uninitialised",
     "foreign",
     "misaligned",
     "miscount",
@@ -85,7 +87,9 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None
-    x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
+    what = f"{size} byte{'s' * (size > 1)} at {space} address {address:#x} cannot be accessed: {where}"
+    who = Half("access", f"{thread_name(x, thread)}{more} ({i.name})", i)
+    x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,))
     return message
 
 
@@ -95,7 +99,10 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
     address = int(at[n]) & ((1 << 64) - 1)
     message = f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is no multiple of {align} bytes, which the access needs"
     repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
-    x.launch.find("X002", i, message, repair)
+    who = Half("access", f"{thread_name(x, thread)} ({i.name})", i)
+    x.launch.find(
+        "X002", i, f"{space} address {address:#x} is not a multiple of the {align} bytes that the access needs", repair, halves=(who,)
+    )
     raise HardwareTrap(f"{message}", cuda_error=MISALIGNED_ADDRESS)
 
 
@@ -111,6 +118,14 @@ def miscount(x: Wave, i: Instruction, message: str, repair: str = "") -> NoRetur
     raise HardwareTrap(f"{i.name}: {message}", cuda_error=LAUNCH_FAILURE)
 
 
+def find_uninitialised(x: Wave, i: Instruction) -> None:
+    """R507 of a matrix instruction or a copy that reads shared memory, if no sanitizer follows the values."""
+    x.launch.find(
+        "R507", i, "bytes of shared memory are read before anything has written them", "check the descriptor, and that the load that fills the stage was issued",
+        halves=(Half("read", i.name, i),),
+    )  # fmt: skip
+
+
 def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:
     """X010 where hardware goes on all the same."""
     x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
@@ -119,11 +134,11 @@ def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
     """Shared addresses in front of the window, where the system keeps its own: X001, but a card goes on."""
     n, thread = _first(x, part, bad)
-    message = (
-        f"{i.name} of {thread_name(x, thread)} touches shared address {int(at[n]):#x}: below {x.window_begin:#x} lies what the system keeps in shared "
-        "memory; a card accesses it without an error"
-    )
-    x.launch.find("X001", i, message, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared")
+    what = f"shared address {int(at[n]):#x} belongs to the system: the memory of the CTA begins at {x.window_begin:#x}"
+    x.launch.find(
+        "X001", i, what, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared",
+        why="a card accesses it without an error", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
+    )  # fmt: skip
 
 
 def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> NoReturn:
@@ -139,7 +154,11 @@ def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, 
         f"{i.name} of {thread_name(x, thread)} takes a .shared address, and {address:#x} is the generic address of a byte of {where}: it lies in another "
         f"state space; a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
     )
-    x.launch.find("X001", i, message, "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1")
+    x.launch.find(
+        "X001", i, f"{address:#x} is the generic address of a byte of {where}, and is used as a .shared address",
+        "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1",
+        why=f"a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
+    )  # fmt: skip
     raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
 
 
@@ -148,8 +167,10 @@ def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
     message = (
         f"{i.name}: shared address {int(at[0]):#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
     )
-    x.launch.find("X001", i, message, "an address of the own CTA has its rank in the upper bits: take it from a variable, or by mapa",
-                  because="golden/sm_90a/reserved_shared")  # fmt: skip
+    x.launch.find(
+        "X001", i, f"shared address {int(at[0]):#x} lies in the window of another CTA", "take the address from a variable, or by mapa: its upper bits have the rank of the own CTA",
+        because="golden/sm_90a/reserved_shared", why=f"only .shared::cluster and generic addresses reach another CTA, not {i.name}",
+    )  # fmt: skip
     raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)
 
 

@@ -201,8 +201,8 @@ def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
     to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
     if to != counted:
         x.launch.find(
-            "X010", i, f"{i.name} writes to CTA {to} of the cluster, and names an mbarrier in CTA {counted}: the PTX ISA wants both in one CTA; hardware ignores "
-            f"the rank, and the barrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", f"mapa for the mbarrier too, with the rank of CTA {to}",
+            "X010", i, f"a copy writes to CTA {to} of the cluster, and names an mbarrier in CTA {counted}: the PTX ISA wants both in one CTA",
+            why=f"hardware ignores the rank: the mbarrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", repair=f"mapa for the mbarrier too, with the rank of CTA {to}",
             because="PTX ISA 9.1 §9.7.9.25.4.1; trace multicast_traps", milder=Severity.NOTE,
         )  # fmt: skip
 

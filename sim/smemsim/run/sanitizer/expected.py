@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.races import Clauses
 from smemsim.run.sanitizer.reporting import Reporting
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ class ExpectedBytes:
         """X010 of what may count in the phase after: all threads have exited."""
         self._look()
         for one in self._late.values():
+            what = f"expect_tx may count in phase {one.phase + 1} of the mbarrier at {one.barrier.offset:#x} of CTA {one.barrier.cta.number}, not in phase {one.phase}"
+            why = f"no arrival of phase {one.phase} comes after it, so the phase may end first"
             self.reporting.tell(
-                "X010", one.instruction, f"{one.instruction.name} of warp {self.reporting.warp(one.warp)} may expect its bytes in phase {one.phase + 1} of the mbarrier at "
-                f"{one.barrier.offset:#x} of CTA {one.barrier.cta.number}, and not in phase {one.phase}: no arrival of phase {one.phase} comes after it, so that the phase may "
-                "end first", "mbarrier.arrive.expect_tx in this thread (count the arrival in mbarrier.init), or a barrier between this line and the arrivals",
+                "X010", one.instruction, Clauses(what, (self.reporting.access("expect", one.warp, one.instruction.line).half,), why), "mbarrier.arrive.expect_tx in this thread (count the arrival in mbarrier.init), or a barrier between this line and the arrivals",
                 "PTX ISA 9.1 §9.7.13.15.3, 9.7.13.15.11", one.barrier.touched,
             )  # fmt: skip

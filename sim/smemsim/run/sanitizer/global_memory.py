@@ -20,13 +20,16 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.dataflow import accumulations, bit_fields, looks_again, may_follow, updates
 from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.history import LINE, ArrayShadow, History, Pending, ProxyFence, Written, scope_of
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.programmatic_launch import Prerequisite
+from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting
-from smemsim.run.sanitizer.taint import Taint, end_of, is_result
+from smemsim.run.sanitizer.taint import Taint, is_result
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
@@ -61,7 +64,7 @@ class Said(NamedTuple):
     """What is said of two accesses: a code, what is wrong, and what to write; `is_note` where it has held."""
 
     code: str
-    message: str
+    clauses: Clauses
     repair: str
     is_note: bool = False
 
@@ -356,12 +359,12 @@ class GlobalShadow:
         What a matrix product (`by`) makes of it, or what it alone decides, is a result."""
         where = self._named(i, array, at, 1)
         is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self._accumulations and not is_result(by)
-        end, milder = end_of(user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
+        said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
         self.x.launch.find(
-            "R507", i, f"{i.name} reads {where}, which nobody has written{end}",
+            "R507", i, said.what,
             "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",
             because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=milder,
-            arrays=(array.region.begin,),
+            arrays=(array.region.begin,), why=said.why, halves=said.halves,
         )  # fmt: skip
 
     def _is_update(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
@@ -806,65 +809,69 @@ class GlobalShadow:
         is_near = self.history.place_of(who)[0] == self.history.place_of(self.first + warp)[0]
         is_read = bool(suspect[3] == loops.READER)
         where = self._where(i, array, int(suspect[1]))
-        theirs = f"which {they} {'may still read' if is_read else 'writes'} at line {other.line} ({other.name})"
-        said = self._said(i, other, int(suspect[2]), does, code, (me, they, where, theirs), is_near=is_near, is_read=is_read)
+        mine, theirs = Access("read" if does == "reads" else "write", me, i), Access("read" if is_read else "write", they, other)
+        said = self._said(i, other, int(suspect[2]), does, code, (mine, theirs, where), is_near=is_near)
         operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
         if said.is_note:
             self.x.launch.find(
                 said.code,
                 i,
-                said.message,
+                said.clauses.what,
                 said.repair,
                 because=BECAUSE,
                 milder=Severity.NOTE,
                 operation=operation,
                 other=other,
                 arrays=arrays,
+                why=said.clauses.why,
+                halves=said.clauses.halves,
             )
         else:
             excuse: Formal = "" if said.code == "X003" else formal
             self.reporting.tell(
-                said.code, i, said.message, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays
+                said.code, i, said.clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays
             )
 
     def _said(
-        self, i: Instruction, other: Instruction, epoch: int, does: str, code: str, words: tuple[str, str, str, str], *, is_near: bool, is_read: bool
+        self, i: Instruction, other: Instruction, epoch: int, does: str, code: str, words: tuple[Access, Access, str], *, is_near: bool
     ) -> Said:  # fmt: skip
-        """What is said of an access and one before it; `words` are who does it, who the other is, where, and what the other does."""
-        me, they, where, theirs = words
-        access = f"{i.name} of {me} {does} {where}"
+        """What is wrong with an access and one before it; `words` are the two, and where they meet."""
+        mine, theirs, where = words
+        is_read = theirs.does == "read"
         if code == FOLLOWS:
             return Said(
-                "X008", f"{i.name} of {me} {'writes' if does == 'updates' else does} {where}, {theirs}: the two CTAs run one after the other on one multiprocessor, and "
-                "have no other order (rule order.same_multiprocessor)", "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic", True,
+                "X008", races.unordered(mine, theirs, where, "only the multiprocessor orders the two: it runs their CTAs one after the other (rule order.same_multiprocessor)"),
+                "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic", True,
             )  # fmt: skip
         if code == UNFENCED:
             return Said(
-                "X008", f"{access}, {theirs}: {me} knows of it by a relaxed operation that no fence lies behind, which by the PTX ISA orders "
-                f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)",
-                "__threadfence() (fence.acq_rel.gpu) behind the atomic or the load that says so", True,
+                "X008", races.unordered(
+                    mine, theirs, where, f"{mine.who} knows of it by a relaxed operation with no fence after it, which by the PTX ISA orders "
+                    f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)",
+                ),
+                "__threadfence() (fence.acq_rel.gpu) after the atomic or the load that says so", True,
             )  # fmt: skip
         if code == "X003":
             return Said(
-                "X003", f"{access} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
-                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two",
+                "X003", races.unfenced(mine, theirs, where),
+                f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, before what orders the two",
             )  # fmt: skip
         if does == "updates":
             return Said(
-                "X008", f"{i.name} of {me} writes to {where} what it makes of the value that line {self._updates[id(i)].line} has read there, as {they} does at line "
-                f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
+                "X008", races.lost_update(mine, theirs, self._updates[id(i)], where),
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
             )  # fmt: skip
         if self.history.asynchronous[epoch & loops.INDEX] and not is_read:
+            worded = races.read_before_arrival if does == "reads" else races.unordered
             return Said(
-                "X004" if does == "reads" else "X008", f"{access}, {theirs}: the operation need not be complete, or nothing orders the two",
+                "X004" if does == "reads" else "X008", worded(mine, theirs, where, "no thread has waited for the write, or nothing orders the two"),
                 f"{self._waits_for(other)} (without .read) in the thread that issues it, then "
                 f"{self._order(is_near)}",
             )  # fmt: skip
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
-        return Said("X008", f"{access}, {theirs}: {why}{f'; {held}' if held else ''}", repair, bool(held))
+        return Said("X008", races.unordered(mine, theirs, where, f"{why}{f'; {held}' if held else ''}"), repair, bool(held))
 
     def _waits_for(self, copy: Instruction) -> str:
         """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
@@ -899,7 +906,7 @@ class GlobalShadow:
                 f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
             )
         if near:
-            lock = "; where a lock or a flag is to order them: __threadfence() (fence.acq_rel) behind the atomic that takes it, and before the one that gives it back"
+            lock = "; where a lock or a flag is to order them: __threadfence() (fence.acq_rel) after the atomic that takes it, and before the one that gives it back"
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
         both_write = does == "writes" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"
@@ -910,7 +917,7 @@ class GlobalShadow:
         if near:
             return f"{BARRIER} before the other"
         return (
-            "order them: fence.acq_rel.gpu (__threadfence) and an atomic or st.relaxed.gpu behind the first (or st.release.gpu), ld.acquire.gpu (or an "
+            "order them: fence.acq_rel.gpu (__threadfence) and an atomic or st.relaxed.gpu after the first (or st.release.gpu), ld.acquire.gpu (or an "
             "atomic and fence.acq_rel.gpu) before the second"
         )
 

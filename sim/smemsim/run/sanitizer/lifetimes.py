@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.traps import warp_name
@@ -132,9 +133,9 @@ class Lifetimes:
         if early.any():
             x, first = self.x, int(np.argmax(early))
             x.launch.find(
-                "X008", i, f"{i.name} of {warp_name(x, int(warps[first]))} touches CTA {x.ctas[int(ctas[first])].number} of its cluster, which may not "
-                "have begun: nothing that it did is ordered before this",
-                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
+                "X008", i, f"shared memory of CTA {x.ctas[int(ctas[first])].number} is accessed before that CTA may have begun",
+                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs after mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
+                halves=(Half("access", f"{warp_name(x, int(warps[first]))} ({i.name})", i),), why="nothing that the other CTA did is ordered before this access",
             )  # fmt: skip
 
     def _is_there(self, cta: int) -> bool:
@@ -148,9 +149,9 @@ class Lifetimes:
             if not self._is_there(cta):
                 warp = int(warps[ctas == cta][0])
                 x.launch.find(
-                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of its cluster, all of whose threads have exited: its "
-                    "shared memory is no longer there",
+                    "X008", i, f"shared memory of CTA {x.ctas[cta].number} is accessed after all threads of that CTA have exited",
                     "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
+                    halves=(Half("access", f"{warp_name(x, warp)} ({i.name})", i),), why="the shared memory of a CTA that has ended no longer exists",
                 )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
@@ -184,9 +185,9 @@ class Lifetimes:
             i = lines.get(line)
             if i is not None:
                 x.launch.find(
-                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of "
-                    "its cluster, which may have ended by then: nothing that CTA waits for comes after it",
+                    "X008", i, f"shared memory of CTA {x.ctas[cta].number} is accessed, and that CTA may have ended by then",
                     "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
+                    halves=(Half("access", f"{warp_name(x, warp)} ({i.name})", i),), why="that CTA waits for nothing that comes after this access",
                 )  # fmt: skip
 
 
@@ -255,6 +256,7 @@ class Endings:
             Severity.NOTE if does == "read" else None
         )  # CUTLASS 7107b05 sm100_epilogue_tma_warpspecialized.hpp and DeepGEMM 54e2261 end so, and are right
         self.x.launch.find(
-            "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while {op.name} may still {does} its shared memory, which the next CTA gets: nobody "
-            "has waited for it", repair, because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3", milder=milder,
+            "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while a copy may still {does} its shared memory", repair,
+            because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3", milder=milder, halves=(Half(does, op.instruction.name, op.instruction),),
+            why="no thread has waited for the copy, and the next CTA gets this memory",
         )  # fmt: skip

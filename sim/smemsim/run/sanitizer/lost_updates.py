@@ -20,6 +20,7 @@ from smemsim.run.lower.dataflow import accumulations, bounds, updates
 from smemsim.run.lower.lane_private import is_spread
 from smemsim.run.lower.program import Program
 from smemsim.run.sanitizer.lost_update_loops import meet
+from smemsim.run.sanitizer.races import Access, lost_in_warp
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 
 if TYPE_CHECKING:
@@ -87,15 +88,16 @@ class LostUpdates:
         """Threads of one warp, by their place among those that run, have stored at one place."""
         one, another = (self.x.threads[which[:2]] % WARP).tolist()
         load, place = updates(self.x.program)[id(i)], int(piece.at[which[0]])
-        does = f"lanes {one} and {another} of warp {self.reporting.warp(self.x.threads[which[0]] >> 5)} store to"
-        why = f"what they make of the value that line {load.line} has read there: each has read before any of them writes, so that one update alone is left"
+        mine = Access("write", f"lanes {one} and {another} of warp {self.reporting.warp(self.x.threads[which[0]] >> 5)}", i)
+        why = "each lane reads before any of them writes, so that only one update is left"
         repair = "one atomic operation (atom or red) in place of the load and the store, or a sum of the lanes that have one place first (shfl, redux, match)"
         if piece.space == "shared":
             words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
-            self.reporting.find("X008", i, words, f"{{i}}: {does} {{where}} {why}", repair, other=load.line, within_warp=True)
+            self.reporting.find("X008", i, words, lost_in_warp(mine, load, why=why), repair, other=load.line, within_warp=True)
             return
         why += "; every place has as many lanes, which leave the same value, as if they were one" if are_alike else ""
+        said = lost_in_warp(mine, load, self.name(i, piece.memory, place), why)
         self.x.launch.find(
-            "X008", i, f"{i.name}: {does} {self.name(i, piece.memory, place)} {why}", repair, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
+            "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
             milder=Severity.NOTE if are_alike else None,
         )  # fmt: skip

@@ -19,9 +19,11 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.barriers.mbarrier import Mbarrier
 from smemsim.run.lower.cfg import leads_past
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
 
@@ -245,9 +247,10 @@ class MbarrierObjects:
         elif (pending := self._pending(one, warps)) is not None:
             named = self._named(one)
             self.reporting.tell(
-                "X005", i, f"{i.name} {self._does(i)} the mbarrier at {named}, at which {pending.name} of line {pending.line} may still "
-                "arrive: these threads have not waited for that phase", "mbarrier.try_wait for the phase that the arrival completes, before this line",
-                BECAUSE, one.barrier.touched,
+                "X005", i, races.overwritten_in_flight(
+                    Access("write", self._does(i), i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
+                    "these threads have not waited for that phase",
+                ), "mbarrier.try_wait for the phase that the arrival completes, before this line", BECAUSE, one.barrier.touched,
             )  # fmt: skip
 
     def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:
@@ -292,12 +295,12 @@ class MbarrierObjects:
     def _tell(self, i: Instruction, one: _Object, warp: int, other: int, formal: Formal) -> None:
         line = int(one.line[other])
         than = self.reporting.lines.get(line)
-        name = f" ({than.name})" if than is not None else ""
         far = (one.first + other) // self.per_cta != warp // self.per_cta
         between = "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster" if far else BARRIER
         self.reporting.tell(
-            "X008", i, f"{i.name} of warp {self.reporting.warp(warp)} {self._does(i)} the mbarrier at {self._named(one)}, which warp "
-            f"{self.reporting.warp(one.first + other)} uses at line {line}{name}: nothing orders the two", f"put {between} between the last use and this line", BECAUSE,
+            "X008", i, races.mbarrier_ended(
+                Access("write", f"warp {self.reporting.warp(warp)}, which {self._does(i)} it", i), self.reporting.access("use", one.first + other, line), self._named(one),
+            ), f"put {between} between the last use and this line", BECAUSE,
             one.barrier.touched, formal=formal, other=than,
         )  # fmt: skip
 

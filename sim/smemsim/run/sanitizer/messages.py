@@ -19,6 +19,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import message_flags, message_loads
 from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 
 if TYPE_CHECKING:
@@ -107,15 +108,25 @@ class Messages:
 
     def _tell(self, i: Instruction, what: Any, stored: Stored, warp: int) -> None:
         space, _, at = what
-        sentence = (
-            f"{{i}} of warp {self.reporting.warp(warp)} reads {{where}}, which line {stored.instruction.line} ({stored.instruction.name}) writes before a flag that the reader has "
-            "found set: the writer has no fence between the two, so that nothing orders the data before the read, which may bring the old value"
+        own, theirs = (
+            self.reporting.access("read", warp, i.line),
+            Access("write", "another warp, before it sets a flag", stored.instruction),
         )
+        why = "the reader has found the flag set, but the writer has no fence between the data and the flag, so that the old value may be read"
         repair = "fence.acq_rel (__threadfence) between the data and the flag, or .release in the write of the flag; and the same, or .acquire, where the flag is read"
         if space == "shared":
-            self.reporting.find("X008", i, np.array([at // WORD]), sentence, repair, other=stored.instruction.line, milder=Severity.NOTE)
+            self.reporting.find(
+                "X008",
+                i,
+                np.array([at // WORD]),
+                unordered(own, theirs, why=why),
+                repair,
+                other=stored.instruction.line,
+                milder=Severity.NOTE,
+            )
             return
+        said = unordered(own, theirs, "a word of global memory", why)
         self.x.launch.find(
-            "X008", i, sentence.replace("{i}", i.name).replace("{where}", "a word of global memory"), repair, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
+            "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
             operation=f"global memory, line {stored.instruction.line}", other=stored.instruction,
         )  # fmt: skip

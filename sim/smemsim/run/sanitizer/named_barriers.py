@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP
@@ -81,8 +82,8 @@ class NamedPhases:
         numbers = [str(other % (self.x.stride // WARP)) for other in sorted(last.clocks)]
         filled = f"warp{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST])}{' ...' * (len(numbers) > MOST)}"
         self.x.launch.find(
-            "X010", i, f"{i.name} of warp {who} may come to {title} while the phase before is still open, which {filled} filled (line {last.line}): nothing "
-            "orders it behind their arrivals, and the barrier counts whoever comes: which warps meet is left to chance",
-            "a number of its own for each group of warps, or for each stage; or let it come behind the end of that phase",
-            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG,
+            "X010", i, f"warp {who} may arrive at {title} while its previous phase is still open",
+            "a barrier number for each group of warps, or for each stage; or an arrival that is ordered after the end of that phase",
+            because="PTX ISA 9.1 §9.7.13.1", milder=Severity.WRONG, halves=(Half("arrive", f"warp {who} ({i.name})", i), Half("arrive", f"{filled} (line {last.line})")),
+            why="nothing orders the arrival after those of the previous phase, and the barrier counts any warp, so which warps synchronise is left to chance",
         )  # fmt: skip

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.lifetimes import Lifetimes
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
 
@@ -55,8 +58,8 @@ class PairAllocations:
         self._made[cta, column] = self._act(i, warp)
         if not self.lifetimes.has_begun(peer, warp):
             self.x.launch.find(
-                "X009", i, f"{i.name} of warp {self._warp(warp)} allocates for a pair before it knows that CTA {self.x.ctas[peer].number} has begun; no failure is known, "
-                "since the CTAs of a cluster begin together", f"{BARRIER} before it", because=BECAUSE, milder=Severity.NOTE,
+                "X009", i, f"warp {self._warp(warp)} allocates tensor memory for a pair before it knows that CTA {self.x.ctas[peer].number} has begun",
+                f"{BARRIER} before it", because=BECAUSE, milder=Severity.NOTE, why="no failure is known: the CTAs of a cluster begin together",
             )  # fmt: skip
 
     def freed(self, i: Instruction, warp: int, cta: int, first: int, end: int) -> None:
@@ -81,8 +84,9 @@ class PairAllocations:
         late, formal = self.clocks.missing(lambda order: order.has_seen(np.array([warp]), other) < made.when)
         if late.any():
             self.reporting.tell(
-                "X012", i, f"{i.name} of warp {self._warp(warp)} gives back {columns} of a pair while {made.instruction.name} of warp {self._warp(made.warp)} at line "
-                f"{made.instruction.line} may not be complete: nothing orders the two", f"{BARRIER}, between tcgen05.alloc and this line", MEASURED,
+                "X012", i, races.tensor_memory(
+                    Access("free", f"warp {self._warp(warp)}", i), Access("write", f"warp {self._warp(made.warp)}", made.instruction), f"{columns} of a pair",
+                ), f"{BARRIER}, between tcgen05.alloc and this line", MEASURED,
                 formal=formal, other=made.instruction,
             )  # fmt: skip
 
@@ -90,9 +94,9 @@ class PairAllocations:
         """X006 where a warp waits for something that the other CTA does after its own tcgen05.dealloc, which may block until this one comes."""
         if self.clocks.has_seen(np.array([warp]), np.array([before.warp]))[0] >= before.when:
             self.x.launch.find(
-                "X006", i, f"{i.name} of warp {self._warp(warp)} comes after {before.instruction.name} of warp {self._warp(before.warp)} at line {before.instruction.line}, "
-                "which may block until both CTAs of the pair execute it: then neither goes on", f"{BARRIER} before both, and no wait between the two",
-                because=BECAUSE, other=before.instruction,
+                "X006", i, "the two CTAs of a pair may wait for each other", f"{BARRIER} before both, and no wait between the two",
+                because=BECAUSE, other=before.instruction, why="tcgen05.dealloc may block until both CTAs of the pair execute it",
+                halves=(Half("wait", f"warp {self._warp(warp)} ({i.name})", i), Half("free", f"warp {self._warp(before.warp)} ({before.instruction.name})", before.instruction)),
             )  # fmt: skip
 
     def _warp(self, warp: int) -> str:

@@ -16,8 +16,10 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import EXITED, WARP, are_whole_warps
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Rows, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operations
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 from smemsim.run.sanitizer.twins import Twins
@@ -246,16 +248,17 @@ class PartialWaits:
         first = int(np.argmax(late))
         is_copy = bool(by_operation[first])
         code = ("X004" if does == "read" else "X005") if is_copy else "X008"
-        writer = self.reporting.writer(int(who[first]), int(self.lines()[at[first]]))
         knowing = [
             other for other in own.each
             if (other.done[numbers[first]] if is_copy else other.seen[columns[first]] >= when[first])
         ]  # fmt: skip
         waits = [other.wait for other in knowing if other.wait is not None]
+        mine = Access("read" if does == "read" else "write", f"lanes of warp {self.reporting.warp(warp)}", i)
+        theirs = self.reporting.written(int(who[first]), int(self.lines()[at[first]]))
+        why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at line {waits[0].line},' if waits else 'knows of it,'} and the lanes have not synchronised since"
+        worded = {"X004": races.read_before_arrival, "X005": races.overwritten_in_flight, "X008": races.unordered}[code]
         self.reporting.find(
-            code, i, at[late & (by_operation == is_copy)], f"{{where}} is {does} by {{i}} of lanes of warp {self.reporting.warp(warp)} that have not waited for {writer}: "
-            f"{_named(sum(other.lanes for other in knowing))} alone" + (f" waited, at line {waits[0].line}," if waits else " knows of it,")
-            + " and they have not synchronised since", "bar.warp.sync (__syncwarp) behind the wait, or let all lanes wait",
+            code, i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait",
             cause=self.operations[int(numbers[first])].kind if is_copy else "",
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import SCOPES, ArrayShadow, History, has_device_fence, scope_of
 from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.races import Access, unordered
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -107,10 +108,14 @@ class Prerequisite:
             if before.releases_dependents
             else "this launch may begin when the threads of that one have exited (programmatic stream serialization), before its writes are visible, and has not waited for them"
         )
+        mine = Access("write" if writes else "read", f"warp {int(warps[n]) % (self.x.stride // WARP)}", i)
+        theirs = Access(
+            "read" if "read" in does else "write", f"the launch before, of {before.name}, {does} at its line {other.line} ({other.name})"
+        )
+        said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
-            f"launch in front, of {before.name}, {does} at its line {other.line} ({other.name}): {begins}", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
-            arrays=(array.region.begin,),
+            "X008", i, said.what, REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}", arrays=(array.region.begin,),
+            why=said.why, halves=said.halves,
         )  # fmt: skip
 
     def _weak(self, i: Instruction, before: History, epochs: np.ndarray, warps: np.ndarray, *, writes: bool) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
@@ -214,8 +215,8 @@ class RegistersInFlight:
             filled |= blank
         if before is not None and not goes_on and not slots.isdisjoint(self._used):
             self.x.launch.find(
-                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
-                "one is lost, nobody has read it",
+                "X017", op.instruction, "a new sum begins in registers that hold an earlier sum, and no instruction has read that one",
+                halves=(Half("write", op.instruction.name, op.instruction), Half("write", before.name, before)), repair=
                 "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2", other=before,
             )  # fmt: skip
         if before is None:
@@ -242,7 +243,7 @@ class RegistersInFlight:
 
     def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
         self.x.launch.find(
-            "R507", i, f"{i.name} adds to its accumulator (scale-d is true), and nothing has given {self._register(slot)} a value: D is whatever was there",
+            "R507", i, f"wgmma adds to the accumulator register {self._register(slot)}, and no instruction has given it a value", why="scale-d is true", repair=
             "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
         )  # fmt: skip
 
@@ -331,10 +332,10 @@ class RegistersInFlight:
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
         made = f"; {rule.does}{told}, the PTX ISA leaves it undefined" if rule.is_safe else ""
         self.x.launch.find(
-            "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {op.name} is in flight: its registers are not to be touched before "
-            f"wgmma.wait_group{made}", f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
+            "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=f"registers of a wgmma must not be accessed before wgmma.wait_group{made}",
+            halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
             because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
 
 
-_TOUCHES = {"read": "uses", "copied": "copies", "written": "overwrites"}
+_TOUCHES = {"read": "used", "copied": "copied", "written": "overwritten"}

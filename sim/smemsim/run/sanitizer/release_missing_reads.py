@@ -20,6 +20,7 @@ from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.lower.cfg import comes_by
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL, Lanes
+from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.shared_memory import SharedShadow
@@ -139,13 +140,13 @@ class ReleaseMissingReads:
     def _tell(self, i: Instruction, at: int, reader: int, lane: int, tick: _Tick) -> None:
         warp, release, line = self.reporting.warp(reader), tick.release, int(self.shared.read_line[at])
         whose = f"lane {lane}" if lane != SEVERAL else "other lanes"
+        mine, theirs = Access("write", "a warp", i), Access("read", f"{whose} of warp {warp}", self.reporting.lines.get(line))
+        why = f"only lane {tick.by} releases, at line {release.line} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release
-            told = f"{{i}} overwrites {{where}}, which {whose} of warp {warp} may still read at line {line}: nothing says that it has,"
-            self.reporting.find("X008", i, np.array([at]), told, formal="lane", other=line)
+            self.reporting.find("X008", i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
             return
         self.reporting.find(
-            "X008", i, np.array([at]), f"{{i}} overwrites {{where}}, which {whose} of warp {warp} may still read at line {line}: lane {tick.by} alone releases, at line "
-            f"{release.line} ({release.name}), and has not met {whose} in between", f"bar.warp.sync (__syncwarp) in front of line {release.line}, or let each lane arrive",
+            "X008", i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
             other=line,
         )  # fmt: skip

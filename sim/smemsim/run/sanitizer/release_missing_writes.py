@@ -26,6 +26,7 @@ from smemsim.run.lower.cfg import following
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, ONLY_WAIT, Lanes
 from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 
@@ -375,10 +376,11 @@ class ReleaseMissingWrites:
 
     def _tell_accessed(self, i: Instruction, one: _Stored, n: int, warp: int, done: str) -> None:
         store = self._by_number[int(one.of[n])]
+        mine = Access("read" if done == "read" else "write", f"all lanes of warp {self.reporting.warp(warp)}", i)
+        why = f"{i.name} makes the lanes wait for each other, but no document says that it orders their memory"
         self.reporting.find(
-            "X008", i, one.words[n : n + 1], f"{{where}} is {done} by {i.name} for all lanes of warp {self.reporting.warp(warp)}, and written by lane {int(one.lanes[n])} "
-            f"at line {store.line}: {i.name} makes the lanes wait for each other, but no document says that it orders their memory",
-            f"bar.warp.sync (__syncwarp) in front of line {i.line}", other=store.line, within_warp=True, milder=Severity.NOTE,
+            "X008", i, one.words[n : n + 1], unordered(mine, Access("write", f"lane {int(one.lanes[n])} of it", store), why=why),
+            f"bar.warp.sync (__syncwarp) before line {i.line}", other=store.line, within_warp=True, milder=Severity.NOTE,
         )  # fmt: skip
 
     # ---- reads
@@ -425,21 +427,22 @@ class ReleaseMissingWrites:
 
     def _tell(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int, *, only_waited: bool) -> None:
         name, release, waited_at = self.reporting.warp, one.release, one.waited_at if only_waited else None
-        why = (
-            f"is read by {i.name} of warp {name(warp)}, and written by lane {one.lane} of warp {name(one.warp)} at line {one.store.line}: lane {one.by} alone releases, "
-            f"at line {release.line} ({release.name}), and "
-        )
+        mine, theirs = Access("read", f"warp {name(warp)}", i), Access("write", f"lane {one.lane} of warp {name(one.warp)}", one.store)
+        why = f"only lane {one.by} releases, at line {release.line} ({release.name}), and "
         if waited_at is None:
-            why += f"has not synchronised with lane {one.lane} in between, which may still be in front of its store"
+            why += f"has not synchronised with lane {one.lane} in between, whose store may come later"
         else:
             why += f"{waited_at.name} of line {waited_at.line} makes the lanes wait for each other, but no document says that it orders their memory"
-        repair = f"bar.warp.sync (__syncwarp) in front of line {release.line}, or let each lane release"
+        repair = f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane release"
         milder = Severity.NOTE if only_waited else None
         if space == "shared":
-            self.reporting.find("X008", i, np.array([at // _STEP]), f"{{where}} {why}", repair, other=one.store.line, milder=milder)
+            self.reporting.find(
+                "X008", i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder
+            )
         else:
+            said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(
-                "X008", i, f"{self.name(i, memory, at)} {why}", repair, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
+                "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
                 operation=f"global memory, line {one.store.line}", other=one.store, milder=milder,
             )  # fmt: skip
 

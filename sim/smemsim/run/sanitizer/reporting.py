@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +18,7 @@ from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.twins import Twins
@@ -87,10 +89,10 @@ class Reporting:
     # ---- findings
 
     def find(
-        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = "",
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str | Clauses, repair: str = "", *, formal: Formal = "", cause: str = "",
         other: int = 0, within_warp: bool = False, milder: Severity | None = None,
     ) -> None:  # fmt: skip
-        """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words.
+        """A finding about words of shared memory, by their places; `{i}` and `{where}` in what is wrong are the instruction and the words.
 
         `other` is the line of the other half of a race, which is one between lanes of a warp or not.
         """
@@ -108,19 +110,21 @@ class Reporting:
         offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
-        message = sentence.replace("{i}", i.name).replace("{where}", where)
+        said = Clauses(sentence, ()) if isinstance(sentence, str) else sentence
+        said = dataclasses.replace(said, what=said.what.replace("{i}", i.name).replace("{where}", where))
         runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
         because = "PTX ISA 9.1 §8 (memory consistency), 9.7.13"
         if held or milder is not None:
+            why = "; ".join(filter(None, (said.why, LOOKS_AGAIN if held else "")))
             self.x.launch.find(
-                code, i, f"{message}; {LOOKS_AGAIN}" if held else message, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
-                within_warp=within_warp,
+                code, i, said.what, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
+                within_warp=within_warp, why=why, halves=said.halves,
             )  # fmt: skip
             return
-        self.tell(code, i, message, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
+        self.tell(code, i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
         """Is one of two a plain look in front of the other one (rule order.looks_again)? A table that is read, and then changed by cas with no barrier between,
@@ -139,14 +143,16 @@ class Reporting:
         return formal in self.excuses and (code, self.excuses[formal].line) in self._told
 
     def tell(
-        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
+        self, code: str, i: Instruction, sentence: str | Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
         cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
         excuse = self.excuses.get(formal)
+        said = Clauses(sentence, ()) if isinstance(sentence, str) else sentence
         if excuse is None:
             self.x.launch.find(
-                code, i, message, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
+                code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
+                why=said.why, halves=said.halves,
             )  # fmt: skip
             return
         if self._is_told(code, formal):
@@ -154,9 +160,9 @@ class Reporting:
         self._told.add((code, excuse.line))
         why, change = _EXCUSED[formal]
         self.x.launch.find(
-            code, i, f"{message} but {excuse.name} of line {excuse.line}, {why}; compilers and libraries write it like this, and no failure is known",
-            f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
-            arrays=arrays,
+            code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
+            arrays=arrays, halves=said.halves,
+            why=f"only {excuse.name} of line {excuse.line} orders the two, {why}; compilers and libraries write it like this, and no failure is known",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
@@ -173,6 +179,18 @@ class Reporting:
         """A warp of the wave as findings call it, by its number in its CTA."""
         cta, own = divmod(int(warp), self._per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+    def access(self, does: str, warp: Any, line: int) -> Access:
+        """An access of a warp, by the line of its instruction."""
+        return Access(does, f"warp {self.warp(warp)}", self.lines.get(line))
+
+    def by(self, op: Operation, does: str) -> Access:
+        """An access of an asynchronous operation."""
+        return Access(does, f"asynchronous operation of warp {self.warp(op.warps[0])}", op.instruction)
+
+    def written(self, who: int, line: int) -> Access:
+        """The write of whoever wrote a word last, by the number in the table of who."""
+        return self.by(self.operations[who - OPERATIONS], "write") if who >= OPERATIONS else self.access("write", who, line)
 
     def writer(self, who: int, line: int) -> str:
         """Whoever wrote a word last, by the number in the table of who."""

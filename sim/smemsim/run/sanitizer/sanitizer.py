@@ -694,15 +694,16 @@ class Sanitizer(Events, Observer):
         wrong, excused = self._early_arrivals
         for line, (i, warp, barrier, phase) in (excused | wrong).items():
             is_excused = line not in wrong
-            why = (
-                " by the PTX ISA; it knows that the phase of another CTA's mbarrier is over, at which other lanes of the same instructions have arrived, and no failure is known"
+            why = "the warp has not observed the end of that phase" + (
+                "; it has observed another CTA's mbarrier at which other lanes of the same instructions arrive, and no failure is known"
                 if is_excused
                 else ""
             )
             self.x.launch.find(
-                "X010", i, f"{i.name} of warp {self.reporting.warp(warp)} may arrive in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, and "
-                f"not in the next: nothing tells it that this phase is over{why}", "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which "
-                "those arrive who have", because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None,
+                "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
+                "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which warps arrive that have waited for it",
+                because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
+                halves=(self.reporting.access("arrive", warp, i.line).half,),
             )  # fmt: skip
 
     # ---- order

@@ -7,6 +7,7 @@ at here once more, by numpy, and told.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from smemsim.core.spec.launches import RESERVED_BARRIERS
 from smemsim.run.engine.wave import ALL, WARP
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
-from smemsim.run.sanitizer import operation_sets, shared_loops
+from smemsim.run.sanitizer import operation_sets, races, shared_loops
 from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding
@@ -28,6 +29,7 @@ from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CTA, GPU
@@ -43,7 +45,6 @@ __all__ = ["SharedShadow"]
 ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
 _NONE = np.zeros(0, np.int64)
 HANDED_ON = ("arrive",)  # what does not excuse that stores of one CTA are read by another: rule order.narrow_arrival
-_STRONG = "an atomic or a strong store"
 
 
 def _of_tables(name: str) -> Any:
@@ -249,6 +250,10 @@ class SharedShadow:
         """Who wrote the word at a place last, as findings call it."""
         return self.reporting.writer(int(self.who[place]), int(self.line[place]))
 
+    def _written_at(self, place: int) -> Access:
+        """The write of the word at a place."""
+        return self.reporting.written(int(self.who[place]), int(self.line[place]))
+
     def is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
         """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
         clocks, first = self.clocks, int(op.warps[0])
@@ -293,15 +298,15 @@ class SharedShadow:
             bits = self.parts.bits(flat, size)
             self.parts.read(at, bits, readers, self.read_when[at, readers] != now)
             self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
-            self._bytes_seen(i, at, warps, bits)
+            self._bytes_seen(i, at, warps, bits, does="read")
         else:
             self.parts.read_whole(at, readers)
             self._seen(i, at, warps, who, "read")
-            self._bytes_seen(i, at, warps, np.uint8(WHOLE))
+            self._bytes_seen(i, at, warps, np.uint8(WHOLE), does="read")
             self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
             self._mark_read(at, warps, self._lanes_of(size))
         if self.tables.has_strong:
-            self._threads_have_changed(i, at, warps)
+            self._threads_have_changed(i, at, warps, does="read")
         self._others_have_written(i, at, warps, "read")
         self.read_when[at, readers] = now
         self.read_line[at] = i.line
@@ -442,8 +447,7 @@ class SharedShadow:
             found, formal = distinct(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
         if len(found):
             self.reporting.find(
-                "X008", i, found, f"{{i}} writes to {{where}} what it makes of the value that line {self._updates[id(i)].line} has read there, as another warp "
-                "does, and nothing orders the two: where both read before either writes, one update is lost",
+                "X008", i, found, races.lost_update(Access("write", "a warp", i), self._written_at(found[0]), self._updates[id(i)]),
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", formal=formal,
                 other=int(self.line[found[0]]) if late.any() else i.line,
             )  # fmt: skip
@@ -511,9 +515,10 @@ class SharedShadow:
             late, formal = self.clocks.missing(lambda order, clocks=when[at].T: far & (order.has_seen(warps, readers) < clocks))  # type: ignore[misc]
             if late.any():
                 places = at[np.nonzero(late)[1]]
+                theirs = Access("access", "another CTA", self.reporting.lines.get(int(line[places[0]])))
+                why = f"the scope .cta of one of them does not include the other, and {races.UNORDERED}"
                 self.reporting.find(
-                    "X008", i, places, f"{{i}} touches {{where}}, which line {line[places[0]]} of another CTA touches too: the scope .cta of one of them "
-                    "does not include the other, and nothing orders the two", ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
+                    "X008", i, places, races.unordered(Access("access", "a warp", i), theirs, why=why), ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
                 )  # fmt: skip
 
     def _lanes_of(self, size: int) -> np.ndarray:
@@ -539,9 +544,12 @@ class SharedShadow:
             first = int(np.argmax(late))
             other = int(self.mark[at[first]]) & MANY
             who = f"lane {other} of the same warp" if other != SEVERAL else "other lanes of the same warp"
+            own = Access(
+                "read" if done == "read" else "write", f"lane {int(lanes[first])} of warp {self.reporting.warp(int(warps[first]))}", i
+            )
+            theirs = Access("write", who, self.reporting.lines.get(int(self.line[at[first]])))
             self.reporting.find(
-                "X008", i, at[late], f"{{where}} is {done} by {{i}} of lane {int(lanes[first])} of warp {self.reporting.warp(int(warps[first]))}, and written by "
-                f"{who} at line {int(self.line[at[first]])}: the lanes do not meet between the two", "bar.warp.sync (__syncwarp) between them",
+                "X008", i, at[late], races.within_warp(own, theirs), "bar.warp.sync (__syncwarp) between them",
                 other=int(self.line[at[first]]), within_warp=True,
             )  # fmt: skip
 
@@ -584,9 +592,10 @@ class SharedShadow:
             late &= ~values.lay_there
         if late.any():
             first = int(np.argmax(late))
+            own = Access("write", f"lane {int(lanes[first])} of warp {self.reporting.warp(int(warps[first]))}", i)
+            theirs = Access("read", "another lane of the same warp", self.reporting.lines.get(int(self.read_line[at[first]])))
             self.reporting.find(
-                "X008", i, at[late], f"{{i}} of lane {int(lanes[first])} of warp {self.reporting.warp(int(warps[first]))} overwrites {{where}}, which another lane "
-                f"of the same warp reads at line {int(self.read_line[at[first]])}: the lanes do not meet between the two",
+                "X008", i, at[late], races.within_warp(own, theirs),
                 "bar.warp.sync (__syncwarp) between them", other=int(self.read_line[at[first]]), within_warp=True,
             )  # fmt: skip
 
@@ -770,8 +779,11 @@ class SharedShadow:
             still = written if exempt is None else written & ~exempt(op)
             late, formal = self.clocks.missing(lambda order, n=op.number, still=still: still & ~order.done[warps, n])  # type: ignore[misc]
             if late.any() and reader is not None:
+                said = races.read_before_arrival(
+                    self.reporting.by(reader, "read"), self.reporting.by(op, "write"), why=self.reporting.unwaited(op, int(reader.warps[0]))
+                )
                 self._doubt(
-                    reader, "X004", at[late], f"{{i}} reads {{where}} before it has waited for {op.name}", self.reporting.wait_for(op), formal=formal,
+                    reader, "X004", at[late], said, self.reporting.wait_for(op), formal=formal,
                     cause=op.kind,
                 )  # fmt: skip
             elif late.any():
@@ -795,9 +807,9 @@ class SharedShadow:
         if unseen.any():
             _, alone = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0) & unseen)
             why, change = self.reporting.narrow("" if formal else alone)
+            said = races.unordered(self.reporting.by(op, "read"), self._written_at(places[unseen][0]), why=f"{races.UNORDERED}{why}")
             self._doubt(
-                op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
-                f"the two{why}", change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
+                op, "X008", places[unseen], said, change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
@@ -807,9 +819,8 @@ class SharedShadow:
         if unfenced.any():
             place = places[unfenced][0]
             self._doubt(
-                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                f"{self.writer(place)}, without fence.proxy.async between",
-                f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal, line=int(self.line[place]),
+                op, "X003", places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(place)),
+                f"fence.proxy.async.shared::cta after line {self.line[place]}, before the barrier", formal=formal, line=int(self.line[place]),
             )  # fmt: skip
 
     def _but_of_warpgroup(self, op: Operation, places: np.ndarray, other: np.ndarray, unseen: np.ndarray) -> np.ndarray:
@@ -819,7 +830,7 @@ class SharedShadow:
         own = unseen & (writer == other) & (order.fenced[writer, writer % order.columns] >= self.when[places])
         if own.any():
             place = places[own][0]
-            line, sentence = int(self.line[place]), f"{{i}} reads {{where}}, which {self.writer(place)}: nothing orders the two"
+            line, sentence = int(self.line[place]), races.unordered(self.reporting.by(op, "read"), self._written_at(place))
 
             def tell() -> None:
                 self.reporting.excuses["warpgroup"] = op.instruction
@@ -843,8 +854,13 @@ class SharedShadow:
             own = late[self.who[late] == OPERATIONS + writer.number]
             why, repair = self.reporting.other_stage(self.reporting.last_wait(w, late), own, writer)
             why = why or self.clocks.why_early(int(w[0]))
+            said = races.read_before_arrival(
+                self.reporting.by(op, "read"),
+                self.reporting.by(writer, "write"),
+                why=why.removeprefix(": ") or self.reporting.unwaited(writer, int(w[0])),
+            )
             self._doubt(
-                op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
+                op, "X004", late, said,
                 self.reporting.too_weak(writer, int(w[0])) or repair or self.reporting.wait_for(writer) + self.reporting.or_free_later(writer, int(w[0])),
                 formal=formal, cause=writer.kind,
             )  # fmt: skip
@@ -854,18 +870,15 @@ class SharedShadow:
         unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
         if unfenced.any():
             self._doubt(
-                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                f"{self.writer(places[unfenced][0])} writes, without fence.proxy.async between",
-                "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
+                op, "X003", places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(places[unfenced][0])),
+                "fence.proxy.async.shared::cta after the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
     def _doubt(
-        self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: Formal, cause: str = "", line: int = 0
+        self, op: Operation, code: str, places: np.ndarray, said: Clauses, repair: str, *, formal: Formal, cause: str = "", line: int = 0
     ) -> None:
         """Something is wrong with words that an operation reads; `line` is that of who wrote them."""
-        tell = functools.partial(
-            self.reporting.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause, other=line
-        )
+        tell = functools.partial(self.reporting.find, code, op.instruction, places, said, repair, formal=formal, cause=cause, other=line)
         op.doubt(code, places, tell)
 
     def is_written_by(self, op: Operation, at: WordRanges) -> bool:
@@ -904,10 +917,14 @@ class SharedShadow:
         if not len(places):
             return
         line = int(tables.read_line[places[0]])
+        said = races.unfenced(self.reporting.by(op, "write"), Access("read", "threads", self.reporting.lines.get(line)))
+        said = dataclasses.replace(
+            said,
+            why="by the PTX ISA nothing keeps the copy after the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence",
+        )
         self.reporting.find(
-            "X003", op.instruction, places, f"{{i}} overwrites {{where}} through the asynchronous proxy, which line {line} has read, without fence.proxy.async between: "
-            "by the PTX ISA nothing keeps the copy behind the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence",
-            f"fence.proxy.async.shared::cta behind line {line}, before the arrival, or in front of the copy", other=line, cause="read", milder=Severity.NOTE,
+            "X003", op.instruction, places, said,
+            f"fence.proxy.async.shared::cta after line {line}, before the arrival, or before the copy", other=line, cause="read", milder=Severity.NOTE,
         )  # fmt: skip
 
     def are_written_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
@@ -990,9 +1007,8 @@ class SharedShadow:
         )
         if unfenced.any():
             self.reporting.find(
-                "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
-                f"{self.writer(places[unfenced][0])}, without fence.proxy.async between",
-                "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier", formal=formal,
+                "X003", op.instruction, places[unfenced], races.unfenced(self.reporting.by(op, "write"), self._written_at(places[unfenced][0])),
+                "fence.proxy.async.shared::cta after the ordinary stores, before the barrier", formal=formal,
                 other=int(self.line[places[unfenced][0]]),
             )  # fmt: skip
 
@@ -1016,8 +1032,9 @@ class SharedShadow:
             lost &= _may_leave_others(flat, warps, values.written())
         if lost.any():
             mine, other = (self.reporting.warp(w[lost][0]) for w in (warps, last))
+            both = Access("write", f"warp {mine}", i), Access("write", f"warp {other}", i)
             self.reporting.find(
-                "X008", i, at[lost], f"{{i}} of warp {mine} and of warp {other} write different values to {{where}}: nothing orders the two",
+                "X008", i, at[lost], races.unordered(*both, why=f"their values differ, and {races.UNORDERED}"),
                 "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)",
             )  # fmt: skip
 
@@ -1047,9 +1064,9 @@ class SharedShadow:
                 places = at[by_warp][unseen]
                 _, alone = self.clocks.missing(lambda order: (order.has_seen(mine, other) < when) & unseen)
                 why, change = self.reporting.narrow("" if formal else alone)
+                own = self.reporting.access("read" if done == "read" else "write", mine[unseen][0], i.line)
                 self.reporting.find(
-                    "X008", i, places, f"{{i}} of warp {self.reporting.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
-                    f"nothing orders the two{why}", change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
+                    "X008", i, places, races.unordered(own, self._written_at(places[0]), why=f"{races.UNORDERED}{why}"), change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
                     other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
@@ -1061,7 +1078,13 @@ class SharedShadow:
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
 
     def _bytes_seen(
-        self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | np.uint8, values: Values | None = None
+        self,
+        i: Instruction,
+        at: np.ndarray,
+        warps: np.ndarray,
+        bits: np.ndarray | np.uint8,
+        values: Values | None = None,
+        does: str = "write",
     ) -> None:
         """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last writer of the word wrote them?"""
         if not self.parts.has_others:
@@ -1076,9 +1099,10 @@ class SharedShadow:
         if unseen.any():
             first = int(np.argmax(unseen))
             by, one, two = self.reporting.lines[int(found.line[n[first], byte[first]])], int(mine[first]), int(other[first])
+            own = self.reporting.access(does, one, i.line)
+            theirs = Access("write", f"warp {self.reporting.warp(two)}, byte {byte[first]}", by)
             self.reporting.find(
-                "X008", i, at[n[unseen]], f"{{i}} of warp {self.reporting.warp(one)} touches {{where}}, of which warp {self.reporting.warp(two)} wrote byte {byte[first]} at line "
-                f"{by.line} ({by.name}): nothing orders the two", self._between(one, two, by.line), formal=formal, other=by.line,
+                "X008", i, at[n[unseen]], races.unordered(own, theirs), self._between(one, two, by.line), formal=formal, other=by.line,
             )  # fmt: skip
 
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
@@ -1112,13 +1136,15 @@ class SharedShadow:
             if self.clocks.too_early and self._refilled[late].all():  # by a load that came too early, which is told
                 return
         elif self._is_unread(i, late, op):
-            why = ": it refills the stage before anybody has read what that brought"
+            why = "it refills the stage before any thread has read what the earlier copy brought"
             self._refilled[late] = True
         brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
         brought = brought if brought.size else late
+        is_read = done == "read"
+        worded = races.read_before_arrival if is_read else races.overwritten_in_flight
         self.reporting.find(
-            "X004" if done == "read" else "X005", i, late,
-            f"{{where}} is {done} by {{i}} of warp {self.reporting.warp(warp)}, which has not waited for {op.name}{why}",
+            "X004" if is_read else "X005", i, late,
+            worded(self.reporting.access("read" if is_read else "write", warp, i.line), self.reporting.by(op, "write"), why=why.removeprefix(": ") or self.reporting.unwaited(op, warp)),
             repair or self.reporting.make_room(i, at, brought, op, warp), formal=formal, cause=op.kind,
         )  # fmt: skip
 
@@ -1156,8 +1182,7 @@ class SharedShadow:
 
     def _threads_have_read(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
-        sentence: str = "{i} overwrites {where}, which line {line} may still read: nothing orders the two", read_by: np.ndarray | None = None,
-        wrote: bool = False,
+        read_by: np.ndarray | None = None, wrote: bool = False, does: str = "write",
     ) -> None:  # fmt: skip
         """`_readers_done` for readers that are threads, whose clocks are in `table`; they `wrote` by strong operations."""
         read = np.flatnonzero(lines[at])
@@ -1172,20 +1197,20 @@ class SharedShadow:
             late[who, word] = ~self._have_observed(at[read[word]], mine[word], readers[who, word], when[who, word])
         if late.any():
             reader, first = (int(which[0]) for which in np.nonzero(late))
-            places, cta = at[read[np.nonzero(late)[1]]], int(readers[reader, first]) // self.per_cta
-            line = str(lines[places[0]])
-            if cta != int(mine[first]) // self.per_cta:  # who writes runs ahead of another CTA
-                line += f" of CTA {self.x.ctas[cta].number}"
+            places = at[read[np.nonzero(late)[1]]]
+            theirs = self.reporting.access("change" if wrote else "read", readers[reader, first], int(lines[places[0]]))
+            own = self.reporting.access(does, mine[first], i.line)
             self.reporting.find(
-                "X008", i, places, sentence.replace("{line}", line), self._between(int(mine[first]), int(readers[reader, first]), int(lines[places[0]])), formal=formal,
+                "X008", i, places, races.unordered(own, theirs), self._between(int(mine[first]), int(readers[reader, first]), int(lines[places[0]])), formal=formal,
                 other=int(lines[places[0]]),
             )  # fmt: skip
 
-    def _threads_have_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
+    def _threads_have_changed(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, does: str = "write"
+    ) -> None:
         """X008 where words are touched that any warp has changed by a strong operation, and not only the last one, and nothing orders the two."""
         self._threads_have_read(
-            i, at, warps, self.tables.changed_when, self.tables.changed_line, values,
-            f"{{i}} touches {{where}}, which line {{line}} changes by {_STRONG}: nothing orders the two", wrote=True,
+            i, at, warps, self.tables.changed_when, self.tables.changed_line, values, wrote=True, does=does,
         )  # fmt: skip
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
@@ -1196,8 +1221,9 @@ class SharedShadow:
                 continue
             places, warp = at[late], int(np.broadcast_to(warps, late.shape)[late][0])
             why = self.reporting.unwaited(operation, warp, only_read=True)
+            said = races.overwritten_in_flight(self.reporting.access("write", warp, i.line), self.reporting.by(operation, "read"), why=why)
             tell = functools.partial(
-                self.reporting.find, "X005", i, places, f"{{i}} overwrites {{where}}, which {operation.name} may still read: {why}",
+                self.reporting.find, "X005", i, places, said,
                 self.reporting.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
             )  # fmt: skip
             is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole

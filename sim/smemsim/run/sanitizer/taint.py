@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP
@@ -38,16 +39,16 @@ from smemsim.run.sanitizer.settled_bytes import (
     trailing_zeros,
     value_of,
 )
+from smemsim.run.sanitizer.uninitialised import register_without_value, uninitialised, uses
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
     from smemsim.run.engine.wave import Wave
 
-__all__ = ["WORD", "Origins", "Taint", "Tell", "Words", "end_of", "is_followed", "uses"]
+__all__ = ["WORD", "Origins", "Taint", "Tell", "Words", "is_followed"]
 
 
 WORD = 4
-VOTED = " in which lanes that have a value vote too"
 
 
 # ---- Sets of doubts
@@ -342,9 +343,10 @@ class Taint:
     def _is_blank(self, slot: int, reader: Instruction, user: Instruction | None) -> None:
         """R507: a value is used that comes from a register which no instruction ever gives one."""
         register = self.x.program.inlined.registers[slot].name
+        said = register_without_value(register, reader, user)
         self.x.launch.find(
-            "R507", user or reader, f"{register}, which line {reader.line} reads, has never got a value from any instruction{uses(user)}",
-            f"give {register} a value first, such as 0", because="PTX ISA 9.1 §5.1: registers are not initialised",
+            "R507", user or reader, said.what, f"give {register} a value first, such as 0",
+            because="PTX ISA 9.1 §5.1: registers are not initialised", halves=said.halves,
         )  # fmt: skip
 
     def concerns(self, slots: int) -> bool:
@@ -435,10 +437,10 @@ class Taint:
         is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
         if is_copied and is_padding:
             return
-        end, milder = end_of(user, by, is_copied=is_copied, is_voted=self.is_voted)
+        said, milder = uninitialised("a variable in local memory", i, user, by, is_copied=is_copied, is_voted=self.is_voted)
         self.x.launch.find(
-            "R507", i, f"{i.name} reads bytes of local memory that its thread has not written{end}",
-            "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised", milder=milder,
+            "R507", i, said.what, "give each element of the array a value before it is read: T a[N] = {}",
+            because="PTX ISA 9.1 §5.1.6: local memory is not initialised", milder=milder, why=said.why, halves=said.halves,
         )  # fmt: skip
 
     def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
@@ -476,9 +478,10 @@ class Taint:
         """X011: a value is used that a lane has got by a shuffle from one that gave none."""
         lane, of = thread % WARP, source % WARP
         self.x.launch.find(
-            "X011", i, f"{i.name}: lane {lane} of warp {thread // WARP} reads lane {of}, which takes no part or is not in its member mask: what it gets is undefined"
-            f"{uses(user)}", "let every lane that others read come to the instruction, and name it in the mask; or use the value where its lane took part alone",
-            because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG,
+            "X011", i, f"lane {lane} of warp {thread // WARP} gets an undefined value from lane {of}",
+            "let every lane that others read execute the instruction, and name it in the mask; or use the value only if its lane took part",
+            because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG, why=f"lane {of} takes no part, or is not in the member mask",
+            halves=(Half("read", i.name, i), *uses(user)),
         )  # fmt: skip
 
     def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
@@ -1063,20 +1066,6 @@ def _value(x: Wave, operand: Operand, threads: np.ndarray) -> np.ndarray:
 Probe: TypeAlias = tuple[
     tuple[object, ...], Tell, np.ndarray, np.ndarray
 ]  # a doubt's key and how it is told, rows and columns of D that have it
-
-
-def uses(user: Instruction | None, by: Instruction | None = None) -> str:
-    """The end of a sentence about a value: what uses it, or what another instruction computes with it."""
-    value = "the value" if by is None else f"what {by.name} of line {by.line} computes with the value"
-    return f"; {user.name} of line {user.line} uses {value}" if user is not None else ""
-
-
-def end_of(
-    user: Instruction | None, by: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
-) -> tuple[str, Severity | None]:
-    """`uses`, and why that is a remark: a store copies the value and nothing else depends on it, or lanes that have a value vote too."""
-    why = ", and nothing else depends on it" if is_copied else f" by way of a vote{VOTED}" if is_voted else ""
-    return uses(user, by) + why, Severity.NOTE if why else None
 
 
 class Overwrites:

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.machine.tmem.layout import boxes_of_d
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 from smemsim.run.engine.wave import WARP
-from smemsim.run.sanitizer import operation_sets
+from smemsim.run.sanitizer import operation_sets, races
 from smemsim.run.sanitizer.happens_before import Alike, Formal, VectorClocks, count_of
 from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
-from smemsim.run.sanitizer.taint import WORD, Taint, end_of, is_followed, uses
+from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.sanitizer.uninitialised import uninitialised, uses
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
@@ -115,9 +118,9 @@ class TensorShadow:
         user = self.named.unwaited_user(i)
         if user is not None:
             self.x.launch.find(
-                "X007", user, f"{user.name} uses registers that {i.name} of line {i.line} brings, and no tcgen05.wait::ld follows that line: ptxas makes instructions wait for "
-                "registers that they name, the PTX ISA promises the values behind tcgen05.wait::ld alone", f"tcgen05.wait::ld.sync.aligned behind line {i.line}",
-                because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=i,
+                "X007", user, "registers of tcgen05.ld are used without tcgen05.wait::ld", f"tcgen05.wait::ld.sync.aligned after line {i.line}",
+                because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=i, halves=(Half("use", user.name, user), Half("load", i.name, i)),
+                why="ptxas makes instructions wait for registers that they name; the PTX ISA promises the values only after tcgen05.wait::ld",
             )  # fmt: skip
         is_unwritten = False
         for warp, cta, lane, first, end in boxes:
@@ -146,9 +149,9 @@ class TensorShadow:
         other = self.reporting.lines.get(int(self.line[at][own][0]))
         if other is not None:
             self.x.launch.find(
-                "X012", i, f"{i.name} of warp {self.reporting.warp(warp)} reads cells of tensor memory that it writes by {other.name} of line {other.line}, with no "
-                "tcgen05.wait::st between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::st.sync.aligned behind line {other.line}",
+                "X012", i, "a warp reads tensor memory after its own tcgen05.st, without tcgen05.wait::st", f"tcgen05.wait::st.sync.aligned after line {other.line}",
                 because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
+                halves=(self.reporting.access("read", warp, i.line).half, self.reporting.access("write", warp, other.line).half), why=WANTED,
             )  # fmt: skip
 
     def _has_loaded(self, i: Instruction, at: Any, warp: int) -> None:
@@ -162,9 +165,10 @@ class TensorShadow:
                 load, i, is_pending=bool((read_when[self.read_line[at] == line] == PENDING).any())
             ):
                 self.x.launch.find(
-                    "X012", i, f"{i.name} of warp {self.reporting.warp(warp)} overwrites cells of tensor memory that it reads by {load.name} of line {line}, with no "
-                    "tcgen05.wait::ld between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::ld.sync.aligned behind line {line}",
+                    "X012", i, "a warp overwrites tensor memory after its own tcgen05.ld, without tcgen05.wait::ld",
+                    f"tcgen05.wait::ld.sync.aligned after line {line}",
                     because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=load.name, other=load,
+                    halves=(self.reporting.access("write", warp, i.line).half, self.reporting.access("read", warp, line).half), why=WANTED,
                 )  # fmt: skip
 
     def _fills(self, at: Any) -> set[int]:
@@ -428,9 +432,9 @@ class TensorShadow:
                     continue
                 where, i = self._where(at, self.who[at] == OPERATIONS + before.number), op.instruction
                 self.x.launch.find(
-                    "R508", i, f"{i.name} reads {where} as A, numbers of {dtype}; there lies what {before.instruction.name} of line "
-                    f"{before.instruction.line} has summed up, one number of 32 bits a column", "the columns that hold A; or convert the sums first "
+                    "R508", i, f"{where} holds 32-bit sums, and is read as {dtype} numbers of A", "the columns that hold A; or convert the sums first "
                     "(tcgen05.ld, cvt, tcgen05.st, tcgen05.wait::st)", because="PTX ISA 9.1 §9.7.16.10.4",
+                    halves=(Half("read", i.name, i), Half("write", before.instruction.name, before.instruction)),
                 )  # fmt: skip
 
     def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], *, is_product: bool | None = None) -> None:
@@ -484,7 +488,8 @@ class TensorShadow:
                 self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
             else:
                 where = self._where(at, who == NOBODY)
-                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
+                said, _ = uninitialised(where, i)
+                x.launch.find("R507", i, said.what, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = distinct(who[by_op]) - OPERATIONS
@@ -495,9 +500,10 @@ class TensorShadow:
                 operation = self.operations[number]
                 where = self._where(at, who == OPERATIONS + number)
                 self.reporting.tell(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: {self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}", self._wait_for(operation, warp),
-                    "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                    "X012", i, races.tensor_memory(
+                        self._access(i, warp, done), self.reporting.by(operation, "write"), where,
+                        f"{self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}",
+                    ), self._wait_for(operation, warp), "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
         if i.modifiers[0] in ("ld", "st", "dealloc"):
@@ -540,15 +546,20 @@ class TensorShadow:
             if unseen.any():
                 having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.sets, np.array([entry]))]
                 self.reporting.tell(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, np.isin(by, having))}, which "
-                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: {self.reporting.unwaited(operation, warp)}",
-                    f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                    "X012", i, races.tensor_memory(
+                        self._access(i, warp, done), self.reporting.by(operation, "read"), self._where(at, np.isin(by, having)),
+                        self.reporting.unwaited(operation, warp),
+                    ), f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
+
+    def _access(self, i: Instruction, warp: int, done: str) -> Access:
+        """An access of a warp: it "reads", "overwrites" or "gives back"."""
+        return Access({"reads": "read", "overwrites": "write"}.get(done, "free"), f"warp {self._warp(warp)}", i)
 
     def _wait_for(self, op: Operation, warp: int) -> str:
         """What to change where a warp does not wait for an operation."""
         if self.clocks.why_early(warp):
-            return "wait for every phase of that mbarrier in turn; and who commits waits first for what this warp has read, so as not to be two phases ahead"
+            return "wait for every phase of that mbarrier in turn; the warp that commits waits first until this warp has read, so that it is never two phases ahead"
         if change := self.reporting.relaxed_wait(warp):
             return change
         return f"{self.reporting.commit_of(op.instruction)} first"
@@ -562,15 +573,16 @@ class TensorShadow:
         self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: Formal
     ) -> None:
         """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
-        access, does = what
+        access, _ = what
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
-        wait = f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction"
+        wait = f"tcgen05.wait::{access}.sync.aligned after the tcgen05.{access}, then a barrier, before this instruction"
         after = (
-            f"between tcgen05.wait::{access} behind line {line} and this instruction an arrival and a wait for it (where they are relaxed, with "
-            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or is one of the two addresses another than meant?"
+            f"an arrival after tcgen05.wait::{access} of line {line}, and a wait for it before this instruction (if they are relaxed, with "
+            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or one of the two addresses is wrong"
         )
+        theirs = Access("read" if access == "ld" else "write", f"warp {self._warp(other)}", self.reporting.lines.get(line))
         self.reporting.tell(
-            "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
+            "X012", i, races.tensor_memory(self._access(i, warp, done), theirs, where, why),
             wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal,
         )  # fmt: skip
 
@@ -616,8 +628,9 @@ class TensorShadow:
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
         """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
         self.x.launch.find(
-            "R507", i, f"{i.name} writes the lower 16 bits of each column, and nothing has written the upper ones{uses(user)}",
+            "R507", i, "the upper 16 bits of tensor memory columns are used before anything has written them",
             "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
+            why=f"{i.name} writes only the lower 16 bits of each column", halves=(Half("write", i.name, i), *uses(user)),
         )  # fmt: skip
 
     def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
@@ -628,9 +641,9 @@ class TensorShadow:
             i, cells = self.early[line]
             cta = int(np.argmax(cells.any((1, 2))))
             where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
-            end, milder = end_of(user, is_voted=self.taint.is_voted)
-            message = f"{i.name} reads {where}, which nobody has written{end}"
-            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST), milder=milder)
+            said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)
+            repair = _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST)
+            self.x.launch.find("R507", i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
         """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
@@ -641,9 +654,12 @@ class TensorShadow:
             missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
             if missed.any() and line != i.line:
                 del self.early[line]
-                message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
+                message = f"{self._where(at, missed)} is read before it is written"
                 repair = f"{self.reporting.commit_of(i)} first, with the parity of this round"
-                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6")
+                tell = functools.partial(
+                    self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6", why="nothing makes the reader wait",
+                    halves=(Half("read", reader.name, reader), Half("write", i.name, i)),
+                )  # fmt: skip
                 self.reporting.came_late(reader, tell, self.late)
 
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
@@ -664,18 +680,18 @@ class TensorShadow:
             by = int(self.who[at].flat[0]) - OPERATIONS
             is_committed = all(op.number != by for op in self._open.values())
             self.x.launch.find(
-                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the product that line "
-                f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
-                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, where this belongs to the same sum, " * is_committed)
+                "X017", i, f"the product in {self._where(at, held > 0)} is overwritten, and no instruction has read it",
+                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, if this belongs to the same sum, " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
                 other=self.operations[by].instruction,
+                halves=(self._access(i, warp, "overwrites").half, self.reporting.by(self.operations[by], "write").half),
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
-                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the numbers that tcgen05.st of line "
-                f"{int(self.line[at].flat[0])} put there are lost, nobody has read them",
-                "enable-input-d true for the first instruction too, where the sum begins with what lies in D", because="PTX ISA 9.1 §9.7.16.10",
+                "X017", i, f"the numbers that tcgen05.st wrote to {self._where(at, held > 0)} are overwritten, and no instruction has read them",
+                "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because="PTX ISA 9.1 §9.7.16.10",
                 milder=Severity.NOTE,
+                halves=(self._access(i, warp, "overwrites").half, self.reporting.access("write", warp, int(self.line[at].flat[0])).half),
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:
@@ -713,6 +729,7 @@ def _is_lost(held: np.ndarray) -> bool:
 
 
 _PIPED = ("mma", "cp", "shift")
+WANTED = "the PTX ISA wants one; no failure without it is known"
 _WRITE_FIRST = "write these cells first (tcgen05.st, tcgen05.cp or tcgen05.mma), and check the address"
 _UNWRITTEN = {
     "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",

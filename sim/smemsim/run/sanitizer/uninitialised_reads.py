@@ -13,8 +13,10 @@ from smemsim.run.following import WHOLE
 from smemsim.run.isa.barriers.hang_causes import before_loads, is_wait
 from smemsim.run.isa.barriers.mbarrier import mbarriers
 from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.races import Access, read_before_arrival
 from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
-from smemsim.run.sanitizer.taint import end_of, is_followed
+from smemsim.run.sanitizer.taint import is_followed
+from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
@@ -60,9 +62,13 @@ class UninitialisedReads:
             if late.size and is_unordered(line, late):
                 del self._reads[line]
                 why, repair = self.reporting.other_stage(self._waits.get(line), late, op)
-                sentence = f"{{i}} reads {{where}} before {op.name} has brought it{why or ': nothing makes the reader wait'}"
+                said = read_before_arrival(
+                    Access("read", "a thread", i),
+                    self.reporting.by(op, "write"),
+                    why=why.removeprefix(": ") or "nothing makes the reader wait",
+                )
                 repair = self._passed(i, op) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
-                tell = functools.partial(self.reporting.find, "X004", i, late, sentence, repair)
+                tell = functools.partial(self.reporting.find, "X004", i, late, said, repair)
                 self.reporting.came_late(i, tell, self.late)
 
     def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
@@ -78,9 +84,8 @@ class UninitialisedReads:
         """R507 of bytes, of each word as bits."""
         places = np.flatnonzero(words)
         where = self._where(places, words[places])
-        end, milder = end_of(user, is_copied=is_copied, is_voted=is_voted)
-        sentence = f"{{i}} reads {where}, which nobody has written{end}"
-        self.reporting.find("R507", i, places, sentence, self._repair(i, int(places[0])), milder=milder)
+        said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted)
+        self.reporting.find("R507", i, places, said, self._repair(i, int(places[0])), milder=milder)
 
     def _where(self, places: np.ndarray, bits: np.ndarray) -> str:
         """The bytes in the first CTA that has some, as findings call them."""
@@ -110,9 +115,12 @@ class UninitialisedReads:
         for line, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
             if loads and of_cta >= LOADED and self.x.launch.result.findings.pop(("R507", line), None) is not None:
+                lines = ", ".join(str(n.line) for n in loads[:6])
+                said = read_before_arrival(
+                    Access("read", "a thread", i), Access("write", f"never issued (line {lines} may)"), why="nothing makes the reader wait"
+                )
                 self.reporting.find(
-                    "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
-                    "may, and never came to it): nothing made the reader wait",
+                    "X004", i, np.flatnonzero(words), said,
                     self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.barriers import CTA_BARRIERS
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
@@ -71,8 +72,8 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
     i = _at(x, min(parts)) or i
     x.launch.find(
-        "X011", i, f"threads of {_warps(x, [first // WARP + warp])} arrive at {title} with different instructions: {which}; that is undefined for {i.name}, "
-        "which the whole warp executes together", "put one barrier where the paths have met",
+        "X011", i, f"lanes of {_warps(x, [first // WARP + warp])} arrive at {title} by different instructions", "put one barrier after the paths have joined",
+        why=f"{which}; the result is undefined for {i.name}, which the whole warp must execute together",
         because="PTX ISA 9.1 §9.7.13.1",
     )  # fmt: skip
 
@@ -113,9 +114,9 @@ def tell_parted(x: Wave) -> None:
             _warps(x, [parted.first + warp for warp in w]) for w in (parted.late, np.flatnonzero(parted.lines == parted.at).tolist())
         )
         x.launch.find(
-            "X011", i, f"{parted.title}: the phase that {mine} arrived in here is the one that {others} arrived in at line {parted.at}, where {mine} arrived "
-            "only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
-            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
+            "X011", i, f"{parted.title}: some warps skip this barrier, and from then on the warps are one barrier apart",
+            "move it out of the branch, so that all threads execute it; or use another barrier number for those that do",
+            halves=(Half("arrive", f"{mine}, here ({i.name})", i), Half("arrive", f"{others}, in the same phase", _at(x, parted.at))),
             because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
@@ -50,14 +51,14 @@ def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             x,
             i,
             f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
-            "mbarrier.inval once nobody uses it any more",
+            "mbarrier.inval after the last use",
         )
     _check_pending(x, old, i, threads, "initialises")
     check_bytes(old, x)
     if any(old.state.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
         x.launch.find(
-            "X010", i, f"initialises the mbarrier at {offset:#x} of CTA {number} again, which line {old.made.line} initialised and nobody has "
-            "invalidated", "mbarrier.inval first, once nobody uses it any more", because=LIVES, milder=Severity.LUCK,
+            "X010", i, f"the mbarrier at {offset:#x} of CTA {number} is initialised again, and was not invalidated", "mbarrier.inval first, after the last use",
+            because=LIVES, milder=Severity.LUCK, halves=(Half("init", i.name, i), Half("init", old.made.name, old.made)),
         )  # fmt: skip
     old.alone()
 
@@ -87,7 +88,7 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             x,
             i,
             f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
-            "a barrier (bar.sync) in front of it",
+            "a barrier (bar.sync) before it",
         )
     _check_pending(x, barrier, i, threads, "invalidates")
     if x.observer is not None:
@@ -100,9 +101,10 @@ def _check_pending(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarr
     pending = x.sanitizer.not_waited_for(barrier, threads) if x.sanitizer is not None else None
     if pending is not None:
         x.launch.find(
-            "X005", i, f"{does} the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, on which {pending.instruction.name} of line "
-            f"{pending.instruction.line} may still complete: these threads have not waited for it",
-            "wait for its phase (mbarrier.try_wait) and for all who do, then mbarrier.inval", because=LIVES,
+            "X005", i, f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} ends while a copy may still complete on it",
+            "wait for its phase (mbarrier.try_wait) in all threads that use it, then mbarrier.inval", because=LIVES,
+            why=f"these threads have not waited for the copy; {i.name} {does} the mbarrier",
+            halves=(Half("end", i.name, i), Half("copy", pending.instruction.name, pending.instruction)),
         )  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def check_reused(x: Wave, barrier: Mbarrier) -> None:
         is_copy = i.op == "cp"
         measured = "; triton-lang/triton issue 10106: what a load brought there was wrong on an H200 and a B200" if is_copy else ""
         x.launch.find(
-            "X010", i, f"{i.name} overwrites the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, which line {barrier.made.line} initialised and "
-            "nobody has invalidated", "mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
+            "X010", i, f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} is overwritten, and was not invalidated",
+            halves=(Half("write", i.name, i), Half("init", barrier.made.name, barrier.made)), repair="mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
             because=LIVES + measured, milder=Severity.WRONG if is_copy else Severity.LUCK,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import WARP
@@ -101,9 +102,12 @@ def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -
     thread = int(others[blocks[others] == late][0])
     warp = threads[threads // WARP == thread // WARP]
     x.launch.find(
-        "X011", i, f"{len(warp)} threads of a warp arrive at {i.name}, {thread_name(x, int(warp[0]))} first, and others of it, as {thread_name(x, thread)}, branch "
-        f"around it to line {_first_line(x.program, late)}: that is undefined for an instruction that the whole warp executes together",
-        "put the barrier where all threads come to it: guard what stands around it, not the barrier", because="PTX ISA 9.1 §9.7.13.1",
+        "X011", i, f"only {len(warp)} threads of a warp execute {i.name}, which the whole warp must execute together",
+        "move the barrier out of the branch", because="PTX ISA 9.1 §9.7.13.1",
+        halves=(
+            Half("arrive", f"{thread_name(x, int(warp[0]))} ({i.name})", i),
+            Half("skip", f"{thread_name(x, thread)}, which branches to line {_first_line(x.program, late)}"),
+        ),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.core.arithmetic.multiply import Sums
+from smemsim.core.finding import Half
 from smemsim.core.machine import loops
 from smemsim.core.machine.memory import Windows
 from smemsim.core.machine.wgmma import Reads, Wgmma, a_places, d_places, to_matrix, to_registers, types_of
@@ -24,6 +25,7 @@ from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
+from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.engine.wave import ALL, WARPGROUP
 from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import judge_products, stops
@@ -324,7 +326,7 @@ class _Mma:
             x.launch.result.events.products(products)
             return
         if x.sanitizer is None:
-            x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
+            find_uninitialised(x, self.i)
         x.launch.result.events += [
             dataclasses.replace(event, taint=True) if missing else event
             for event, missing in zip(products.all, taint.tolist(), strict=True)
@@ -337,9 +339,11 @@ class _Mma:
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
         if fenced.any() and (by := unfenced(x.program).get(id(self.i))) is not None:
-            told = f"{self.i.name} reads a register that {by.name} of line {by.line} writes behind the last wgmma.fence; {UNFENCED.does} ({UNFENCED.told[0]})"
-            repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async behind it"
-            x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
+            repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async after it"
+            x.launch.find(
+                "X014", self.i, "wgmma reads a register that was written after the last wgmma.fence", repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE,
+                why=f"{UNFENCED.does} ({UNFENCED.told[0]})", halves=(Half("read", self.i.name, self.i), Half("write", by.name, by)),
+            )  # fmt: skip
 
     def _events(
         self, issuers: list[tuple[int, int]], of: tuple[list[int] | None, list[int]], scale: list[bool], goes_on: list[bool], begin: int, end: int

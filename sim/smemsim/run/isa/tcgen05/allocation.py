@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.finding import Half
 from smemsim.core.machine.tcgen05 import BrokenRule
 from smemsim.core.machine.tmem.memory import AllocationError, TensorMemory
 from smemsim.core.ptx.module import Instruction
@@ -192,8 +193,8 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
             return False
         if before := memories[0].grows(count):
             x.launch.find(
-                "X009", i, f"{i.name}: {count} columns, and the allocation before had {before}: the PTX ISA wants none to be larger than the one before; "
-                "nothing checks it, and it gets its columns", "take the large one first", because=ALLOCATION.source, milder=Severity.NOTE,
+                "X009", i, f"{count} columns of tensor memory are allocated after {before}: the PTX ISA wants no allocation to be larger than the one before",
+                "allocate the largest one first", why="hardware does not check it, and the columns are allocated", because=ALLOCATION.source, milder=Severity.NOTE,
             )  # fmt: skip
         for member, memory in zip(members, memories, strict=True):
             address = memory.alloc(count, cta_group=group).encode()
@@ -247,8 +248,8 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
             if cut:
                 tell(x, given)
                 x.launch.find(
-                    "X009", i, f"{i.name} gives back {int(counts[part[0]])} columns at {address:#x}, and leaves {cut} of their allocation, which nobody can "
-                    "give back any more: later CTAs on this SM can wait for them for ever", "give back as many as tcgen05.alloc took",
+                    "X009", i, f"tcgen05.dealloc of {int(counts[part[0]])} columns at {address:#x} leaves {cut} of their allocation", "deallocate as many as tcgen05.alloc took",
+                    why="no instruction can deallocate the rest, and later CTAs on this SM can wait for them for ever",
                     because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
                 )  # fmt: skip
             given.append((int(x.threads[part[0]]) // WARP, cta.index, columns.start, columns.stop))
@@ -267,8 +268,8 @@ def _is_back(x: Wave, i: Instruction, cta: Cta, columns: range) -> bool:
     if by is None or any(given_back(cta, column) is None for column in columns) or tensor_of(cta).has(columns):
         return False
     x.launch.find(
-        "X009", i, f"{i.name} gives back {len(columns)} columns at {columns.start:#x} that line {by[0].line} has given back before: if another CTA on this SM has "
-        "got them since, it loses them", "tcgen05.dealloc by one warp, once", because=ALLOCATION.source, milder=Severity.LUCK,
+        "X009", i, f"{len(columns)} columns of tensor memory at {columns.start:#x} are deallocated twice", "tcgen05.dealloc by one warp, once",
+        why="if another CTA on this SM has allocated them since, it loses them", halves=(Half("free", i.name, i), Half("free", by[0].name, by[0])), because=ALLOCATION.source, milder=Severity.LUCK,
     )  # fmt: skip
     return True
 
@@ -299,8 +300,8 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
             for address, i in held.items():
                 columns = tensor_of(cta).allocations.get(address & 0xFFFF, 0)
                 x.launch.find(
-                    "X009", i, f"{columns} columns of tensor memory at {address:#x} that {i.name} took are not given back before CTA "
-                    f"{cta.number} exits: later CTAs on this SM can wait for them for ever",
+                    "X009", i, f"{columns} columns of tensor memory at {address:#x} are not deallocated before CTA {cta.number} exits",
+                    why="later CTAs on this SM can wait for them for ever", repair=
                     "tcgen05.dealloc by one warp (of each CTA of a pair) before the kernel ends", because="PTX ISA 9.1 §9.7.16.7.1",
                 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from smemsim.core.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, 
 from smemsim.run.async_ops import Lazily, TensorCoreOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Copy
+from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import WHOLE, Follows
 from smemsim.run.isa.asynchronous import each, record
 from smemsim.run.isa.modifiers import Modifiers, Operands
@@ -133,10 +134,7 @@ def _copy(x: Wave, i: Instruction, form: str, plain: Callable[[], Grade | None],
         grade = plain()
         copies = whole() if grade is None else ()
     if x.sanitizer is None and any((copy.writer < 0).any() for copy in copies):
-        x.launch.find(
-            "R507", i, f"{i.name} copies bytes of shared memory that nobody has written",
-            "check the descriptor, and that the load that fills the stage was issued",
-        )  # fmt: skip
+        find_uninitialised(x, i)
     x.launch.result.evidence.add(f"{form}: addresses and places {copies[0].grade if copies else grade}")
 
 

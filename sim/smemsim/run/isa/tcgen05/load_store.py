@@ -152,8 +152,8 @@ class _Access:
             self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
         n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]
         x.launch.find(
-            "X015", self.i, f"{self.i.name}: the address is not the same in all threads of a warp: {int(first[n]):#x} in the first of "
-            f"{warp_name(x, threads[n] // WARP)}, {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and that of the first counts",
+            "X015", self.i, f"the tensor memory address differs between the threads of {warp_name(x, threads[n] // WARP)}",
+            why=f"it is {int(first[n]):#x} in the first lane and {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and the first lane counts", repair=
             "give all 32 threads the address of the first lane", because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})",
             milder=Severity.NOTE,
         )  # fmt: skip
@@ -201,8 +201,8 @@ class _Access:
             f"let a warp whose number is {other} modulo 4 access lane {given}; or give lane {int(lane[n])} here, and take it for that row"
         )
         x.launch.find(
-            "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {given}, and accesses lane {int(lane[n])}: the warp "
-            f"reaches lanes {own} to {own + WARP_LANES - 1} only, and hardware takes bits 4:0 alone of the lane, {means}",
+            "X009", self.i, f"{warp_name(x, threads[n] // WARP)} names lane {given} of tensor memory ({int(word[n]):#x}), and accesses lane {int(lane[n])}",
+            why=f"the warp reaches only lanes {own} to {own + WARP_LANES - 1}, and hardware takes only bits 4:0 of the lane, {means}", repair=
             f"give lane {int(lane[n])}, or leave the warp's bits out" if is_named else repair,
             because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})", milder=Severity.NOTE if is_named else Severity.WRONG,
         )  # fmt: skip

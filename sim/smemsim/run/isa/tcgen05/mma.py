@@ -39,6 +39,7 @@ from smemsim.core.words.instr import InstrDescriptor
 from smemsim.run.async_ops import Lazily, TensorCoreOp
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
+from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import Product
 from smemsim.run.isa.asynchronous import check_alone, judge, judge_products, record
 from smemsim.run.isa.modifiers import Modifiers, Operands
@@ -238,12 +239,9 @@ class _Mma:
         """Note what is remarked, and what the results rest on."""
         launch, i = x.launch, operation.issue.mma.i
         if is_unwritten and x.sanitizer is None:
-            launch.find(
-                "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
-                "check the descriptor, and that the load that fills the stage was issued",
-            )  # fmt: skip
+            find_uninitialised(x, self.i)
         for problem in _wrong_bits(i):
-            message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
+            message = f"instruction descriptor {i.word:#010x}: {problem.message}"
             launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
         if i.row.block_scaled:
             self._note_scale_ids(x, operation.issue.mma.of)
@@ -256,8 +254,8 @@ class _Mma:
             if in_address not in (0, number):
                 rule = RULES["tcgen05.scale_address"]
                 x.launch.find(
-                    "S702", self.i, f"{self.i.name}: the address of {side}'s scale factors, {taddr:#x}, has scale id {in_address} in bits 31:30, and the "
-                    f"instruction descriptor has {side.lower()}_sf_id = {number}, which is taken here",
+                    "S702", self.i, f"two scale ids for {side}: {in_address} in bits 31:30 of the address {taddr:#x}, {number} in the instruction descriptor",
+                    why=f"tcgen05.mma takes {side.lower()}_sf_id of the instruction descriptor", repair=
                     f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.on(x.launch.arch)})",
                     milder=Severity.NOTE,
                 )  # fmt: skip

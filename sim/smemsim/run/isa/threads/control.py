@@ -173,8 +173,9 @@ def check_registers(x: Wave) -> None:
         most, i = max(of_warps.values(), key=lambda one: one[0])
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
-                "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
-                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", _fewer(of_warps, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
+                "X006", i, "setmaxnreg.inc waits for ever: the CTA has too few registers",
+                why=f"with {most} registers a thread here, the {warps} warps would have {WARP * total}; the CTA has {WARP * warps * at_entry}, {at_entry} a thread",
+                repair=_fewer(of_warps, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
             )  # fmt: skip
 
 
@@ -207,8 +208,7 @@ def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], war
             i = of_warps[cta * warps + min(came)][1]
             names = [", ".join(map(str, sorted(some))) for some in (came, absent)]
             x.launch.find(
-                "X011", i, f"{i.name} is executed by warps {names[0]} of a warpgroup, and not by warps {names[1]} of it: what it does then is undefined",
-                "let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
+                "X011", i, f"only warps {names[0]} of a warpgroup execute {i.name}, and not warps {names[1]}", why="the effect is then undefined", repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
             )  # fmt: skip
 
 

@@ -1,0 +1,44 @@
+"""The words of R507: which bytes or registers no instruction has written, which instruction reads them, and which one uses the value."""
+
+from __future__ import annotations
+
+from smemsim.core.finding import Half
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer.races import Clauses
+
+__all__ = ["register_without_value", "uninitialised", "uses"]
+
+
+VOTED = "the value decides by way of a vote, in which lanes with a value take part too"
+COPIED = "the value is only stored elsewhere; nothing else depends on it"
+
+
+def uses(user: Instruction | None, by: Instruction | None = None) -> tuple[Half, ...]:
+    """The instruction that uses a value, or uses what another one (`by`) computes with it."""
+    if user is None:
+        return ()
+    return (*(() if by is None else (Half("compute", by.name, by),)), Half("use", user.name, user))
+
+
+def uninitialised(
+    where: str,
+    i: Instruction,
+    user: Instruction | None = None,
+    by: Instruction | None = None,
+    *,
+    is_copied: bool = False,
+    is_voted: bool = False,
+) -> tuple[Clauses, Severity | None]:
+    """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it, or if lanes that have a value vote too."""
+    why = COPIED if is_copied else VOTED if is_voted else ""
+    return Clauses(
+        f"{where} is read before anything has written it", (Half("read", i.name, i), *uses(user, by)), why
+    ), Severity.NOTE if why else None
+
+
+def register_without_value(register: str, reader: Instruction, user: Instruction | None) -> Clauses:
+    """A register is read that no instruction has given a value."""
+    return Clauses(
+        f"register {register} is read, and no instruction has given it a value", (Half("read", reader.name, reader), *uses(user))
+    )
