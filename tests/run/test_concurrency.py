@@ -1428,3 +1428,11 @@ def test_a_finding_names_the_wait_and_not_the_branch_on_the_same_line():
     (found,) = gpu.launch(HEAD.format(arch="sm_90a") + text, "k", block=64, args=arrays, progress=False).findings
     assert found.code == "X008"
     assert "(mbarrier.try_wait.parity.shared::cta.b64)" in found.message
+
+
+@pytest.mark.parametrize(("expected", "hangs"), [(128, True), (256, False)])
+def test_too_few_expected_bytes_say_what_a_card_does(expected, hangs):
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm{0}], [%rd2], 128, [bar];"
+    load = f"@!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {expected}; {copy.format('')} {copy.format('+128')} L:"
+    told = [f.message for f in run(Kernel("", f"{init()} bar.sync 0; {load} {waits()} {READ}")).findings if f.code == "T210"]
+    assert ["an H200 hung" in message for message in told] == [True] * hangs

@@ -391,6 +391,8 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         message, i = f"{why}: {message} at line {i.line}", at
     elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
         message, right = f"{message}; of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
+    if cause is None and not hangs and state.all_brought > state.all_expected:
+        message = f"{message}; the run goes on here, and an H200 hung where expect_tx was too small"
     milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
     if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
         milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
