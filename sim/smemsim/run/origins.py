@@ -141,7 +141,7 @@ class Origins:
 def origins_of(x: Wave) -> Origins | None:
     """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
     launch = x.launch
-    if launch.judge is None or x.late is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
+    if launch.judge is None or x.in_flight is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
         return None
     if x.origins is None:
         x.origins = Origins(x)
@@ -521,14 +521,14 @@ class FollowedStore(Unfollowed):
         at, found = self._spread(piece.at), self.origins(x)
         x.launch.followed += at.size
         chunks = distinct(at.reshape(-1) // CHUNK)
-        others = chunks[x.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
+        others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
         if len(others):
             held.shared.forget((others[:, None] * CHUNK + np.arange(CHUNK)).reshape(-1))
         held.shared.put(at, found if piece.part is None else found[piece.part])
 
     def ends(self, x: Wave, piece: Piece) -> None:
         if origins_of(x) is not None and piece.space == "shared":
-            x.owners.touch(distinct(self._spread(piece.at).reshape(-1) // CHUNK), COPIES)
+            x.memories.owners.touch(distinct(self._spread(piece.at).reshape(-1) // CHUNK), COPIES)
 
 
 def _in_a_row(size: int) -> Callable[[np.ndarray], np.ndarray]:

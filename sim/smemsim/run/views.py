@@ -80,14 +80,35 @@ class Wave(Protocol):
 
     launch: Any
     program: Any
-    total: int  # threads
-    stride: int  # threads of a CTA
-    pitch: int  # bytes of shared memory from one CTA's to the next one's in `shared`
     shared: np.ndarray  # the bytes of all windows
-    tid: np.ndarray  # of each thread: its number in the CTA
-    cta_of: np.ndarray  # and its CTA's in the wave
-    numbers: np.ndarray  # of each CTA: its number in the grid
-    steps: int  # blocks of instructions that have run
+
+    @property
+    def total(self) -> int:
+        """Threads."""
+
+    @property
+    def stride(self) -> int:
+        """Threads of a CTA."""
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of shared memory from one CTA's to the next one's in `shared`."""
+
+    @property
+    def tid(self) -> np.ndarray:
+        """Of each thread: its number in the CTA."""
+
+    @property
+    def cta_of(self) -> np.ndarray:
+        """Of each thread: its CTA's index in the wave."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Of each CTA: its number in the grid."""
+
+    @property
+    def steps(self) -> int:
+        """Blocks of instructions that have run."""
 
     @property
     def ctas(self) -> Sequence[Any]:

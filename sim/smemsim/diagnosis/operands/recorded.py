@@ -257,7 +257,7 @@ class Reads:
         if reads is None:
             return None
         noted: dict[tuple[str, int | None], Noted] = {}
-        writers = x.owners.one_writers(its.begins(x), reads.lines, reads.ends)
+        writers = x.memories.owners.one_writers(its.begins(x), reads.lines, reads.ends)
         for (side, event, operand, places), writer in zip(reads.of, writers, strict=True):
             it = self._known(its.first, cta, (event, side), Found(operand, places, writer)) if writer else None
             if not isinstance(it, Noted) or not its.begin_alike(it):

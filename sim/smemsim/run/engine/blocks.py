@@ -59,7 +59,7 @@ def _marks(wave: Wave, block: Block) -> Taint | None:
 def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
     """Execute the instruction that a block begins with, for which lanes wait for each other; False where they still do."""
     gate: Any = block.gate
-    if wave.held & block.slots & ~gate.keeps:
+    if wave.registers.held & block.slots & ~gate.keeps:
         wave.materialize(block.slots & ~gate.keeps)
     if not gate.opens(wave):
         return False
@@ -74,7 +74,7 @@ def _end(wave: Wave, block: Block, marks: Taint | None) -> None:
     """Execute a block's last instruction, which says where its threads go; they go on with the next block where it has none."""
     after, end = block.index + 1, block.end
     if end is None:
-        wave.goes(after)
+        wave.jump(after)
         return
     marks = _near(wave, block, marks)
     if marks is None:
@@ -100,7 +100,7 @@ def _tail(wave: Wave, block: Block) -> CompiledChain | None:
 
 def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None) -> bool:
     """Run the plain steps of a block, or those that are `left`. Is the block's end done too?"""
-    if wave.held & block.behind:
+    if wave.registers.held & block.behind:
         wave.materialize(block.behind)
     if wave.sanitizer is not None:
         wave.sanitizer.names(wave, block)
@@ -112,7 +112,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     as that of a loop is?"""
     steps: Sequence[Any] = block.steps if left is None else left
     is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
-    if left is None and steps and not is_doubtful and wave.late is None and not wave.is_stepwise:
+    if left is None and steps and not is_doubtful and wave.in_flight is None and not wave.is_stepwise:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
             tier.pays(wave.n, is_watched=wave.sanitizer is not None)

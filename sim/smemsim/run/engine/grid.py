@@ -150,26 +150,30 @@ class _Waves:
                 report_hang(launch, len(self.queue) * launch.cluster_size)
                 return False
             has_others = len(launch.waves) > 1 or bool(self.queue)
-            wave.may_pause = has_others
+            wave.progress.may_pause = has_others
             finished = self._ran(wave, gives_way=self.others_help and not is_last_try and has_others)
             if finished is None:
                 return False
             if finished:
                 self._ended(wave)
-            elif not wave.paused:
+            elif not wave.progress.paused:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 self.stuck[wave] = self._changes
         return not launch.result.out_of_time
 
     @property
     def _changes(self) -> int:
-        return self.past + sum(int(w.changes) for w in self.launch.waves)
+        return self.past + sum(int(w.progress.changes) for w in self.launch.waves)
 
     def _next(self) -> tuple[Wave | None, bool]:
         """(the wave that runs next, whether it is one that nobody can help any more); None where nothing can go on."""
         launch, changes = self.launch, self._changes
-        room = self.most - sum(w.clusters_left for w in launch.waves)
-        ready = [w for w in launch.waves if (self.stuck.get(w) != changes and not w.never_ends) or (w.late is not None and w.late.pending)]
+        room = self.most - sum(w.positions.clusters_left for w in launch.waves)
+        ready = [
+            w
+            for w in launch.waves
+            if (self.stuck.get(w) != changes and not w.progress.never_ends) or (w.in_flight is not None and w.in_flight.pending)
+        ]
         can_begin = bool(self.queue) and room > 0
         wave: Wave | None = ready[0] if ready else None
         if launch.schedule is not None:
@@ -178,7 +182,7 @@ class _Waves:
             return wave, False
         if can_begin and (clusters := self.queue.begin(min(self.together, room))):
             return _begun(launch, clusters, sanitizer=self.sanitizer, history=self.history), False
-        return next((w for w in launch.waves if w.gave_way), None), True
+        return next((w for w in launch.waves if w.progress.gave_way), None), True
 
     def _ran(self, wave: Wave, *, gives_way: bool) -> bool | None:
         """Run a wave: is it over? None where the launch is."""
@@ -207,7 +211,7 @@ class _Waves:
         self.stuck.pop(wave, None)
         if launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
             wave.leave()
-        self.past += wave.changes
+        self.past += wave.progress.changes
         ctas = len(wave.ctas)
         wave.let_go()
         self.done(ctas + (self.queue.taken - self.counted) * launch.cluster_size)
@@ -222,8 +226,8 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
     is_watched = sanitizer and (launch.window_bytes or history is not None)
     wave.is_observed_by(sanitizer_of(wave, history) if is_watched else None, launch.options.observers)
     if launch.schedule is not None:
-        wave.turns = WarpScheduler.of(launch.schedule, wave)
-        wave.late = InFlight(launch.schedule, wave)
+        wave.warp_scheduler = WarpScheduler.of(launch.schedule, wave)
+        wave.in_flight = InFlight(launch.schedule, wave)
     launch.waves.append(wave)
     if wave.observer is not None:
         wave.observer.wave_began(wave)

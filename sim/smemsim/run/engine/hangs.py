@@ -41,7 +41,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
 def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
     """Do threads of an mbarrier's cluster wait elsewhere, in front of copies that may be for it? Then what holds them up is the cause."""
-    waiting = [wait.threads for wait in x.waiting if all(wait is not own for own, _ in barrier.waits)]
+    waiting = [wait.threads for wait in x.positions.waiting if all(wait is not own for own, _ in barrier.waits)]
     if not waiting:
         return False
     threads = np.concatenate(waiting)
@@ -51,9 +51,9 @@ def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
 
 def refuse_host(launch: Launch, wave: Wave) -> None:
     """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
-    if wave.polled is None or not ((wave.key >= YIELDED) & (wave.key < GATHERING)).any():
+    if wave.progress.polled is None or not ((wave.pc >= YIELDED) & (wave.pc < GATHERING)).any():
         return
-    i, pieces = wave.polled
+    i, pieces = wave.progress.polled
     for piece in pieces:
         if piece.space == "global" and launch.memory.is_hosts_too(piece.memory, int(piece.at[0])):
             raise Unmodelled(
@@ -65,7 +65,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
     for wave in launch.waves:
         refuse_host(launch, wave)
-    alive = sum(wave.clusters_left for wave in launch.waves) * launch.cluster_size
+    alive = sum(wave.positions.clusters_left for wave in launch.waves) * launch.cluster_size
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
@@ -89,12 +89,12 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
                 why=f"{wait.what()}{full}",
             )
         for first, last, what in (
-            (YIELDED, GATHERING, (wave.endless or "polls something that never changes") + full),
+            (YIELDED, GATHERING, (wave.progress.endless or "polls something that never changes") + full),
             (0, YIELDED, f"loops for ever, and no other thread can observe anything that it does{full}"),
         ):
-            threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
-            for at in distinct(wave.key[threads]).tolist():
-                who = _who(wave, threads[wave.key[threads] == at])
+            threads = np.flatnonzero((wave.pc >= first) & (wave.pc < last))
+            for at in distinct(wave.pc[threads]).tolist():
+                who = _who(wave, threads[wave.pc[threads] == at])
                 launch.find("X006", _instruction(wave, at - first, polls=first == YIELDED), f"{who}: {what}", repair)
 
 
@@ -110,7 +110,7 @@ def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
     """The waits, the likeliest cause first, each with what to change there."""
     causes = roots(x)
     told = []
-    for wait in x.waiting:
+    for wait in x.positions.waiting:
         suspicion, mend = _suspicion(x, wait)
         is_held = suspicion > 0 and id(wait) not in causes
         told.append((is_held, suspicion, wait.instruction.line, int(wait.threads[0]), mend, wait))
@@ -128,7 +128,7 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
         return wait.suspicion()
     if not missing.size:
         return 1, "correct the thread count, or let as many threads arrive: no thread is left that could"
-    at = {id(other): other for other in x.waiting if np.isin(other.threads, missing).any()}
+    at = {id(other): other for other in x.positions.waiting if np.isin(other.threads, missing).any()}
     held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
     if held.all() and all(other.missing is not None for other in at.values()):
         return 1, "let all of them come to the same barrier: the same number, and none of them in a branch that others do not take"
@@ -140,10 +140,10 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
 
     Lanes that wait for something else in front of it, and then come, are no such cause: what they wait for is.
     """
-    gathering = np.flatnonzero((x.key >= GATHERING) & (x.key < PARKED))
-    for at in distinct(x.key[gathering]).tolist():
+    gathering = np.flatnonzero((x.pc >= GATHERING) & (x.pc < PARKED))
+    for at in distinct(x.pc[gathering]).tolist():
         block = at - GATHERING
-        here = gathering[x.key[gathering] == at]
+        here = gathering[x.pc[gathering] == at]
         i = _instruction(x, block)
         size = WARPGROUP if i.op == "wgmma" else WARP
         units = x.cta_of * x.stride + x.tid // size  # of a CTA
@@ -164,25 +164,25 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
 
 def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
     operand = i.operands[-1]
-    return operand.value & FULL if isinstance(operand, Immediate) else int(x.members[own[0]])
+    return operand.value & FULL if isinstance(operand, Immediate) else int(x.positions.members[own[0]])
 
 
 def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
     """The `threads` of a warp or warpgroup that have not exited, that an instruction is for, and that are not there."""
-    absent = (x.key[threads] < EXITED) & ~np.isin(threads, own)
+    absent = (x.pc[threads] < EXITED) & ~np.isin(threads, own)
     if i.op in MASKED:
-        absent &= (_mask(x, i, own) >> x.lane[threads] & 1).astype(bool)
+        absent &= (_mask(x, i, own) >> x.grid.lane[threads] & 1).astype(bool)
     found: np.ndarray = threads[absent]
     return found
 
 
 def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:
     """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
-    for at in distinct(x.key[missing]).tolist():
+    for at in distinct(x.pc[missing]).tolist():
         where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
         if GATHERING <= at < PARKED or block not in reached(x, where):
             return True
-    for wait in x.waiting:
+    for wait in x.positions.waiting:
         if np.isin(wait.threads, missing).any():
             waits_for = _missing(wait)
             if waits_for is not None and np.isin(own, waits_for).any():
@@ -219,9 +219,9 @@ def _who(wave: Wave, threads: np.ndarray) -> str:
 def _lanes(x: Wave, own: np.ndarray) -> str:
     """The lanes of one warp, "" for all of them that have not exited."""
     warp = np.arange(own[0] // WARP * WARP, own[0] // WARP * WARP + WARP)
-    if (x.key[warp] < EXITED).sum() <= len(own):
+    if (x.pc[warp] < EXITED).sum() <= len(own):
         return ""
-    lanes = x.lane[own]
+    lanes = x.grid.lane[own]
     ends = np.flatnonzero(np.diff(lanes) != 1)
     begins, ends = lanes[np.concatenate([[0], ends + 1])].tolist(), lanes[np.concatenate([ends, [len(lanes) - 1]])].tolist()
     runs = [str(lo) if lo == hi else f"{lo} to {hi}" for lo, hi in zip(begins, ends, strict=True)]
@@ -231,10 +231,10 @@ def _lanes(x: Wave, own: np.ndarray) -> str:
 def _whereabouts(x: Wave, threads: np.ndarray) -> str:
     """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14 (bar.sync)'."""
     places: dict[tuple[str, int, str], list[np.ndarray]] = {}
-    for at in distinct(x.key[threads]).tolist():
-        there = threads[x.key[threads] == at]
+    for at in distinct(x.pc[threads]).tolist():
+        there = threads[x.pc[threads] == at]
         if PARKED <= at < EXITED:
-            for wait in x.waiting:
+            for wait in x.positions.waiting:
                 if (mine := there[np.isin(there, wait.threads)]).size:
                     places.setdefault(("wait", wait.instruction.line, wait.instruction.name), []).append(mine)
         elif at < EXITED:

@@ -47,7 +47,7 @@ def could_come(x: Wave, threads: np.ndarray, lines: Iterable[int]) -> np.ndarray
     """Which of these threads would come to an instruction of these lines if they went on."""
     wanted = set(lines)
     blocks = {n for n, block in enumerate(x.program.blocks) if any(i.line in wanted for i in block.instructions)}
-    keys, could = x.key[threads], np.zeros(len(threads), bool)
+    keys, could = x.pc[threads], np.zeros(len(threads), bool)
     for at in distinct(keys).tolist():
         if at < EXITED:
             first = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
@@ -88,7 +88,7 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
 
 def roots(x: Wave) -> set[int]:
     """The waits (their `id`) that none but such as hold each other up hold up: where the cause of a hang is. All of them where there are too many to look at."""
-    waits = x.waiting
+    waits = x.positions.waiting
     if len(waits) > MOST:
         return {id(wait) for wait in waits}
     holders = [_holders(x, wait) for wait in waits]

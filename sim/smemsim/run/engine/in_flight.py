@@ -150,7 +150,7 @@ class InFlight:
                 raise
             finally:
                 x.sel, x.at, x.step = kept
-            x.changes += other.kind != LOAD
+            x.progress.changes += other.kind != LOAD
 
     def _land_all(self, x: Wave, which: Sequence[Effect]) -> None:
         for one in which:
@@ -193,7 +193,7 @@ class InFlight:
         """A store of which nothing is seen yet."""
         self._make_room(x)
         self.pending.append(self._access(x, STORE, where, act))
-        x.turns.change_soon()
+        x.warp_scheduler.change_soon()
 
     def load(self, x: Wave, where: Bytes, slots: frozenset[int], act: Callable[[], object]) -> None:
         """A load that orders nothing. What its block goes on to name it brings now."""
@@ -206,7 +206,7 @@ class InFlight:
         one = self._access(x, LOAD, where, act)
         one.slots, one.threads = slots, one.sel
         self.pending.append(one)
-        x.turns.change_soon()
+        x.warp_scheduler.change_soon()
 
     def _access(self, x: Wave, kind: str, where: Bytes, act: Callable[[], object]) -> Effect:
         fenced = np.full(self._fences.shape, -1)
@@ -323,17 +323,17 @@ def lands(
 ) -> None:
     """An asynchronous operation lands: now, unless a schedule says later. It does so in the order of its stream, before waits for its group (`kind`), and
     before its threads name the registers that it brings (`slots`)."""
-    if x.late is None:
+    if x.in_flight is None:
         act()
     else:
-        x.late.add(x, act, stream=stream, kind=kind, threads=threads, words=words, slots=slots)
+        x.in_flight.add(x, act, stream=stream, kind=kind, threads=threads, words=words, slots=slots)
 
 
 def comes_behind(x: Wave, pieces: Sequence[Piece], size: int, *, is_atomic: bool = False) -> None:
     """The running threads access bytes: what their warps have stored there, or were to load, is done."""
-    for piece in pieces if x.late is not None and x.late.pending else ():
+    for piece in pieces if x.in_flight is not None and x.in_flight.pending else ():
         if piece.space in SEEN and len(piece.at):
-            x.late.meets(x, Bytes(piece.memory, piece.at, size), is_atomic=is_atomic)
+            x.in_flight.meets(x, Bytes(piece.memory, piece.at, size), is_atomic=is_atomic)
 
 
 class Undo:
@@ -348,7 +348,7 @@ class Undo:
     def take_back(self, places: np.ndarray) -> Callable[[], object]:
         """Put back what lay at these places of `x.shared`, all or a part of them; the function brings the new bytes."""
         words = distinct(places >> 2)
-        late = self.x.late.schedule
+        late = self.x.in_flight.schedule
         words = words[late.draw((0, 0, len(words) // 2)) :]
         view = self.x.shared.view(np.uint32)
         new = view[words].copy()

@@ -41,7 +41,7 @@ class OutOfTime(Exception):
 def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
 
-    `gives_way` says that other waves could bring what this one polls. `wave.gave_way` is that it could go on, `wave.endless` why it cannot.
+    `gives_way` says that other waves could bring what this one polls. `wave.progress.gave_way` is that it could go on, `wave.progress.endless` why it cannot.
     Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
     """
     return _Run(wave, gives_way=gives_way).go()
@@ -55,20 +55,20 @@ class _Run:
         self.blocks, self.limit = wave.program.blocks, wave.launch.limit
         self.turns = self.loops = self.trips = 0
         self.look = 0  # after how many blocks the clock is looked at
-        self.seen = self.since = wave.changes
-        self.looked = self.polls = self.asked = wave.polls  # in the last turn, since the last change, since a group last gave way
+        self.seen = self.since = wave.progress.changes
+        self.looked = self.polls = self.asked = wave.progress.polls  # in the last turn, since the last change, since a group last gave way
         self.idles = 0  # turns in a row in which everybody polled and nothing changed
         self.works = False  # does somebody do more than poll in this turn?
         self.endless, self.circle = ReadOnlyLoop(), StateCycle()
         self.apart: Apart | None = None
         self.parts_at = self.limit // 2
-        wave.endless, wave.gave_way, wave.paused = "", False, False
+        wave.progress.endless, wave.progress.gave_way, wave.progress.paused = "", False, False
 
     def go(self) -> bool:
         """See `run_wave`."""
         wave = self.wave
         while True:
-            at, is_apart = wave.lowest(), self.apart is not None and self.apart.left > 0
+            at, is_apart = wave.positions.lowest(), self.apart is not None and self.apart.left > 0
             if at >= YIELDED and not (at < GATHERING and is_apart):
                 over = self._nobody_runs(at)
                 if over is not None:
@@ -77,7 +77,7 @@ class _Run:
             at, here = self._chosen(at, is_apart=is_apart)
             if at >= len(self.blocks):
                 wave.sel = ALL if here is None else np.flatnonzero(here)
-                wave.goes(EXITED)
+                wave.jump(EXITED)
                 wave.launch.exited(wave, wave.threads)
                 continue
             self._execute(at, here)
@@ -89,20 +89,20 @@ class _Run:
 
     def _lands(self) -> bool:
         """Does something that is under way come now?"""
-        return self.wave.late is not None and bool(self.wave.late.land(self.wave))
+        return self.wave.in_flight is not None and bool(self.wave.in_flight.land(self.wave))
 
     # ---- turns
 
     def _nobody_runs(self, at: int) -> bool | None:
         """All threads have exited, wait or have yielded: is the wave over (True), or stopped (False)? None where it goes on."""
-        wave, key = self.wave, self.wave.key
+        wave, key = self.wave, self.wave.pc
         if at >= EXITED:
             return None if self._lands() else True
         if self._lands() and not ((key >= YIELDED) & (key < GATHERING)).any():
             return None  # who waits may go on, or something else lands
         yielded = (key >= YIELDED) & (key < GATHERING)
         if not yielded.any():
-            return None if wave.expire() else False  # everybody waits
+            return None if wave.positions.expire(wave.progress.changes) else False  # everybody waits
         if self.idles == HOST_TURNS and not self.gives_way:
             refuse_host(wave.launch, wave)  # that it waits with a limit on its time changes nothing: the host cannot come
         key[yielded] -= YIELDED
@@ -112,18 +112,18 @@ class _Run:
         """Everybody has yielded: does a turn begin, or has nothing changed for too long?"""
         wave = self.wave
         self.turns += 1
-        idle = wave.polls != self.looked and not self.works
-        self.looked, self.works = wave.polls, False
-        self.idles = self.idles + 1 if idle and wave.changes == self.seen else 0
-        wave.endless = _no_way_out(wave)
-        if wave.changes != self.seen:
-            self.seen, wave.quiet, wave.quiet_polls = wave.changes, wave.steps, wave.polls
-            wave.rounds.forget()
+        idle = wave.progress.polls != self.looked and not self.works
+        self.looked, self.works = wave.progress.polls, False
+        self.idles = self.idles + 1 if idle and wave.progress.changes == self.seen else 0
+        wave.progress.endless = _no_way_out(wave)
+        if wave.progress.changes != self.seen:
+            self.seen, wave.progress.quiet, wave.progress.quiet_polls = wave.progress.changes, wave.steps, wave.progress.polls
+            wave.progress.rounds.forget()
         else:
-            wave.endless = wave.endless or wave.rounds.turn(wave, 0) or _quiet(wave)
-            wave.gave_way = not wave.endless and self.gives_way and (idle or self.turns % TURNS == 0)
-        if wave.endless or wave.gave_way:
-            wave.key[wave.key < YIELDED] += YIELDED
+            wave.progress.endless = wave.progress.endless or wave.progress.rounds.turn(wave, 0) or _quiet(wave)
+            wave.progress.gave_way = not wave.progress.endless and self.gives_way and (idle or self.turns % TURNS == 0)
+        if wave.progress.endless or wave.progress.gave_way:
+            wave.pc[wave.pc < YIELDED] += YIELDED
             return False
         return True
 
@@ -133,31 +133,31 @@ class _Run:
         """The block that runs next, and the threads there (None: all): the lowest one, unless turns are drawn."""
         if self.apart is not None and is_apart:
             return self.apart.pick(self.wave)
-        if self.wave.turns is not None:
-            found: tuple[int, np.ndarray] = self.wave.turns.pick(self.wave)
+        if self.wave.warp_scheduler is not None:
+            found: tuple[int, np.ndarray] = self.wave.warp_scheduler.pick(self.wave)
             return found
-        return at, None if self.wave.together is not None else self.wave.key == at
+        return at, None if self.wave.positions.together is not None else self.wave.pc == at
 
     def _execute(self, at: int, here: np.ndarray | None) -> None:
         """Execute a block. Raises Stuck and OutOfTime."""
         wave, block = self.wave, self.blocks[at]
         wave.sel = ALL if here is None or here.all() else np.flatnonzero(here)
         wave.at = at
-        if wave.late is not None:
-            wave.late.begins(wave, block)
+        if wave.in_flight is not None:
+            wave.in_flight.begins(wave, block)
         if wave.has_parted:
             note_acts(wave, at)
         run_block(wave, block)
-        wave.steps += 1
+        wave.progress.steps += 1
         if wave.steps >= self.look:
             self.look = wave.steps + LOOK
             if wave.launch.is_over:
                 raise OutOfTime
         if wave.steps > self.limit:
-            wave.endless = (
+            wave.progress.endless = (
                 f"still runs after {self.limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
             )
-            wave.key[wave.key < YIELDED] += YIELDED
+            wave.pc[wave.pc < YIELDED] += YIELDED
             raise Stuck
 
     # ---- loops
@@ -165,10 +165,10 @@ class _Run:
     def _gives_way_behind(self, at: int, here: np.ndarray | None) -> bool:
         """Threads have executed a block: does the wave stop for others, or because it is in a loop that nobody ends?"""
         wave = self.wave
-        if wave.turns is None:
-            after = wave.lowest()
+        if wave.warp_scheduler is None:
+            after = wave.positions.lowest()
         else:
-            after = int(wave.key[here].min())
+            after = int(wave.pc[here].min())
             if _lets_others(wave):
                 return True
         return after <= at and self._loops_to(after)
@@ -177,30 +177,30 @@ class _Run:
         """Threads have jumped back to a block: does the wave stop?"""
         wave = self.wave
         self.loops += 1
-        if wave.changes != self.since:
-            self.since = self.seen = wave.changes
-            self.loops, self.polls = min(self.loops, PATIENCE), wave.polls
-            wave.quiet, wave.quiet_polls = wave.steps, wave.polls
+        if wave.progress.changes != self.since:
+            self.since = self.seen = wave.progress.changes
+            self.loops, self.polls = min(self.loops, PATIENCE), wave.progress.polls
+            wave.progress.quiet, wave.progress.quiet_polls = wave.steps, wave.progress.polls
             self.endless.forget()
-            wave.rounds.forget()
+            wave.progress.rounds.forget()
         self.trips += 1
         if self.loops % GLANCES == 0 and self._lands():
             return False  # it may be what the loop looks for
         reason = self.endless.turn(wave, after) or ("" if self.gives_way else self.circle.turn(wave, after)) or _quiet(wave)
         if self.trips % TRIPS == 0:
             reason = reason or _no_way_out(wave)
-        polled = wave.polls != self.polls
+        polled = wave.progress.polls != self.polls
         if self._parts(reason):
             reason = ""
         if self.loops % (GLANCES if polled else PATIENCE) and not reason:
             return False
-        return self._yields(wave.key == after, reason, polled=polled)
+        return self._yields(wave.pc == after, reason, polled=polled)
 
     def _parts(self, reason: str) -> bool:
         """Do the threads of the loop run apart from now on, since they come back to one state for ever where they run in step, or run long?"""
         wave, trips = self.wave, self.trips
         is_late = wave.steps > self.parts_at
-        is_long = wave.turns is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
+        is_long = wave.warp_scheduler is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
         is_circle = reason == self.circle.why
         before = None if not reason or (is_circle and self.circle.is_another()) else self.apart
         if not (is_circle or is_long or is_late) or not Apart.can_help(wave, before):
@@ -212,32 +212,32 @@ class _Run:
 
     def _yields(self, group: np.ndarray, reason: str, *, polled: bool) -> bool:
         """A group in a loop gives way to others of the wave, where there are any; else does the wave stop?"""
-        wave, key = self.wave, self.wave.key
+        wave, key = self.wave, self.wave.pc
         is_patient = self.loops < TURNS * PATIENCE
-        needs_no_one = wave.polls == self.asked and is_patient and not reason
+        needs_no_one = wave.progress.polls == self.asked and is_patient and not reason
         giving = _warps_of(group) if needs_no_one else group
         if ((key < GATHERING) & ~giving).any():
             key[giving & (key < YIELDED)] += YIELDED
             self.works |= not polled
-            self.loops, self.polls, self.asked = 0, wave.polls, wave.polls
+            self.loops, self.polls, self.asked = 0, wave.progress.polls, wave.progress.polls
             return False
         if not reason and not (self.gives_way and (polled or not is_patient)):
             return False
-        wave.endless, wave.gave_way = reason, not reason
+        wave.progress.endless, wave.progress.gave_way = reason, not reason
         key[group] += YIELDED
         return True
 
 
 def _lets_others(wave: Wave) -> bool:
     """Of a schedule: does something land now, and do other waves go on first?"""
-    schedule = wave.turns.schedule
-    if wave.late is not None and schedule.chance(schedule.lands):
-        wave.late.land(wave)
-    wave.paused = wave.may_pause and wave.turns.pauses()
-    if wave.paused:
-        wave.gave_way = True
-        wave.key[wave.key < YIELDED] += YIELDED
-    return bool(wave.paused)
+    schedule = wave.warp_scheduler.schedule
+    if wave.in_flight is not None and schedule.chance(schedule.lands):
+        wave.in_flight.land(wave)
+    wave.progress.paused = wave.progress.may_pause and wave.warp_scheduler.pauses()
+    if wave.progress.paused:
+        wave.progress.gave_way = True
+        wave.pc[wave.pc < YIELDED] += YIELDED
+    return bool(wave.progress.paused)
 
 
 def _no_way_out(wave: Wave) -> str:
@@ -245,9 +245,9 @@ def _no_way_out(wave: Wave) -> str:
     leading = wave.state.get("blocks that lead out")
     if leading is None:
         leading = wave.state["blocks that lead out"] = _leading_out(wave)
-    at = distinct(wave.key[wave.key < GATHERING])
-    wave.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
-    return "loops for ever: no branch leads out of its loop" if wave.never_ends else ""
+    at = distinct(wave.pc[wave.pc < GATHERING])
+    wave.progress.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
+    return "loops for ever: no branch leads out of its loop" if wave.progress.never_ends else ""
 
 
 def _leading_out(x: Wave) -> set[int]:
@@ -278,7 +278,7 @@ def _warps_of(threads: np.ndarray) -> np.ndarray:
 def _only_computes(wave: Wave) -> bool:
     """Are all threads that could run in loops that look at nothing? These go on until the launch's limit: a long computation is no hang."""
     known: dict[int, bool] = wave.state.setdefault("blocks that compute", {})
-    at = np.unique(wave.key[wave.key < GATHERING])
+    at = np.unique(wave.pc[wave.pc < GATHERING])
     for n in (at - np.where(at >= YIELDED, YIELDED, 0)).tolist():
         if n not in known:
             known[n] = computes(wave.program, n)
@@ -289,7 +289,7 @@ def _only_computes(wave: Wave) -> bool:
 
 def _quiet(wave: Wave) -> str:
     most = max(LEAST_QUIET, wave.launch.limit // QUIET)
-    if wave.steps - wave.quiet <= most or (wave.polls == wave.quiet_polls and _only_computes(wave)):
+    if wave.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
         return ""
     return (
         f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a higher "

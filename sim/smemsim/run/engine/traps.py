@@ -259,7 +259,7 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
 
 def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
-    end = x.window_begin + x.window
+    end = x.window_begin + x.memories.window
     if address < 0:
         return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
     if address >> 32:
@@ -276,7 +276,7 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
 
 
 def _about_local(x: Wave, address: int, size: int) -> tuple[str, str]:
-    return f"the thread's local memory has {x.local.shape[1]} bytes", "check the index"
+    return f"the thread's local memory has {x.memories.local.shape[1]} bytes", "check the index"
 
 
 _ABOUT: dict[str, Any] = {"global": _about_global, "shared": _about_shared, "local": _about_local}

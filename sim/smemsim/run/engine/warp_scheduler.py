@@ -36,29 +36,29 @@ class Apart:
         self._random = random.Random(0)
         self.left, self._burst = PARTED, 0
         self._chosen = np.zeros(0, np.int64)
-        self.ended = int((x.key >= EXITED).sum())
+        self.ended = int((x.pc >= EXITED).sum())
 
     @staticmethod
     def can_help(x: Wave, before: Apart | None = None) -> bool:
         """Are there threads to part, and has one ended since they last were, if that counts?"""
-        is_new = before is None or int((x.key >= EXITED).sum()) > before.ended
-        return is_new and int((x.key < GATHERING).sum()) > 1
+        is_new = before is None or int((x.pc >= EXITED).sum()) > before.ended
+        return is_new and int((x.pc < GATHERING).sum()) > 1
 
     def pick(self, x: Wave) -> tuple[int, np.ndarray]:
         """The block that runs now, and the threads of a warp that execute it."""
-        yielded = (x.key >= YIELDED) & (x.key < GATHERING)
-        x.key[yielded] -= YIELDED
+        yielded = (x.pc >= YIELDED) & (x.pc < GATHERING)
+        x.pc[yielded] -= YIELDED
         self.left -= 1
         self._burst -= 1
-        ready = self._chosen[x.key[self._chosen] < YIELDED]
+        ready = self._chosen[x.pc[self._chosen] < YIELDED]
         if self._burst < 0 or not ready.size:
-            ready = np.flatnonzero(x.key < YIELDED)
+            ready = np.flatnonzero(x.pc < YIELDED)
             one = int(ready[int(self._random.random() * len(ready))])
             ready = ready[ready // WARP == one // WARP] if self._random.random() < 0.5 else np.array([one])
             self._chosen, self._burst = ready, int(self._random.random() * BURST)
-        at = int(x.key[ready].min())
+        at = int(x.pc[ready].min())
         here = np.zeros(x.total, bool)
-        here[ready[x.key[ready] == at]] = True
+        here[ready[x.pc[ready] == at]] = True
         return at, here
 
 
@@ -100,7 +100,7 @@ class WarpScheduler:
                 self.soon, self.left = False, 1 + int(s.uniform() * 2 * s.change)
             elif self.left < 0:
                 self._group()
-        key = x.key
+        key = x.pc
         lows = key.reshape(-1, WARP).min(axis=1)
         ready = lows < YIELDED
         best = int(self.rank[ready].min())

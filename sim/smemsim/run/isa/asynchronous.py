@@ -131,7 +131,7 @@ def _count(x: Wave, op: AsyncOp, writes: Sequence[SharedWrite], hidden: Undo | N
     states = states_of(x, [cast("tuple[Any, int]", write.barrier)[0] for write in writes], offset, i, because=because)
     if x.observer is not None:
         x.observer.completes_on(x, op, each_of(states))
-    if x.late is None:
+    if x.in_flight is None:
         bring(x, states, first.size, [write.by for write in writes[: len(states)]])
         return
     cta, by, size = cast("tuple[Any, int]", first.barrier)[0], first.by, first.size
@@ -156,7 +156,7 @@ def _because(op: AsyncOp, write: SharedWrite) -> str:
 
 def leaves(x: Wave, make: Callable[[], Any], span: Callable[[], tuple[int, int]], thread: int) -> Any:
     """A transfer out of shared memory by a thread: `make` executes it, `span` says which addresses it writes. Under a schedule it may happen later."""
-    if x.late is None:
+    if x.in_flight is None:
         return make()
     low, high = span()
     region = x.launch.memory.holding(low, high) if low < high <= low + MOST_KEPT else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from smemsim.base.errors import Unmodelled
 from smemsim.core.spec.cards import residency_of
 from smemsim.core.spec.launches import RESERVED_OFFSETS
 from smemsim.core.spec.ptx import CLOCKS, WARP_SIZE
+from smemsim.run.engine.slots import Slot
 from smemsim.run.isa.registers import Read, Wave
 
 __all__ = ["fill_special", "is_alike", "is_fixed", "special"]
@@ -25,13 +27,20 @@ def special(name: str) -> Read:
     if is_fixed(name):
         if is_alike(name):
             return lambda x: x.alike(name, lambda: _of_threads(x, name))[x.sel]
-        return lambda x: x.fixed(name, lambda: _of_threads(x, name))[x.sel]
+        values = _values(name)
+        return lambda x: values(x)[x.sel]
     if base in (*_THREADS, *_CTAS) and axis == "w":
         return lambda x: np.uint64(0)  # "unused", and zero
     if name in CLOCKS:
         shift = 32 if name.endswith("_hi") else 0
-        return lambda x: np.uint64(x.clock() >> shift)
+        return lambda x: np.uint64(x.progress.clock(x.launch.schedule) >> shift)
     raise Unmodelled(f"%{name}: this special register is not modelled")
+
+
+@functools.cache
+def _values(name: str) -> Slot[np.ndarray]:
+    """A special register's values, of all threads of a wave."""
+    return Slot(lambda x: _of_threads(x, name))
 
 
 def fill_special(x: Wave, name: str, out: np.ndarray) -> None:
@@ -75,26 +84,26 @@ def _tid(x: Wave, n: int) -> np.ndarray:
 _THREADS: dict[str, Callable[[Wave, int], np.ndarray]] = {"tid": _tid}
 _CTAS: dict[str, Callable[[Wave, int], Any]] = {
     "ntid":           lambda x, n: [x.launch.block[n]] * len(x.ctas),
-    "ctaid":          lambda x, n: x.ctaids[n],
+    "ctaid":          lambda x, n: x.grid.ctaids[n],
     "nctaid":         lambda x, n: [x.launch.grid[n]] * len(x.ctas),
-    "clusterid":      lambda x, n: x.ctaids[n] // x.launch.cluster[n],
+    "clusterid":      lambda x, n: x.grid.ctaids[n] // x.launch.cluster[n],
     "nclusterid":     lambda x, n: [x.launch.grid[n] // x.launch.cluster[n]] * len(x.ctas),
-    "cluster_ctaid":  lambda x, n: x.ctaids[n] % x.launch.cluster[n],
+    "cluster_ctaid":  lambda x, n: x.grid.ctaids[n] % x.launch.cluster[n],
     "cluster_nctaid": lambda x, n: [x.launch.cluster[n]] * len(x.ctas),
 }
 _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
-    "laneid":              lambda x: x.lane.astype(np.uint64),
+    "laneid":              lambda x: x.grid.lane.astype(np.uint64),
     "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(WARP_SIZE),
     "is_explicit_cluster": lambda x: np.repeat(np.array([x.launch.cluster_size > 1] * len(x.ctas)), x.stride),
-    "lanemask_eq":         lambda x: np.uint64(1) << x.lane.astype(np.uint64),
-    "lanemask_lt":         lambda x: (np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1),
-    "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
-    "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
-    "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
+    "lanemask_eq":         lambda x: np.uint64(1) << x.grid.lane.astype(np.uint64),
+    "lanemask_lt":         lambda x: (np.uint64(1) << x.grid.lane.astype(np.uint64)) - np.uint64(1),
+    "lanemask_le":         lambda x: (np.uint64(2) << x.grid.lane.astype(np.uint64)) - np.uint64(1),
+    "lanemask_gt":         lambda x: ((np.uint64(2) << x.grid.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
+    "lanemask_ge":         lambda x: ((np.uint64(1) << x.grid.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
 }
 _PLAIN_OF_CTAS: dict[str, Callable[[Wave], Any]] = {
     "nwarpid":             lambda x: [residency_of(x.launch.arch).threads // WARP_SIZE] * len(x.ctas),
-    "cluster_ctarank":     lambda x: x.ranks,
+    "cluster_ctarank":     lambda x: x.grid.ranks,
     "cluster_nctarank":    lambda x: [x.launch.cluster_size] * len(x.ctas),
     "smid":                lambda x: x.launch.places.of(x.numbers.tolist()),
     "nsmid":               lambda x: [x.launch.multiprocessors] * len(x.ctas),

@@ -67,7 +67,14 @@ class Chain:
 
     def may_run(self, x: Wave) -> bool:
         """Are all threads of the wave here, in whole warps, are the registers in their arrays, and has nobody else to look at them?"""
-        if x.sel is not ALL or x.padded or x.stride % WARP or x.late is not None or x.turns is not None or x.held & self.slots:
+        if (
+            x.sel is not ALL
+            or x.grid.padded
+            or x.stride % WARP
+            or x.in_flight is not None
+            or x.warp_scheduler is not None
+            or x.registers.held & self.slots
+        ):
             return False
         if not all((x.r[slot] == number).all() for slot, number in self.numbers):
             return False

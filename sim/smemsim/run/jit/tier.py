@@ -73,7 +73,7 @@ class Frames:
         """Those of a wave."""
         found: Frames | None = x.state.get(cls)
         if found is None:
-            pointers = x.register_pointers
+            pointers = x.registers.pointers
             key = x.total, cls, int(pointers[0]) if len(pointers) else 0
             found = x.launch.kept.get(key)
             if found is None:
@@ -85,7 +85,7 @@ class Frames:
 
     def _enter(self, x: Wave) -> None:
         """The next wave has them."""
-        self.windows[:, 0] = x.window_begin + x.rank_bits[:: x.stride]
+        self.windows[:, 0] = x.window_begin + x.grid.rank_bits[:: x.stride]
         self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
         for (_, which, _), array in self._own.items():
             fill_special(x, which, array)
@@ -182,7 +182,7 @@ class Frame:
 
     def _place(self, x: Wave, frames: Frames, found: Found | None) -> None:
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
-        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.window
+        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.memories.window
         if found is not None:  # else nothing may begin in the arrays, of which nobody knows yet
             self.memory[HEAD:], self.regions = found[0], list(found[1])
 
@@ -194,7 +194,7 @@ def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
     """Where in the host's memory the arrays are that machine code names by their slots."""
-    pointers: np.ndarray = x.register_pointers
+    pointers: np.ndarray = x.registers.pointers
     if code.given:
         arrays = np.array([frames.array(x, key).ctypes.data for key in code.given], np.uint64)
         pointers = np.concatenate((pointers[: len(x.r)], arrays))
@@ -276,7 +276,7 @@ class Segment:
         masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        if self._may_be_direct(is_watched=x.sanitizer is not None) and not (x.has_owners and self._uses_shared):
+        if self._may_be_direct(is_watched=x.sanitizer is not None) and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
                 return self._left(x, given, first)
@@ -437,9 +437,9 @@ class Segment:
                 and not (access.is_load and sanitizer.globals.history.is_unwritten(region.words))
             ):
                 return None
-        if not code.of_shared or (sanitizer is None and not x.has_owners):
+        if not code.of_shared or (sanitizer is None and not x.memories.has_owners):
             return []
-        if x.has_owners and code.stores_shared:
+        if x.memories.has_owners and code.stores_shared:
             return None
         if sanitizer is None:
             return []
@@ -451,7 +451,7 @@ class Segment:
     @staticmethod
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
         """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
-        if access.space == "global" or not x.has_owners:  # that something was stored is all
+        if access.space == "global" or not x.memories.has_owners:  # that something was stored is all
             frame.note_stores(x, (access,))
             return
         threads, places = _places(x, frame, access, first)
@@ -671,10 +671,10 @@ class Loop:
         trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, most)
         at, threads = self.block.index, x.threads
         if mask.any():
-            x.key[threads] = np.where(mask[threads], at, at + 1)
+            x.pc[threads] = np.where(mask[threads], at, at + 1)
         else:
-            x.goes(at + 1)
-        x.steps += trips - 1
+            x.jump(at + 1)
+        x.progress.steps += trips - 1
 
 
 class CompiledChain:
@@ -696,7 +696,7 @@ class CompiledChain:
         self.function(*frame.given(0, x.total, None))
         if x.observer is not None and self.chain.joint:
             x.observer.lanes_met(x, self.chain.meets_at, times=self.chain.joint)
-        x.steps += len(self.chain.blocks) - 1
+        x.progress.steps += len(self.chain.blocks) - 1
         x.at, x.step = self.last.index, self.begins
 
 

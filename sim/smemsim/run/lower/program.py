@@ -550,11 +550,11 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
         def parts(x: Wave, following: int) -> None:
             to, p = target(), holds(x)
             if p.all():
-                x.goes(to)
+                x.jump(to)
             elif not p.any():
-                x.goes(following)
+                x.jump(following)
             else:
-                x.key[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)
+                x.pc[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)
 
         return End(parts)
 
@@ -564,7 +564,7 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
             ends(x, following)
             return
         threads = x.threads
-        x.key[threads[~p]] = following
+        x.pc[threads[~p]] = following
         if p.any():
             x.select(threads[p])
             ends(x, following)
@@ -579,12 +579,12 @@ def _guarded_gate(holds: Callable[[Wave], np.ndarray], step: Gate) -> End:
     def gated(x: Wave, following: int) -> None:
         p = holds(x)
         threads = x.threads
-        x.key[threads[~p]] = following
+        x.pc[threads[~p]] = following
         if p.any():
             x.select(threads[p])
             if opens(x):
                 run(x)
-                x.key[x.sel] = following
+                x.pc[x.sel] = following
 
     return End(gated, again=True)
 

@@ -53,9 +53,9 @@ class FirstCta:
         self._everybody = np.arange(x.stride)
 
     @property
-    def key(self) -> np.ndarray:
+    def pc(self) -> np.ndarray:
         """Where each of its threads is."""
-        return self.wave.key[: self.stride]
+        return self.wave.pc[: self.stride]
 
     @property
     def sel(self) -> Any:
@@ -378,9 +378,9 @@ class SanitizerOfFirst(Events):
     @property
     def are_alive_alike(self) -> bool:
         """Have the same threads of each CTA exited?"""
-        if self.x.together is not None:
+        if self.x.positions.together is not None:
             return True
-        gone = (self.x.key >= EXITED).reshape(self.count, -1)
+        gone = (self.x.pc >= EXITED).reshape(self.count, -1)
         return bool((gone == gone[0]).all())
 
     def own(self, threads: np.ndarray) -> np.ndarray | None:

@@ -284,7 +284,7 @@ class GlobalShadow:
         array.for_writes(int(self.history.scope[index]))
         if array.region.blank is not None:
             array.region.blank.fill(piece.at, size, None if values is None or size >= WORD else values.before())
-            if self.x.late is not None:
+            if self.x.in_flight is not None:
                 array.region.blank.fill_late(piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
         if self.history.scope[index] and id(i) in self._updates:

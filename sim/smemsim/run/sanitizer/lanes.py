@@ -87,7 +87,7 @@ class Lanes:
         """Threads have synchronised so one after the other: most often each is a lane of one warp."""
         warps = {int(threads[0]) // WARP for threads in some} if all(len(threads) == 1 for threads in some) else set()
         warp = warps.pop() if len(warps) == 1 else -1
-        if warp < 0 or not len(self.x.shared) or np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED) < 2:
+        if warp < 0 or not len(self.x.shared) or np.count_nonzero(self.x.pc[warp * WARP : (warp + 1) * WARP] < EXITED) < 2:
             for threads in some:
                 self.learn(threads)
             return
@@ -104,7 +104,7 @@ class Lanes:
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
         if len(threads) == 1:
             warp, lane = divmod(int(threads[0]), WARP)
-            if np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED) > 1:
+            if np.count_nonzero(self.x.pc[warp * WARP : (warp + 1) * WARP] < EXITED) > 1:
                 self._part(warp, np.array([lane]), learns_only=learns_only)
                 return
         elif are_whole_warps(threads):
@@ -117,7 +117,7 @@ class Lanes:
         chosen[threads] = True
         here = chosen.reshape(-1, WARP)
         some = np.asarray(here.any(axis=1))
-        part = some & np.asarray(((self.x.key < EXITED).reshape(-1, WARP) & ~here).any(axis=1))
+        part = some & np.asarray(((self.x.pc < EXITED).reshape(-1, WARP) & ~here).any(axis=1))
         whole = some & ~part
         self._all_of(whole)
         if self._met:

@@ -140,7 +140,7 @@ class Lifetimes:
 
     def _is_there(self, cta: int) -> bool:
         """Has a CTA threads that have not exited?"""
-        return bool((self.x.key[cta * self.x.stride : (cta + 1) * self.x.stride] < EXITED).any())
+        return bool((self.x.pc[cta * self.x.stride : (cta + 1) * self.x.stride] < EXITED).any())
 
     def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch a CTA all of whose threads have exited."""

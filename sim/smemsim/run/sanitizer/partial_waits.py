@@ -200,7 +200,7 @@ class PartialWaits:
 
     def _alive(self, warp: int) -> int:
         """The lanes of a warp that have not exited."""
-        alive = np.flatnonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED)
+        alive = np.flatnonzero(self.x.pc[warp * WARP : (warp + 1) * WARP] < EXITED)
         return int(np.bitwise_or.reduce(np.int64(1) << alive)) if len(alive) else 0
 
     # ---- accesses

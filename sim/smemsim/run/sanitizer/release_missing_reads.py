@@ -64,7 +64,7 @@ class ReleaseMissingReads:
             return
         for warp in distinct(threads // WARP).tolist():
             here = threads[threads // WARP == warp] % WARP
-            alive = self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED
+            alive = self.x.pc[warp * WARP : (warp + 1) * WARP] < EXITED
             clock = self.clocks.at_fence(warp) if relaxed else int(self.clocks.clock[warp])
             known = self.ticks.get(time := self._time(warp), {})
             if clock and (len(here) < np.count_nonzero(alive) or clock in known):

@@ -287,7 +287,7 @@ class ReleaseMissingWrites:
             if warp not in self._stored:
                 continue
             here = [lane for lane in range(WARP) if lanes >> lane & 1]
-            alive = int(np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED))
+            alive = int(np.count_nonzero(self.x.pc[warp * WARP : (warp + 1) * WARP] < EXITED))
             clock = self.clocks.at_fence(warp) if relaxed else int(self.clocks.clock[warp])
             if clock:
                 self._release(i, warp, here, clock, is_whole=len(here) == alive)

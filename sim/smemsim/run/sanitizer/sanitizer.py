@@ -772,7 +772,7 @@ class Sanitizer(Events, Observer):
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
         """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
-        gone = np.flatnonzero((x.key[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
+        gone = np.flatnonzero((x.pc[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
         if gone.size:
             self.clocks.left(gone, what)
 
@@ -827,7 +827,7 @@ class Sanitizer(Events, Observer):
         here = np.zeros(x.total // WARP, bool)
         here[threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
-        gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
+        gone = np.asarray((x.pc >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
         self.clocks.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
         self.clocks.meet(warps, here[warps], gone[warps])
         self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])

@@ -402,11 +402,11 @@ class Taint:
     @functools.cached_property
     def is_written(self) -> np.ndarray:
         """Which bytes of each word of local memory have been written, as bits."""
-        return np.zeros(self.x.local.size // WORD, np.uint8)
+        return np.zeros(self.x.memories.local.size // WORD, np.uint8)
 
     def stack_grew(self) -> None:
         """Every thread has more local memory than it had."""
-        room = self.x.local.shape[1] // WORD
+        room = self.x.memories.local.shape[1] // WORD
         self.is_written = _widened(self.is_written, self.total, room)
         if self.local is not None:
             self.local.widen(self.total, room)
@@ -659,7 +659,7 @@ class Taint:
 
     def _local(self) -> Words:
         if self.local is None:
-            self.local = Words(self.origins, self.x.local.size // WORD)
+            self.local = Words(self.origins, self.x.memories.local.size // WORD)
         return self.local
 
     def _active(self, x: Wave, i: Instruction) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.operation_types import OPERATION_TYPES
+from smemsim.run.engine.slots import Slot
 from smemsim.run.isa.alu.forms import PACKED, Elementwise, elementwise
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import bits_of, dtype_of
@@ -27,10 +28,12 @@ __all__ = ["absolute", "carry", "extremum", "multiply", "multiply_add", "negate"
 _LOW_32 = np.uint64(0xFFFFFFFF)
 
 
+_FLAGS: Slot[np.ndarray] = Slot(lambda x: np.zeros(x.total, np.bool_))
+
+
 def carry(x: Wave) -> np.ndarray:
     """The carry flags of all threads."""
-    flags: np.ndarray = x.fixed("carry", lambda: np.zeros(x.total, np.bool_))
-    return flags
+    return _FLAGS(x)
 
 
 def _saturated(values: np.ndarray) -> np.ndarray:

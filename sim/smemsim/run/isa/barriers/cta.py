@@ -175,13 +175,13 @@ class ClusterBarrier:
 
     def materialize(self, x: Wave) -> None:
         """If all have arrived, the next phase begins."""
-        if not self.arrived.any() or not (self.arrived | (x.key[self.own] >= EXITED)).all():
+        if not self.arrived.any() or not (self.arrived | (x.pc[self.own] >= EXITED)).all():
             return
         lines = np.where(self.arrived, self.line, 0)
         check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, lines, self.aligned)
         note_parted(x, self.key, "barrier.cluster", self.first, lines)
         self.arrived[:] = False
-        x.changes += 1
+        x.progress.changes += 1
         if x.observer is not None:
             x.observer.barrier_completed(x, self)
         waits, self.waits = self.waits, []
@@ -197,7 +197,7 @@ class ClusterBarrier:
 
     def missing(self, x: Wave) -> np.ndarray:
         """Threads of the wave that have not arrived."""
-        return self.first + np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+        return self.first + np.flatnonzero(~self.arrived & (x.pc[self.own] < EXITED))
 
 
 def _barriers(x: Wave) -> list[ClusterBarrier]:
@@ -237,12 +237,12 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
         barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
         if x.observer is not None:
             x.observer.barrier_arrived(x, i, barrier, own + barrier.first, is_relaxed=relaxed)
-        x.changes += 1
+        x.progress.changes += 1
         barrier.materialize(x)
 
 
 def _wait(x: Wave, i: Instruction, following: int) -> None:
-    x.key[x.sel] = following
+    x.pc[x.sel] = following
     for barrier, own in _by_cluster(x):
         if barrier.idle[own].any():
             thread = int(own[int(np.flatnonzero(barrier.idle[own])[0])]) + barrier.first
@@ -348,11 +348,11 @@ class NamedBarrier:
 
     def missing(self, x: Wave) -> np.ndarray:
         """Threads of the CTA that have not arrived, by their number in it."""
-        return np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+        return np.flatnonzero(~self.arrived & (x.pc[self.own] < EXITED))
 
     def is_complete(self, x: Wave, i: Instruction) -> bool:
         """Have all arrived, or as many as the count says?"""
-        done = self.arrived | (x.key[self.own] >= EXITED)
+        done = self.arrived | (x.pc[self.own] >= EXITED)
         if self.count is None:
             return bool(done.all())
         came = self._counted(x)
@@ -381,7 +381,7 @@ class NamedBarrier:
     def _counted(self, x: Wave) -> int:
         """Threads of whole warps that have arrived, those of a warp as often as it has."""
         times = np.where(self.arrived, self.before + 1, 0).reshape(-1, WARP)
-        gone = (~self.arrived & (x.key[self.own] >= EXITED)).reshape(-1, WARP)
+        gone = (~self.arrived & (x.pc[self.own] >= EXITED)).reshape(-1, WARP)
         whole = np.where(gone, times.max(axis=1, keepdims=True), times).min(axis=1)
         return int(whole.sum()) * WARP
 
@@ -463,7 +463,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             arrive(x, i)
         ids = _numbers(x, i, np.asarray(number(x)))
         counts = None if count is None else np.asarray(count(x))
-        x.goes(following)
+        x.jump(following)
         if ids.ndim == 0:
             check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
         if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
@@ -568,7 +568,7 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         _tell(x, x.threads, x.threads)
         return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
-    alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+    alive = (x.pc < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
     complete = (here > 0) & (here == (alive if count is None else count))
     if count is not None:  # in whole warps
         warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)

@@ -60,7 +60,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if state.passed:
             return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
         return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
-    stuck = {int(warp) for wait in x.waiting for warp in distinct(wait.threads // WARP)}
+    stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
 
 
@@ -125,7 +125,7 @@ def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
 
 def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
     """Do threads of a CTA wait at another mbarrier?"""
-    others = (wait for wait in x.waiting if wait.expired is not None and all(wait is not own for own, _ in barrier.waits))
+    others = (wait for wait in x.positions.waiting if wait.expired is not None and all(wait is not own for own, _ in barrier.waits))
     return any((x.cta_of[wait.threads] == cta.index).any() for wait in others)
 
 

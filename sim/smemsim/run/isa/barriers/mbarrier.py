@@ -173,7 +173,7 @@ class State:
     def store(self, x: Wave) -> None:
         """Its word is in shared memory, for others to look at."""
         x.shared.view(np.uint64)[self.words] = self.word
-        x.changes += len(self.members)
+        x.progress.changes += len(self.members)
 
     @property
     def parity(self) -> int:

@@ -38,8 +38,8 @@ def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruc
     for barrier in made.members:
         mbarriers(barrier.cta)[offset] = barrier
     made.store(x)
-    if x.has_owners:
-        x.owners.touch(made.words >> 1, THREADS)
+    if x.memories.has_owners:
+        x.memories.owners.touch(made.words >> 1, THREADS)
     return made
 
 

@@ -321,9 +321,9 @@ class _Wait:
     def test(self, x: Wave, following: int) -> None:
         """test_wait: write the answer; threads that got False let others run before they go on."""
         done, _ = self._over(x)
-        x.polls += not done.all()
+        x.progress.polls += not done.all()
         self.write(x, done)
-        x.key[x.sel] = np.where(done, following, following + YIELDED)
+        x.pc[x.sel] = np.where(done, following, following + YIELDED)
 
     def opens(self, x: Wave) -> bool:
         """try_wait: park the threads whose phase is not complete, select the others. Are there any others?"""
@@ -334,12 +334,12 @@ class _Wait:
             threads = x.threads
             waiting = [(b, t[~given_up[t]]) for b, t in waiting]
             done = done | given_up[threads]
-        if x.turns is not None and waiting and x.turns.schedule.chance(x.turns.schedule.gives_up):
+        if x.warp_scheduler is not None and waiting and x.warp_scheduler.schedule.chance(x.warp_scheduler.schedule.gives_up):
             # It may give up at once; others go on before it asks again.
             for _, threads in waiting:
                 self._give_up(x, threads)
                 done[np.isin(x.threads, threads)] = True
-            x.polls += 1
+            x.progress.polls += 1
             waiting = []
         for barrier, threads in waiting:
             if len(threads):

@@ -87,10 +87,10 @@ def build_in(i: Instruction, c: Linker) -> Step:
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count, None if between else src)
-            if x.late is not None:
-                x.late.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
+            if x.in_flight is not None:
+                x.in_flight.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
             before = None if x.observer is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
-            hidden = None if x.late is None else Undo(x, cta)
+            hidden = None if x.in_flight is None else Undo(x, cta)
             with stops(x, i, _reason):
                 if between:
                     transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
@@ -98,7 +98,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
                     given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
                     transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
             _arrived(x, i, cta, thread, transfers, before, hidden)
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -144,7 +144,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
                 transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
             if masks:
                 _left(x, i, cta, thread, transfer, is_again=is_again)
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -197,7 +197,7 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
                 _left(x, i, cta, thread, transfer)
             else:
                 _arrived(x, i, cta, thread, (transfer,))
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -228,8 +228,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     Modifiers(i, "async", "bulk", "commit_group").end()
 
     def run(x: Wave) -> None:
-        if x.late is not None:
-            x.late.commit(x, "bulk")
+        if x.in_flight is not None:
+            x.in_flight.commit(x, "bulk")
         if x.observer is not None:
             x.observer.group_committed(x, i, "bulk")
 
@@ -249,8 +249,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     count = left.value
 
     def run(x: Wave) -> None:
-        if x.late is not None:
-            x.late.wait(x, "bulk", count)
+        if x.in_flight is not None:
+            x.in_flight.wait(x, "bulk", count)
         if x.observer is not None:
             x.observer.group_waited(x, i, "bulk", count, only_read=only_read)
 

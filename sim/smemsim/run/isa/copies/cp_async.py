@@ -81,7 +81,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
 
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
     """The threads' values go to shared memory: now, or when they land."""
-    back = None if x.late is None else _taken_back(x, piece, size)
+    back = None if x.in_flight is None else _taken_back(x, piece, size)
     written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
     scattered(piece, _WORD, values)
     own(x, piece, size)
@@ -95,7 +95,7 @@ def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
     """Called before a copy: what to call behind it, so that its bytes are there only when it lands."""
     words: np.ndarray = ((piece.at[:, None] >> 2) + np.arange(size // 4)).reshape(-1)
     view, threads = x.shared.view(np.uint32), x.threads.copy()
-    x.late.clears(x, words)
+    x.in_flight.clears(x, words)
     before = view[words].copy()
 
     def take() -> None:
@@ -153,15 +153,15 @@ def build_groups(i: Instruction, c: Linker) -> Step:
 
 
 def _commit(x: Wave, i: Instruction) -> None:
-    if x.late is not None:
-        x.late.commit(x, GROUP)
+    if x.in_flight is not None:
+        x.in_flight.commit(x, GROUP)
     if x.observer is not None:
         x.observer.group_committed(x, i, GROUP)
 
 
 def _wait(x: Wave, i: Instruction, left: int) -> None:
-    if x.late is not None:
-        x.late.wait(x, GROUP, left)
+    if x.in_flight is not None:
+        x.in_flight.wait(x, GROUP, left)
     if x.observer is not None:
         x.observer.group_waited(x, i, GROUP, left)
 
@@ -187,7 +187,7 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
                 continue
             barrier.state.adds_own(i)
-            if x.late is not None:
+            if x.in_flight is not None:
                 barrier.alone().adds(x, len(threads[part]))
                 lands(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
 

@@ -116,13 +116,13 @@ def build_load(i: Instruction, c: Linker) -> Step:
                 one_cta(x, i, dst, barrier)
             if own:
                 own_address(i, cta, dst)
-            hidden = None if x.late is None else Undo(x, cta)
+            hidden = None if x.in_flight is None else Undo(x, cta)
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
             load = Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries)
             issue(x, _load(x, i, cta, thread, deliveries, load), hidden)
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -147,7 +147,7 @@ class _Alike:
 def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> list[_Alike]:
     """What the running threads issue, by the values of operands: `reads` are those, a map's address the first one. Nothing where each is to be looked at by itself."""
     threads = x.threads
-    if len(threads) < 2 or x.late is not None or x.launch.cluster_size > 1 or not x.launch.has_cohorts:
+    if len(threads) < 2 or x.in_flight is not None or x.launch.cluster_size > 1 or not x.launch.has_cohorts:
         return []
     values, boxes = np.empty((len(threads), len(reads)), np.int64), np.empty((len(threads), len(coordinates)), np.int64)
     for to, several in ((values, reads), (boxes, coordinates)):
@@ -208,7 +208,7 @@ def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: 
         return False
     to = Received(0, dst, ClusterAddress(0, barrier), boxes.transfers[0].transaction_bytes)
     issue(x, _alike_load(x, i, issued, boxes, to))
-    x.changes += 1
+    x.progress.changes += 1
     return True
 
 
@@ -308,7 +308,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             does = thread // WARP, cta.index, address, src, where
-            if before is not None and before.does == does and not operation and x.late is None:
+            if before is not None and before.does == does and not operation and x.in_flight is None:
                 before.is_read_again(x, thread)
             else:
                 check_ranks(x, i, src)
@@ -325,7 +325,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                 if operation:
                     tell(transfer)
             record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, before.smem_address, operation))
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -361,7 +361,7 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
         store()
     for _, tid, cta, src, issued, transfer in each:
         record(x, Store(cta.number, tid, i, issued.map_address, issued.tensor_map, "tile", transfer.coordinates, src))
-    x.changes += 1
+    x.progress.changes += 1
     return True
 
 
@@ -395,7 +395,7 @@ def _tell(
         together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, read)
     op = together[address, src]
     if op is None:
-        does, is_shared = [address, src, *stored.does[4]], kind == "tma_store" and x.late is None  # see `_Stored`
+        does, is_shared = [address, src, *stored.does[4]], kind == "tma_store" and x.in_flight is None  # see `_Stored`
         warps_too = (
             [other % WARP for (_, other), values, _ in issued if other // WARP == thread // WARP and values == does] if is_shared else []
         )
@@ -413,7 +413,7 @@ def _told_together(
     by itself."""
     alike = [one for one in issued if one[1][:2] == by]
     ctas, bank, tm = [cta for (cta, _), *_ in alike], x.launch.parameter_address, first.tensor_map
-    if len(alike) < 2 or x.late is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
+    if len(alike) < 2 or x.in_flight is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
         return None
     if first.geometry.mode != "tile" or not first.whole or not bank <= by[0] < bank + len(x.launch.parameters):
         return None

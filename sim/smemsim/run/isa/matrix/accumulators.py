@@ -51,9 +51,9 @@ def number_of(x: Wave, cta: np.ndarray, tid: np.ndarray) -> np.ndarray:
 
 def accumulators(x: Wave) -> Accumulators:
     """Those of a wave."""
-    found: Accumulators | None = x.keeper
+    found: Accumulators | None = x.registers.keeper
     if found is None:
-        found = x.keeper = Accumulators(x)
+        found = x.registers.keeper = Accumulators(x)
     return found
 
 
@@ -105,13 +105,13 @@ class Accumulators:
         if not of.is_here[groups].all():
             new = groups[adds & ~of.is_here[groups]]
             words = np.empty((len(new), *of.places.shape), np.uint32)
-            loops.take(self.x.register_words, self._firsts[new], of.places, words)
+            loops.take(self.x.registers.words, self._firsts[new], of.places, words)
             of.has_sum[new] = [
                 bool(of.has_sum[group]) and _is_sum(of.values[group], own) for group, own in zip(new.tolist(), words, strict=True)
             ]
             of.values[new] = words
             of.is_here[groups] = True
-        self.x.held |= bits
+        self.x.registers.held |= bits
         goes_on = (adds & of.has_sum[groups]).tolist()
         of.has_sum[groups] = True
         return of.values, goes_on
@@ -121,7 +121,7 @@ class Accumulators:
         for of in self.kept.values():
             if of.slots & slots and of.is_here.any():
                 groups = np.flatnonzero(of.is_here)
-                loops.put(self.x.register_words, self._firsts[groups], of.places, of.values, groups)
+                loops.put(self.x.registers.words, self._firsts[groups], of.places, of.values, groups)
                 of.is_here[:] = False
         left = 0
         for of in self.kept.values():
@@ -130,7 +130,7 @@ class Accumulators:
 
     def _places(self, slots: tuple[int, ...], n: int) -> np.ndarray:
         """(64, N) the word of each element among those of all registers, from its warpgroup's first thread on."""
-        begins, elements = np.array([self.x.first_word(slot) for slot in slots], np.int64), np.arange(n // 2)
+        begins, elements = np.array([self.x.registers.first_word(slot) for slot in slots], np.int64), np.arange(n // 2)
         places = np.empty((WGMMA_M, n), np.int64)
         places[d_places(n)] = begins[elements] + np.arange(WARPGROUP)[:, None]
         return places

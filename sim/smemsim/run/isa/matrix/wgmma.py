@@ -86,8 +86,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     Modifiers(i, "commit_group", "sync", "aligned").end()
 
     def run(x: Wave) -> None:
-        if x.late is not None:
-            x.late.commit(x, "wgmma")
+        if x.in_flight is not None:
+            x.in_flight.commit(x, "wgmma")
         if x.observer is not None:
             x.observer.group_committed(x, i, "wgmma")
 
@@ -104,8 +104,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     count = left.value
 
     def run(x: Wave) -> None:
-        if x.late is not None:
-            x.late.wait(x, "wgmma", count)
+        if x.in_flight is not None:
+            x.in_flight.wait(x, "wgmma", count)
         if x.observer is not None:
             x.observer.group_waited(x, i, "wgmma", count)
 
@@ -266,7 +266,7 @@ class _Mma:
         self._record(x, products, operands.unwritten)
         if x.observer is not None:
             x.observer.issued(x, self._operation(x, here, words, adds, own))
-        if x.late is None:
+        if x.in_flight is None:
             self._add(x, operands, here, scale, values)
             return
         accumulators(x).left(self.sums, here.numbers.tolist(), None)
@@ -293,7 +293,7 @@ class _Mma:
     def _held(self, x: Wave, here: Warpgroups, scale: np.ndarray) -> tuple[np.ndarray | None, list[bool]]:
         """Where the values of D are kept, if they are, and whether each warpgroup goes on with a sum."""
         held = accumulators(x)
-        if x.late is None and self.d_slots and self.of.adds_in_place:
+        if x.in_flight is None and self.d_slots and self.of.adds_in_place:
             return held.of(self.d_slots, self.of.n, here.numbers, scale)
         return None, held.goes_on(self.sums, here.numbers.tolist(), self._registers(x, self.read_d))
 

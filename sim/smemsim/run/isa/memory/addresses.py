@@ -81,7 +81,7 @@ def build_isspacep(i: Instruction, c: Linker) -> Step:
         elif space in ("shared", "shared::cta", "shared::cluster"):
             inside = window == SHARED_WINDOW >> 32
             rank = (at & np.uint64(0xFFFFFFFF)) >> np.uint64(RANK_SHIFT)
-            own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.uint64)
+            own = (x.grid.rank_bits[x.sel] >> RANK_SHIFT).astype(np.uint64)
             write(x, inside & ((rank < x.launch.cluster_size) if space == "shared::cluster" else (rank == own)))
         else:
             rest_of_it = (window != LOCAL_WINDOW >> 32) & (window != SHARED_WINDOW >> 32)
@@ -120,7 +120,7 @@ def _recorded(i: Instruction, rank: Read, step: Plain) -> Plain:
 
     def both(x: Wave) -> None:
         if x.launch.cluster_size > 1:
-            own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.int64)
+            own = (x.grid.rank_bits[x.sel] >> RANK_SHIFT).astype(np.int64)
             asked = np.asarray(rank(x)).astype(np.int64)
             x.launch.result.mapped.note(i.line, distinct(own).tolist(), crossed=bool((asked != own).any()))
         step(x)

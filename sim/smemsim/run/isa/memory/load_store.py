@@ -197,12 +197,12 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def load(x: Wave) -> None:
         pieces = find(x)
-        x.polls += order.strong
-        x.polled = (i, pieces) if order.strong else x.polled
+        x.progress.polls += order.strong
+        x.progress.polled = (i, pieces) if order.strong else x.progress.polled
         for piece in pieces if x.observer is not None else ():
             note_read(x, i, piece, size, strong=order.strong, scope=order.level)
-        if x.late is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
-            x.late.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))
+        if x.in_flight is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
+            x.in_flight.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))
         else:
             comes_behind(x, pieces, size)
             bring(x, pieces)
@@ -272,7 +272,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
             raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
         kept, threads = x.sel, x.threads
         for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-            whole = x.window + x.scratch >= size  # of a larger one the last bytes are outside, and so are looked at alone
+            whole = x.memories.window + x.scratch >= size  # of a larger one the last bytes are outside, and so are looked at alone
             at = np.arange(start, start + size, 8) if whole else np.array([start, start + size - 8])
             x.select(np.full(len(at), threads[n]))
             try:
@@ -304,7 +304,7 @@ def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], li
 def _kept(x: Wave, piece: Piece, size: int) -> Bytes | None:
     """What a store writes, if it is to be seen later; None: now."""
     where = Bytes(piece.memory, piece.at, size) if piece.space in SEEN and len(piece.at) else None
-    return where if where is not None and x.late.keeps(x, where) else None
+    return where if where is not None and x.in_flight.keeps(x, where) else None
 
 
 @implements("st")
@@ -333,9 +333,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         values = [read(x) for read in reads]
         for piece in pieces:
-            if x.late is not None and x.sanitizer is not None and not order.strong:
-                x.late.settles(x, piece, size)
-            kept = _kept(x, piece, size) if x.late is not None and may_wait else None
+            if x.in_flight is not None and x.sanitizer is not None and not order.strong:
+                x.in_flight.settles(x, piece, size)
+            kept = _kept(x, piece, size) if x.in_flight is not None and may_wait else None
             if kept is None:
                 release(x, piece)
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
@@ -346,6 +346,6 @@ def build_st(i: Instruction, c: Linker) -> Step:
             follow.ends(x, piece)
             if kept is not None:
                 scattered(piece._replace(part=None), dtype, before)
-                x.late.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))
+                x.in_flight.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))
 
     return store

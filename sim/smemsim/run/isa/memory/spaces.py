@@ -285,9 +285,9 @@ def _shared(cluster: bool) -> Callable[..., Locate]:
 
 
 def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
-    if x.launch.cluster_size == 1 and x.window >= size:
+    if x.launch.cluster_size == 1 and x.memories.window >= size:
         threads, places = x.threads if part is None else x.threads[part], np.empty(len(at), np.int64)
-        if loops.own_places(at, threads, _windows(x), x.window_begin, x.window - size, low, places):
+        if loops.own_places(at, threads, _windows(x), x.window_begin, x.memories.window - size, low, places):
             return [Piece("shared", x.shared, places, part)]
     if np.bitwise_or.reduce(at) >> 32:
         at = _low_half(x, i, at, part)
@@ -310,11 +310,11 @@ def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | N
         outside(x, i, "shared", at, part, bad, size)
     reserved(x, i, at, part, is_below)
     here = np.flatnonzero(is_below)
-    if rank is not None and not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT)[here].any():
+    if rank is not None and not cluster and (rank != x.grid.rank_bits[threads] >> RANK_SHIFT)[here].any():
         foreign(x, i, at[here])
-    base = x.cta_of[threads][here] if rank is None else (x.cluster_first[threads] + rank)[here]
+    base = x.cta_of[threads][here] if rank is None else (x.grid.cluster_first[threads] + rank)[here]
     which = here if part is None else part[here]
-    pieces = [Piece("reserved", x.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
+    pieces = [Piece("reserved", x.memories.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
     rest = np.flatnonzero(~is_below)
     return pieces + _in_shared(x, i, at[rest], rest if part is None else part[rest], size, low, cluster) if len(rest) else pieces
 
@@ -339,7 +339,7 @@ def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray 
     if x.launch.cluster_size > 1:
         rank = at >> RANK_SHIFT
         offset = (at & OFFSET_MASK) - x.window_begin
-    bad = offset.view(np.uint64) > np.uint64(x.window - size) if x.window >= size else np.ones(len(at), bool)
+    bad = offset.view(np.uint64) > np.uint64(x.memories.window - size) if x.memories.window >= size else np.ones(len(at), bool)
     if rank is not None:
         bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
     if x.scratch and bad.any():
@@ -362,9 +362,9 @@ def _flat(x: Wave, i: Instruction, offset: np.ndarray, rank: np.ndarray | None, 
     if rank is None:
         offset += _windows(x)[threads]
         return offset
-    if not cluster and (is_foreign := rank != x.rank_bits[threads] >> RANK_SHIFT).any():
+    if not cluster and (is_foreign := rank != x.grid.rank_bits[threads] >> RANK_SHIFT).any():
         foreign(x, i, (rank << RANK_SHIFT | offset + x.window_begin)[is_foreign])
-    offset += (x.cluster_first[threads] + rank) * x.pitch
+    offset += (x.grid.cluster_first[threads] + rank) * x.pitch
     return offset
 
 
@@ -376,12 +376,12 @@ def _in_local(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, 
     at = at & _LOW_HALF
     if low and np.bitwise_or.reduce(at) & low:
         misaligned(x, i, "local", at, part, low + 1)
-    room = x.local.shape[1] - size
+    room = x.memories.local.shape[1] - size
     bad = at.view(np.uint64) > np.uint64(max(room, 0)) if room >= 0 else np.ones(len(at), bool)
     if bad.any():
         outside(x, i, "local", at, part, bad, size)
     threads = x.threads if part is None else x.threads[part]
-    return Piece("local", x.local.reshape(-1), threads * x.local.shape[1] + at, part)
+    return Piece("local", x.memories.local.reshape(-1), threads * x.memories.local.shape[1] + at, part)
 
 
 def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
@@ -459,14 +459,14 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     """Threads have written: without a word to observers."""
     if piece.space == "local":
         return
-    x.changes += changed
-    x.stores += changed
-    x.polls += not changed
-    if piece.space == "shared" and x.has_owners:
+    x.progress.changes += changed
+    x.progress.stores += changed
+    x.progress.polls += not changed
+    if piece.space == "shared" and x.memories.has_owners:
         chunks = piece.at >> 4
-        x.owners.touch(chunks, THREADS)
+        x.memories.owners.touch(chunks, THREADS)
         for n in range(1, size >> 4):
-            x.owners.touch(chunks + n, THREADS)
+            x.memories.owners.touch(chunks + n, THREADS)
 
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU, is_joint: bool = False) -> None:

@@ -325,7 +325,7 @@ def build_sust(i: Instruction, c: Linker) -> Step:
             raw = surface.elements(values[part]) if is_formatted else np.ascontiguousarray(values[part]).view(np.uint8)
             raw = raw.reshape(len(part), -1)
             surface.bytes[at[inside][:, None] + np.arange(raw.shape[1])] = raw[inside]
-        x.changes += 1
+        x.progress.changes += 1
 
     return store
 
@@ -358,6 +358,6 @@ def build_sured(i: Instruction, c: Linker) -> Step:
                 place = surface.bytes[at[n] : at[n] + dtype.itemsize]
                 with np.errstate(over="ignore"):
                     place[:] = np.array([_REDUCE[do](place.view(dtype)[0], values[part[n]].astype(dtype))], dtype).view(np.uint8)
-        x.changes += 1
+        x.progress.changes += 1
 
     return reduce

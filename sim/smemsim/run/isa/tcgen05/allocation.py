@@ -162,7 +162,7 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
     if warp in cta.state.setdefault(GRANTED, {}):
         return True
     members = group_of(x, i, cta, group)
-    threads = np.flatnonzero(x.key[warp * WARP : (warp + 1) * WARP] == x.at) + warp * WARP
+    threads = np.flatnonzero(x.pc[warp * WARP : (warp + 1) * WARP] == x.at) + warp * WARP
     asking = members[0].state.setdefault(ASKING, {})
     if group == 2:
         asking[cta.rank % 2] = (warp, count)
@@ -229,7 +229,7 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
             free(x, addresses, counts, given)
         finally:
             tell(x, given)
-        x.changes += 1
+        x.progress.changes += 1
 
     def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
         if x.observer is not None and given:
@@ -296,7 +296,7 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
     for number in distinct(x.cta_of[threads]).tolist():
         cta = x.ctas[number]
         held: dict[int, Any] = cta.state.get(HELD, {})
-        if held and (x.key[cta.first : cta.first + x.stride] >= EXITED).all():
+        if held and (x.pc[cta.first : cta.first + x.stride] >= EXITED).all():
             for address, i in held.items():
                 columns = tensor_of(cta).allocations.get(address & 0xFFFF, 0)
                 x.launch.find(

@@ -62,7 +62,7 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                     ctas = [member(x, cta, rank) for rank in assumed("commit.ranks", ranks, cta.rank)]
                 issued.append([(int(threads[n]), cta, mbarrier_of(x, to, offset + x.window_begin, i)) for to in ctas])
         together = [one for some in issued for one in some]
-        is_apart = x.late is None and len({barrier for *_, barrier in together}) == len(together)
+        is_apart = x.in_flight is None and len({barrier for *_, barrier in together}) == len(together)
         for some in [together] if is_apart else issued:
             _commit(x, i, some, group)
 
@@ -79,7 +79,7 @@ def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
             x.observer.mbarrier_used(x, i, barrier, np.array([thread]))
         x.observer.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
-    if x.late is None:
+    if x.in_flight is None:
         arrive(x, _arrivals(x, each), count, i=i, release=False)
         return
     for thread, cta, barrier in each:

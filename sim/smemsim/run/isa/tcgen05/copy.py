@@ -106,7 +106,7 @@ def build_cp(i: Instruction, c: Linker) -> Step:
                 cells = copied_cells(shape, TmemAddress.decode(at))
                 x.observer.issued(x, _operation(x, i, (cta, thread), members, shape, word, cells, is_packed=bool(src_fmt)))
             record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group, bool(src_fmt)))
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -163,6 +163,6 @@ def build_shift(i: Instruction, c: Linker) -> Step:
                 boxes = tuple((n, slice(0, LANES), column, column + SHIFT.columns) for n in range(len(members)))
                 given: dict[str, Any] = {"boxes_read": boxes, "boxes_written": boxes}
                 x.observer.issued(x, TensorCoreOp("tcgen05.shift", i, [(cta, thread)], members=[members], **given))
-        x.changes += 1
+        x.progress.changes += 1
 
     return run

@@ -133,7 +133,7 @@ class _Access:
         if self.access.half_split_offset:
             spans.append(spans[0] + self.access.half_split_offset)
         columns = begins[:, None] + np.concatenate(spans)
-        free = (columns >= COLUMNS) | ~x.tensor_allocated[cta[starts, None], np.minimum(columns, COLUMNS - 1)]
+        free = (columns >= COLUMNS) | ~x.memories.tensor_allocated[cta[starts, None], np.minimum(columns, COLUMNS - 1)]
         if free.any():
             which, n = (int(a[0]) for a in np.nonzero(free))
             self._not_allocated(x, x.ctas[int(cta[starts[which]])], int(columns[which, n]), columns[which])
@@ -217,10 +217,10 @@ class _Access:
         warps = len(threads) // WARP
         if (
             len(threads) != WARP * warps
-            or (x.lane[threads[::WARP]] != 0).any()
+            or (x.grid.lane[threads[::WARP]] != 0).any()
             or (threads[WARP - 1 :: WARP] - threads[::WARP] != WARP - 1).any()
         ):
-            return self.places[:, :, x.lane[threads]]
+            return self.places[:, :, x.grid.lane[threads]]
         tiled = self._tiled
         if tiled.shape[-1] != len(threads):
             tiled = self._tiled = np.tile(self.places, warps)
@@ -281,7 +281,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
 def _lands(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, slots: frozenset[int] = frozenset()) -> None:
     """Do `act(x, *arrays)` for the running threads, the last axis of each array; under a schedule each warp by itself and maybe later, in its order."""
-    if x.late is None:
+    if x.in_flight is None:
         act(x, *arrays)
         return
     threads = x.threads.copy()
@@ -357,7 +357,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if x.launch.judge is not None:
             x.launch.judge.stored(x, access.boxes(x))
         _lands(x, put, "st", at, values)
-        x.changes += 1
+        x.progress.changes += 1
 
     return Gate(lambda x: x.gather(), run)
 
@@ -370,8 +370,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     words.end()
 
     def run(x: Wave) -> None:
-        if x.late is not None:
-            x.late.wait_all(x, f"tcgen05.{kind}")
+        if x.in_flight is not None:
+            x.in_flight.wait_all(x, f"tcgen05.{kind}")
         if x.observer is not None:
             x.observer.tensor_waited(x, i, kind)
 

@@ -121,7 +121,7 @@ class _Mma:
                 if len(kept) >= MOST_WORDS:
                     kept.clear()
                 kept[key] = alone
-        x.changes += 1
+        x.progress.changes += 1
 
     def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
         """Run the instructions of threads with these words; the batch, if there is one alone."""
@@ -159,7 +159,7 @@ class _Mma:
         operations = batch.operations
         with refusals(x, self.i):
             try:
-                if x.late is None:
+                if x.in_flight is None:
                     taint = batch.together.run()
                     for operation in operations:
                         self._shift(operation.issue)

@@ -49,7 +49,7 @@ def build_bra(i: Instruction, c: Linker) -> Step:
     target = c.target(label.name)
 
     def end(x: Wave, following: int) -> None:
-        x.goes(target())
+        x.jump(target())
 
     return End(end, target=target)
 
@@ -67,7 +67,7 @@ def build_brx(i: Instruction, c: Linker) -> Step:
         chosen = np.asarray(index(x))
         if (chosen >= len(table)).any():
             raise Unmodelled(f"line {i.line}: {i.text}: index {int(chosen.max())} of a list of {len(table)} targets: undefined in PTX")
-        x.key[x.sel] = table[chosen]
+        x.pc[x.sel] = table[chosen]
 
     return End(end)
 
@@ -77,7 +77,7 @@ def build_exit(i: Instruction, c: Linker) -> Step:
     """`exit`, and `ret` of the entry: the threads are done."""
 
     def end(x: Wave, following: int) -> None:
-        x.goes(EXITED)
+        x.jump(EXITED)
         x.launch.exited(x, x.threads)
 
     return End(end)
@@ -90,7 +90,7 @@ def build_nanosleep(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
 
     def end(x: Wave, following: int) -> None:
-        x.key[x.sel] = following + YIELDED
+        x.pc[x.sel] = following + YIELDED
 
     return End(end)
 
@@ -221,7 +221,7 @@ def _bytes_of(c: Linker, operand: Operand, formal: Parameter, i: Instruction) ->
         if formal.size > c.place(operand.name).size:
             raise InputError(f"{operand.name} has {c.place(operand.name).size} bytes, the parameter {formal.size}")
         address, columns = c.address(operand), np.arange(formal.size)
-        return lambda x: x.local[x.threads[:, None], _column(x, address) + columns]
+        return lambda x: x.memories.local[x.threads[:, None], _column(x, address) + columns]
     if formal.type == "pred" or formal.size not in (1, 2, 4, 8):
         raise unmodelled(i, f"an argument of .{formal.type} that is no .param variable")
     read, kind = c.read(operand, formal.type), dtype_of(formal.type)
@@ -235,7 +235,7 @@ def _column(x: Wave, address: Callable[[Wave], Any]) -> np.ndarray:
 
 def _pass(x: Wave, begin: np.ndarray, given: list[tuple[int, np.ndarray]]) -> None:
     for offset, raw in given:
-        x.local[x.threads[:, None], begin[:, None] + offset + np.arange(raw.shape[1])] = raw
+        x.memories.local[x.threads[:, None], begin[:, None] + offset + np.arange(raw.shape[1])] = raw
 
 
 @implements("call.#enter")
@@ -251,7 +251,7 @@ def build_enter(i: Instruction, c: Linker) -> Step:
     def go(x: Wave, frame: Frame, following: int, given: list[tuple[int, np.ndarray]]) -> None:
         begin = Stack.of(x).enter(x, i, x.threads, frame, following)
         _pass(x, begin, given)
-        x.key[x.sel] = c.target(frame.label)()
+        x.pc[x.sel] = c.target(frame.label)()
 
     if isinstance(callee, Symbol):
         called = c.inlined.frames[callee.name]
@@ -314,7 +314,7 @@ def build_results(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         top = Stack.of(x).top[x.threads]
         for put, offset, size in zip(puts, offsets, sizes, strict=True):
-            put(x, x.local[x.threads[:, None], top[:, None] + offset + np.arange(size)])
+            put(x, x.memories.local[x.threads[:, None], top[:, None] + offset + np.arange(size)])
 
     return run
 
@@ -326,7 +326,7 @@ def _receiver(c: Linker, operand: Operand, formal: Parameter, i: Instruction) ->
         address, columns = c.address(operand), np.arange(formal.size)
 
         def put(x: Wave, raw: np.ndarray) -> None:
-            x.local[x.threads[:, None], _column(x, address) + columns] = raw
+            x.memories.local[x.threads[:, None], _column(x, address) + columns] = raw
 
         return put
     if formal.type == "pred" or formal.size not in (1, 2, 4, 8):
@@ -345,7 +345,7 @@ def build_ret(i: Instruction, c: Linker) -> Step:
 
     def end(x: Wave, following: int) -> None:
         threads = x.threads
-        x.key[threads] = Stack.of(x).leave(x, threads, frame)
+        x.pc[threads] = Stack.of(x).leave(x, threads, frame)
 
     return End(end)
 
@@ -415,9 +415,9 @@ class Stack:
             self._overflow(x, i, int(threads[int(full.argmax())]))
         self.top[threads] = end
         need = int(end.max())
-        if need > x.local.shape[1]:
-            room = -(-max(need, 2 * x.local.shape[1]) // 16) * 16
-            x.local = np.concatenate([x.local, np.zeros((x.total, room - x.local.shape[1]), np.uint8)], axis=1)
+        if need > x.memories.local.shape[1]:
+            room = -(-max(need, 2 * x.memories.local.shape[1]) // 16) * 16
+            x.memories.local = np.concatenate([x.memories.local, np.zeros((x.total, room - x.memories.local.shape[1]), np.uint8)], axis=1)
             if x.sanitizer is not None:
                 x.sanitizer.taint.stack_grew()
         return begin

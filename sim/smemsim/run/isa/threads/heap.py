@@ -32,8 +32,8 @@ def build_malloc(i: Instruction, c: Linker, results: tuple[Operand, ...], argume
         for thread in x.threads.tolist():
             address = memory.heap.allocate(value_at(x, thread, size(x, thread), 8), i.line, kernel, memory.heap_array)
             at = to(x, thread)
-            x.local[thread, at : at + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)
-        x.changes += 1
+            x.memories.local[thread, at : at + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)
+        x.progress.changes += 1
 
     return run
 
@@ -49,7 +49,7 @@ def build_free(i: Instruction, c: Linker, results: tuple[Operand, ...], argument
             address = value_at(x, thread, pointer(x, thread), 8)
             if address and not heap.free(address, i.line, kernel):
                 _wrong(x, i, thread, address)
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 

@@ -110,13 +110,13 @@ def parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, in
 
 def value_at(x: Wave, thread: int, offset: int, size: int) -> int:
     """A number of `size` bytes in a thread's local memory."""
-    return int.from_bytes(x.local[thread, offset : offset + size].tobytes(), "little")
+    return int.from_bytes(x.memories.local[thread, offset : offset + size].tobytes(), "little")
 
 
 def memory(x: Wave, thread: int, address: int) -> np.ndarray:
     """Everything from a generic address on, to the end of the window or the array."""
     if address >> 32 == LOCAL_WINDOW >> 32:
-        return x.local[thread, address & 0xFFFFFFFF :]
+        return x.memories.local[thread, address & 0xFFFFFFFF :]
     if address >> 32 == SHARED_WINDOW >> 32:
         flat = int(x.flat(address & 0xFFFFFFFF, np.array([thread]))[0])
         return x.shared[max(flat, 0) :] if flat >= 0 else np.zeros(0, np.uint8)
@@ -199,7 +199,7 @@ def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
             )
             x.launch.result.output.write(printed.decode("utf-8", "surrogateescape"))
             at = to(x, thread)
-            x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
+            x.memories.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
 
@@ -233,11 +233,11 @@ def build_try_cancel(i: Instruction, c: Linker) -> Step:
                 other = member(x, cta, rank)
                 begin = address - x.window_begin
                 other.shared.bytes[begin : begin + _RESPONSE] = response
-                x.owners.touch(np.array([(other.index * x.pitch + begin) >> 4]), THREADS)
+                x.memories.owners.touch(np.array([(other.index * x.pitch + begin) >> 4]), THREADS)
                 words = functools.partial(WordRanges.of, np.arange(begin, begin + _RESPONSE, WORD) // WORD)
                 writes.append(SharedWrite(other, words, _RESPONSE, (other, where)))
             issue(x, AsyncOp("bulk", i, [(cta, thread)], writes, size=_RESPONSE))
-        x.changes += 1
+        x.progress.changes += 1
 
     return run
 
@@ -274,7 +274,7 @@ def _check_place(x: Wave, i: Instruction, address: int) -> None:
     if address % _RESPONSE:
         message = f"{i.name}: shared {address:#x} is no multiple of {_RESPONSE} bytes"
         stop(x, i, "X002", message, "align the response", MISALIGNED_ADDRESS)
-    if not x.window_begin <= address <= x.window_begin + x.window - _RESPONSE:
+    if not x.window_begin <= address <= x.window_begin + x.memories.window - _RESPONSE:
         misuse(x, i, f"the response at {address:#x} lies outside the CTA's shared memory", "correct the address")
 
 

@@ -44,7 +44,7 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
         members: np.ndarray = np.broadcast_to(read(x), (x.n,))
         if (members == FULL_MASK).all():
             return members
-        own: np.ndarray = np.uint32(1) << x.lane[x.sel].astype(np.uint32)
+        own: np.ndarray = np.uint32(1) << x.grid.lane[x.sel].astype(np.uint32)
         outside = members & own == 0
         if outside.any():
             thread = int(x.threads[int(outside.argmax())])
@@ -108,7 +108,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     read, mask = c.read(source, "b32"), c.read(i.operands[4], "u32")
 
     def lanes(x: Wave, sel: Any, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
-        lane = x.lane[sel]
+        lane = x.grid.lane[sel]
         source, inside = source_lanes(mode, lane, by, bound)
         return x.alike("everybody", lambda: np.arange(x.total))[sel] - lane + source, inside
 
@@ -292,7 +292,7 @@ def build_elect(i: Instruction, c: Linker) -> Step:
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
         write(x, leader)
         if write_pred is not None:
-            write_pred(x, leader.astype(np.int64) == x.lane[x.sel])
+            write_pred(x, leader.astype(np.int64) == x.grid.lane[x.sel])
 
     return gathering(i, c, i.operands[1], elect)
 
@@ -310,10 +310,10 @@ def bar_warp(i: Instruction, c: Linker) -> Step:
 
     def opens(x: Wave) -> bool:
         threads = x.threads
-        free = threads[x.met[threads]]
+        free = threads[x.positions.met[threads]]
         if not free.size:
             return x.gather(WARP, members(x), meeting=_warp_barriers(x))
-        x.met[free] = False
+        x.positions.met[free] = False
         late = threads[~np.isin(threads, free, assume_unique=True)]
         if late.size:
             x.select(late)
@@ -335,11 +335,11 @@ def _warp_barriers(x: Wave) -> Sequence[int]:
 
 def _exited(x: Wave, threads: np.ndarray) -> None:
     """Wake the waits for threads that have exited, to check again."""
-    if x.together is not None:
+    if x.positions.together is not None:
         return  # nobody waits
-    waits = (x.key >= GATHERING) & (x.key < PARKED)
+    waits = (x.pc >= GATHERING) & (x.pc < PARKED)
     if waits.any():
-        x.key[waits] -= GATHERING
+        x.pc[waits] -= GATHERING
 
 
 ON_EXIT.append(_exited)

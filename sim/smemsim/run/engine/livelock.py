@@ -1,0 +1,152 @@
+"""What a wave has done so far, as counters (`Progress`), and loops in it that change nothing (`ReadOnlyLoop`, `StateCycle`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.core.ptx.module import Special
+from smemsim.core.spec.ptx import CLOCKS
+from smemsim.run.engine.positions import GATHERING
+from smemsim.run.engine.wave_grid import WARP
+from smemsim.run.isa.registers import Wave
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.schedule import Schedule
+
+__all__ = ["FIRST", "Progress", "ReadOnlyLoop", "StateCycle"]
+
+
+FIRST = 1024  # turns before the first look
+TURNS = 64  # turns a state has to come back in
+MOST_BYTES = 1 << 24  # of memory, that are part of a state
+CLOCKS_OF_A_BLOCK = 32
+AWAKE = 1024  # blocks without a change behind which a clock that somebody waits for runs ahead
+ALONE = 32 * AWAKE  # the same where threads look at memory too: so long nobody has changed it
+
+
+@dataclasses.dataclass(eq=False)
+class ReadOnlyLoop:
+    """Finds endless loops among those in which nothing is stored and nobody arrives, between two changes of the wave's memory.
+
+    A state is where all threads are and what their registers and local memory hold; a loop that comes back to one goes on for ever, until another
+    wave changes something. A clock that is read is part of the state, so a loop that waits for a time to pass is none.
+    """
+
+    turns: int = 0
+    at: int = -1
+    state: list[np.ndarray] = dataclasses.field(default_factory=list)
+    why: str = "loops for ever: its registers are the same as one iteration earlier, and it changes nothing in memory"
+
+    def forget(self) -> None:
+        """Forget the turns seen so far: the wave's memory has changed."""
+        self.turns = 0
+        self.state = []
+
+    def turn(self, x: Wave, block: int) -> str:
+        """One more turn, which goes back to a block. Why the loop never ends, in words; empty while that is not known."""
+        self.turns += 1
+        turns = self.turns
+        if turns < FIRST:
+            return ""
+        if turns & (turns - 1) == 0:
+            self.at, self.state = block, [part.copy() for part in self._state(x)]
+            return ""
+        if self.state and block == self.at:
+            if all(_same(a, b) for a, b in zip(self.state, self._state(x), strict=True)):
+                return self.why
+            if turns - (1 << turns.bit_length() - 1) > TURNS:
+                self.state = []
+        return ""
+
+    def _state(self, x: Wave) -> list[Any]:
+        x.materialize()
+        return [x.pc, *x.r, x.memories.local]
+
+
+@dataclasses.dataclass(eq=False)
+class StateCycle(ReadOnlyLoop):
+    """`ReadOnlyLoop` for loops that store or use atomics: their state includes the contents of shared and global memory.
+
+    For one warp alone, where all others have exited or wait for it, and for several that are all at the same block, as Triton's are that meet at a barrier in
+    the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`), once for each state.
+    """
+
+    why: str = "loops for ever: its registers and all memory are the same as one iteration earlier"
+    apart: int = 0  # changes that were no stores
+    known: set[bytes] = dataclasses.field(default_factory=set)  # states that were come back to
+
+    def is_another(self) -> bool:
+        """Is the state that was come back to none of those before? Then somebody has gone further in between."""
+        before = len(self.known)
+        self.known.add(hashlib.blake2b(b"".join(part.tobytes() for part in self.state)).digest())
+        return len(self.known) > before
+
+    def turn(self, x: Wave, block: int) -> str:
+        if x.progress.changes - x.progress.stores != self.apart:
+            self.apart = x.progress.changes - x.progress.stores
+            self.forget()
+        if self.turns + 1 < FIRST:
+            self.turns += 1
+            return ""
+        return super().turn(x, block) if self._is_alone(x) else ""
+
+    def _state(self, x: Wave) -> list[Any]:
+        return [*super()._state(x), x.shared, *(region.data for region in x.launch.memory.table()[2])]
+
+    def _is_alone(self, x: Wave) -> bool:
+        """Can nothing come to help: no warp elsewhere, no wait that ends by itself, no clock; and is there not too much memory to look at?"""
+        running = np.flatnonzero(x.pc < GATHERING)
+        warps, at = running // WARP, x.pc[running]
+        size = x.shared.nbytes + sum(region.data.nbytes for region in x.launch.memory.table()[2])
+        return (
+            bool((warps == warps[0]).all() or (x.in_flight is None and (at == at[0]).all()))
+            and size <= MOST_BYTES
+            and all(wait.expired is None for wait in x.positions.waiting)
+            and not any(isinstance(operand, Special) and operand.name in CLOCKS for i in x.program.inlined.body for operand in i.operands)
+        )
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+class Progress:
+    """Counters of a wave: what it has executed, what it has changed, and how its last run ended.
+
+    `steps` are blocks of instructions. `changes` counts what others could wait for: stores, arrivals; `stores` those of them that are stores and atomics of threads.
+    `polls` counts looks at what others could write: strong loads, atomics that change nothing; `polled` is the last such load, its instruction and the bytes.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.changes = self.stores = self.polls = 0
+        self.polled: Any = None
+        self.quiet = self.quiet_polls = 0  # `steps` and `polls` when something changed last
+        self.rounds = ReadOnlyLoop()
+        self.endless = ""  # why the threads that could run never end, in words
+        self.never_ends = False  # is there no way out for any of the threads that could run?
+        self.gave_way = False  # to other waves, though they could go on
+        self.paused = self.may_pause = False  # of a schedule: have others been let first, and can they?
+        # Clocks that have passed while threads did nothing but look at the clock, and the step that counted them last.
+        self._waited, self._waited_at = 0, -1
+
+    def changed(self) -> None:
+        """Something has changed since the last look."""
+        self.quiet, self.quiet_polls = self.steps, self.polls
+
+    def clock(self, schedule: Schedule | None) -> int:
+        """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says.
+
+        Where threads do nothing but wait for it, and look at nothing else that could end their loops, it runs ahead: how long a block takes nobody says. So it
+        does where they look at memory with a limit on the time, and nobody has changed anything for long.
+        """
+        if schedule is not None:
+            return schedule.clock_begin + self.steps * schedule.clock_step
+        idle = self.steps - self.quiet
+        if idle > (AWAKE if self.polls == self.quiet_polls else ALONE) and self.steps != self._waited_at:
+            self._waited += CLOCKS_OF_A_BLOCK * idle
+            self._waited_at = self.steps
+        return 1000 + self.steps * CLOCKS_OF_A_BLOCK + self._waited

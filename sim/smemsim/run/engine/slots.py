@@ -1,0 +1,43 @@
+"""State that a family of instructions keeps at a wave, a CTA or a launch: one typed slot for each family, made when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = ["HasSlots", "Slot"]
+
+
+State = TypeVar("State")
+
+
+class HasSlots(Protocol):
+    """What state can be kept at. `slots` is for `Slot` alone."""
+
+    slots: dict[Any, Any]
+
+
+class Slot(Generic[State]):
+    """The place of one family's state. A family makes its slot once, as a constant of its module, and calls it with the wave, the CTA or the launch.
+
+    >>> from types import SimpleNamespace
+    >>> visits: Slot[list[int]] = Slot(lambda wave: [])
+    >>> wave = SimpleNamespace(slots={})
+    >>> visits.peek(wave), visits(wave), visits(wave) is visits(wave)
+    (None, [], True)
+    """
+
+    def __init__(self, make: Callable[[Any], State]) -> None:
+        self._make = make
+
+    def __call__(self, owner: HasSlots) -> State:
+        """The state at `owner`, made if there is none yet."""
+        found: State | None = owner.slots.get(self)
+        if found is None:
+            found = owner.slots[self] = self._make(owner)
+        return found
+
+    def peek(self, owner: HasSlots) -> State | None:
+        """The state at `owner`; None if nothing has asked for it yet."""
+        found: State | None = owner.slots.get(self)
+        return found

@@ -1,0 +1,150 @@
+"""Which CTAs of the launch's grid a wave executes, and which thread of which CTA each of its threads is.
+
+Thread t of the wave is thread t % stride of CTA t // stride; CTAs are padded to whole warps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.tmem.memory import TensorMemory
+from smemsim.core.spec.bulk import BULK_LIMITS
+from smemsim.core.spec.ptx import WARP_SIZE
+from smemsim.core.spec.wgmma import WGMMA_THREADS
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["ALL", "OFFSET_MASK", "RANK_SHIFT", "WARP", "WARPGROUP", "Cta", "Ctas", "WaveGrid", "are_whole_warps"]
+
+
+WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
+ALL = slice(None)  # selects all threads of a wave
+
+
+@dataclasses.dataclass(eq=False)
+class Cta:
+    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread.
+
+    `make_shared` makes its window when something first asks for that: loads and stores of threads have the bytes of all windows at once.
+    """
+
+    number: int  # in the grid
+    index: int
+    ctaid: tuple[int, int, int]
+    cluster: int  # number of the cluster within the wave
+    rank: int
+    first: int
+    make_shared: Callable[[int], SharedMemory]
+    tensor: TensorMemory | None
+    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+
+    @functools.cached_property
+    def shared(self) -> SharedMemory:
+        """Its shared window."""
+        return self.make_shared(self.index)
+
+
+class Ctas(Sequence[Cta]):
+    """The CTAs of a wave by their index, each made when something first asks for it: most kernels ask for none."""
+
+    def __init__(self, count: int, make: Callable[[int], Cta]) -> None:
+        self._make = make
+        self._known: list[Cta | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, index: int) -> Cta: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Cta]: ...
+
+    def __getitem__(self, index: int | slice) -> Cta | list[Cta]:
+        if isinstance(index, slice):
+            known = self._known[index]
+            return [self[n] for n in range(*index.indices(len(self)))] if None in known else cast("list[Cta]", known)
+        cta = self._known[index]
+        if cta is None:
+            cta = self._known[index] = self._make(index % len(self))
+        return cta
+
+    def let_go(self) -> None:
+        """Nothing asks for one any more."""
+        self._make, self._known = _gone, []
+
+    @property
+    def made(self) -> list[Cta]:
+        """Those that something has asked for."""
+        return [cta for cta in self._known if cta is not None]
+
+
+def _gone(index: int) -> Cta:
+    raise IndexError(index)
+
+
+class WaveGrid:
+    """The CTAs and threads of a wave by their numbers. `count` are CTAs, `stride` the threads of one with its padding, `total` all threads.
+
+    By thread: `tid` (in the CTA), `lane`, `cta_of` (the CTA's index in the wave), `rank_bits` (the CTA's rank as in a `.shared` address), `cluster_first` (the index of
+    the first CTA of the cluster). By CTA: `numbers` and `ctaids` in the grid, `ranks` in the cluster.
+    """
+
+    def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
+        self.launch = launch
+        self.stride = -(-launch.threads // WARP) * WARP
+        self.padded = launch.threads < self.stride
+        self.count = len(clusters) * launch.cluster_size
+        self.total = self.count * self.stride
+        self.tid: np.ndarray = self.alike("tid", lambda: np.tile(np.arange(self.stride, dtype=np.int64), self.count))
+        self.lane: np.ndarray = self.alike("lane", lambda: self.tid % WARP)
+        self.cta_of: np.ndarray = self.alike("cta_of", lambda: np.repeat(np.arange(self.count), self.stride))
+        self.everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
+        index = self.alike("CTAs", lambda: np.arange(self.count))
+        self.ranks: np.ndarray = self.alike("ranks", lambda: index % launch.cluster_size)
+        self.numbers: np.ndarray
+        self.ctaids: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self.numbers, self.ctaids = launch.ctas_at(np.repeat(np.asarray(clusters, np.int64), launch.cluster_size), self.ranks)
+        self.rank_bits: np.ndarray = self.alike("rank bits", lambda: np.repeat(self.ranks << RANK_SHIFT, self.stride))
+        self.cluster_first: np.ndarray = self.alike("first of cluster", lambda: np.repeat(index - self.ranks, self.stride))
+
+    def alike(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What is the same for all waves of the launch that have as many threads, made when one of them first asks for it."""
+        kept, key = self.launch.kept, (self.total, name)
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
+
+    def units(self, size: int) -> np.ndarray:
+        """Of each thread the number of its unit of `size` threads: warps, or warpgroups. A unit lies in one CTA."""
+        found: np.ndarray = self.alike(f"units of {size}", lambda: self.cta_of * (-(-self.stride // size)) + self.tid // size)
+        return found
+
+    @functools.cached_property
+    def _index_of(self) -> dict[int, int]:
+        return {number: index for index, number in enumerate(self.numbers.tolist())}
+
+    def index_of(self, number: int) -> int:
+        """The index in the wave of a CTA by its number in the grid."""
+        return self._index_of[number]
+
+    def of(self, index: int) -> tuple[int, tuple[int, int, int], int, int]:
+        """(number in the grid, ctaid, cluster in the wave, rank) of a CTA."""
+        x, y, z = (int(along[index]) for along in self.ctaids)
+        cluster, rank = divmod(index, self.launch.cluster_size)
+        return int(self.numbers[index]), (x, y, z), cluster, rank
+
+
+def are_whole_warps(threads: np.ndarray) -> bool:
+    """Are threads (ascending) all those of their warps?"""
+    firsts = threads[::WARP]
+    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
