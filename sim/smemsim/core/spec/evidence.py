@@ -160,7 +160,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("arithmetic.mma_sync_rtx", "mma.sync of sm_120a: one sum with 25 bits, of 8-bit floats too; scale factors belong to the products; 4-bit kinds: groups of 16 summed exactly, then 35 bits",
          {"sm_120a": Grade.DOCUMENTED, "sm_121a": Grade.INFERRED}, "MMA-Sim (mmasim 2.1.1), which reports that a card agrees; 6-bit types, 4-bit types in bytes and sparse operands by analogy"),
     Rule("mma_sync.scales", "block-scaled mma.sync: of the two threads that thread-id-a selects the even one has the factors of row g, the odd one those of row g + 8; the low byte is that of the lowest K",
-         dict.fromkeys(("sm_120a", "sm_121a"), Grade.COMPILED), "CUTLASS 7107b05 SFALayout of SM120_16x8x64_TN_VS; PTX ISA 9.1 §9.7.14.5, a figure"),
+         dict.fromkeys(("sm_120a", "sm_121a"), Grade.COMPILED), "CUTLASS 7107b05 SFALayout of SM120_16x8x64_TN_VS; PTX ISA 9.1 §9.7.14.5, a figure. The checks of CUTLASS 79a, of the CuTe DSL's blackwell_geforce examples and of Triton's dot_scaled pass with it and fail with each alternative"),
     Rule("arithmetic.tcgen05", "the same with 25 bits and full f32 also for fp8; 4-bit block-scaled kinds: groups of 16 summed exactly, then 35 bits",
          _grades(None, "inferred"), "MMA-Sim; DeepGEMM issue 176 (25 bits for fp8, 34 to 37 for 4-bit); wgmma measured beside it"),
     Rule("tma.placement", "rows lie the swizzle width apart (dense without swizzle), the XOR acts on the absolute shared address",
