@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smemsim.core.finding import Finding, TensorMapError
     from smemsim.core.finding import Finding as CheckFinding
     from smemsim.core.finding import Finding as RunFinding
+    from smemsim.core.layout.conflicts import BankAccess, ConflictAnswer, ConflictFree, conflict_free_layouts
     from smemsim.core.layout.cute import CuteLayout
     from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.core.machine.cluster import ClusterAddress, Delivery, mapa, multicast
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.triton import launch_triton
     from smemsim.evidence.launched import launch_file
     from smemsim.planning.arrangement import IllegalPlan
-    from smemsim.planning.conflicts import BankAccess, ConflictAnswer, ConflictFree, conflict_free_layouts
     from smemsim.planning.make import Choice, Plan, plan, plans
     from smemsim.run.engine.arrays import DeviceArray
     from smemsim.show.tile import show_html, tile_svg
@@ -146,10 +146,10 @@ _HOMES = {
     "TilePicture": "diagnosis.tile",
     "show_html": "show.tile",
     "tile_svg": "show.tile",
-    "BankAccess": "planning.conflicts",
-    "ConflictAnswer": "planning.conflicts",
-    "ConflictFree": "planning.conflicts",
-    "conflict_free_layouts": "planning.conflicts",
+    "BankAccess": "core.layout.conflicts",
+    "ConflictAnswer": "core.layout.conflicts",
+    "ConflictFree": "core.layout.conflicts",
+    "conflict_free_layouts": "core.layout.conflicts",
     "Choice": "planning.make",
     "plans": "planning.make",
     "Plan": "planning.make",

@@ -50,6 +50,8 @@ X009 tensor-memory-allocation trap  X010 barrier-misuse trap          X011 diver
 X013 assertion trap                 X014 missing-wgmma-fence wrong    X015 illegal-instruction trap X016 issued-by-many wrong
 X017 product-lost wrong              X020 answer-decides wrong
 X030 schedule-decides wrong
+P902 line-conflicts note             P903 uncoalesced note              P904 idle-lanes note
+P905 counter-limit wrong
 """
 
 

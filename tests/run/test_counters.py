@@ -146,3 +146,86 @@ def test_the_command_line_prints_and_writes_counters(tmp_path) -> None:
     found = json.loads(CliRunner().invoke(main, [*words, "--json"]).output)
     assert found["counters"]["totals"]["worst_degree"] == 32
     assert CliRunner().invoke(main, [*words, "--workers", "2"]).exit_code == 2
+
+
+def codes(run: smemsim.Run) -> list[str]:
+    return [f.code for f in (*run.findings, *run.remarks)]
+
+
+TRANSPOSE = (
+    "shl.b32 %a, %t, 7; and.b32 %a, %a, 4095; {change}add.u32 %a, %a, %s;\nst.shared.u32 [%a], %x;\nbar.sync 0;\nld.shared.u32 %y, [%a];"
+)
+
+
+def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
+    """What the note offers is put into the kernel, and the note is gone."""
+    before = counted(TRANSPOSE.format(change=""), block=64)
+    (note,) = before.remarks
+    assert (note.code, note.line) == ("P902", 9)
+    assert "128 wavefronts where 4 do without conflicts, 100% of all wavefronts of the launch" in note.message
+    assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
+    assert "tried on 128 wavefronts of all accesses of the buffer: 4 are left" in note.repair
+    after = counted(TRANSPOSE.format(change="shr.u32 %y, %a, 5; and.b32 %y, %y, 0x7c; xor.b32 %a, %a, %y; "), block=64)
+    assert codes(after) == []
+    assert after.counters.total("wavefronts") == 4
+
+
+def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart() -> None:
+    body = (
+        TRANSPOSE.format(change="")
+        + "\nmul.lo.u32 %a, %t, 8; and.b32 %a, %a, 255; add.u32 %a, %a, %s;\n"
+        + "st.shared.u32 [%a+4096], %x;\n" * 40
+    )
+    found = [f for f in counted(body, block=64).remarks if f.code == "P902"]
+    assert [f.line for f in found] == [9, 13]
+    assert "and at 1 other line (11)" in found[0].message
+    assert "and at 39 other lines" in found[1].message
+
+
+def test_few_conflicts_of_a_large_launch_are_no_note() -> None:
+    body = (
+        "shl.b32 %a, %t, 2; add.u32 %a, %a, %s;\n"
+        + "st.shared.u32 [%a], %x;\n" * 700
+        + "shl.b32 %a, %t, 7; add.u32 %a, %a, %s;\nst.shared.u32 [%a], %x;"
+    )
+    assert codes(counted(body)) == []
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(2, []), (3, []), (6, ["P903"])])
+def test_lines_that_touch_many_sectors(shift: int, expected: list[str]) -> None:
+    body = f"shl.b32 %z, %t, {shift}; cvt.u64.u32 %h, %z; add.u64 %h, %h, %g;\nld.global.u32 %w, [%h];\nst.shared.u32 [%s], %w;"
+    run = counted(body, block=128)
+    assert [code for code in codes(run) if code[0] == "P"] == expected
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(3, ["P904"]), (32, [])])
+def test_launches_whose_lanes_are_idle(mask: int, expected: list[str]) -> None:
+    body = f"and.b32 %a, %t, {mask}; setp.ne.u32 %p, %a, 0;\n@%p bra OVER;\nNEXT: add.u32 %y, %y, 1; setp.lt.u32 %p, %y, 200;\n@%p bra NEXT;\nOVER:"
+    assert codes(counted(body, block=64)) == expected
+
+
+def test_bounds_of_counters() -> None:
+    """Of the launch, of a line, of one that does not run; what is within its bound is silent."""
+    body, gpu = TRANSPOSE.format(change=""), smemsim.Gpu("sm_90a")
+
+    def found(bounds: object) -> list[tuple[str, int]]:
+        run = gpu.launch(kernel(body), block=64, args=[gpu.array(np.zeros(4096, np.uint32))], counters=bounds, progress=False)
+        return [(f.code, f.line) for f in run.findings]
+
+    assert found({"shared_wavefronts": 128, "global_sectors": 0, "worst_degree": 32}) == []
+    assert found({"shared_wavefronts": 127}) == [("P905", 9)]
+    assert found({"worst_degree": 1}) == [("P905", 9)]
+    assert found({"wavefronts": {"9": 64, "line 11": 63}}) == [("P905", 11)]
+    assert len(found({"wavefronts": {"900": 64}})) == 1
+    for wrong in ({"wavefront": 1}, {"wavefronts": -1}, {"wavefronts": {"x": 1}}, 3):
+        with pytest.raises(smemsim.InputError, match="counters"):
+            found(wrong)
+
+
+def test_a_launch_file_has_bounds_and_its_exit_code_tells(tmp_path) -> None:
+    (tmp_path / "kernel.ptx").write_text(kernel(TRANSPOSE.format(change="")))
+    text = 'block = 64\nargs = [{ array = "x" }]\narrays = [{ name = "x", dtype = "u32", shape = [4096], distribution = "zeros" }]\n[counters]\nshared_wavefronts = '
+    for most, code in ((128, 0), (64, 1)):
+        (tmp_path / "launch.toml").write_text(f"{text}{most}\n")
+        assert CliRunner().invoke(main, ["run", str(tmp_path / "launch.toml")]).exit_code == code
+        assert CliRunner().invoke(main, ["run", str(tmp_path / "launch.toml"), "--counters"]).exit_code == code

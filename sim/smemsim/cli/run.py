@@ -198,7 +198,9 @@ COMMAND_LINE = "command line"
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
 @click.option("--profile", is_flag=True, help="Say where the time went, by line of PTX and by part: execution, products, watch, judging.")
-@click.option("--counters", is_flag=True, help="Count what each line costs: bank conflicts, sectors, bytes, as Nsight Compute would.")
+@click.option(
+    "--counters", is_flag=True, default=None, help="Count what each line costs: bank conflicts, sectors, bytes, as Nsight Compute would."
+)
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
 @click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
 @click.option(
@@ -358,10 +360,11 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             "client": client,
             "name": name,
             "sources": _folders(launch, name, o),
-            "counters": o["counters"],
             **launch.options,
             **said,
         }
+        if launch.options.get("counters"):
+            options["counters"] = launch.options["counters"]  # its bounds; --counters has none
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
         done = gpu.run_and_compare(module, launch.config(args), RunOptions(**options))
         if sampler is not None:

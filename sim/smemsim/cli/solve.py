@@ -159,10 +159,10 @@ def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | Non
 
 def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, Any], *, as_json: bool, files: bool) -> NoReturn:
     """The form that looks for layouts without bank conflicts; ends the command."""
+    from smemsim.core.layout.conflicts import conflict_free_layouts, read_access
     from smemsim.core.layout.cute import CuteLayout
     from smemsim.core.picture.lines import print_lines
     from smemsim.core.spec.formats import element_format
-    from smemsim.planning.conflicts import conflict_free_layouts, read_access
     from smemsim.show.solution import conflicts_view
 
     strange = strangers(ctx, [*PRODUCT, *(x for x in DUMP if x != "dtype"), "where", "arch", "d", "a", "b", "c"])

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class Gpu(Device):
         multiprocessors: int | None = None,
         overrun: int = 0,
         observers: Sequence[Observer] = (),
-        counters: bool = False,
+        counters: bool | Mapping[str, Any] = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
@@ -133,7 +133,8 @@ class Gpu(Device):
         - `overrun`: threads may access so many bytes past an array. The access is reported (X001), and the
           kernel goes on.
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
-        - `counters`: count what each line costs (`Run.counters`).
+        - `counters`: count what each line costs (`Run.counters`). A table of upper bounds, {"shared_wavefronts": 1024}
+          for example, reports what is above them (P905).
 
         Which order:
 

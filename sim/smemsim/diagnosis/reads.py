@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.core.finding import Finding, Path
+from smemsim.core.layout.banks import shared_cost
 from smemsim.core.layout.tensor_memory import scale_of_byte
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.spec.findings import Severity
@@ -260,7 +261,7 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
         return
     lines, zeros = np.arange(threads), np.zeros(threads, np.int64)
     offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
-    ways = int(np.bincount(BANKS.group(offset)).max())
+    ways = int(shared_cost("ldmatrix", np.pad(offset, (0, WARP_LANES - threads)), (1 << threads) - 1, CHUNK).wavefronts[0])
     if ways > 1:
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
                       f"the first 16 bytes of {threads} consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of {threads} threads take {ways} turns",

@@ -22,6 +22,7 @@ from smemsim.core.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTR
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
+from smemsim.diagnosis.costs import cost_notes, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
@@ -433,13 +434,22 @@ class Run:
     def _all(self) -> list[Finding]:
         written, report = self._checked
         causes, others = self._judged(report) if self._has_moved else ([], [])
-        of_schedules = self._schedules.findings if self._schedules is not None else []
+        of_schedules = [*(self._schedules.findings if self._schedules is not None else []), *self._costs]
         findings = findings_of(
             causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
+
+    @functools.cached_property
+    def _costs(self) -> list[Finding]:
+        """Notes on what lines cost, of a launch that was counted."""
+        if self.counting is None:
+            return []
+        table, limits, body = self.counters, self.launch.options.counters, self.launch.program.inlined.body
+        broken = limit_findings(table, limits, body) if isinstance(limits, tuple) else ()
+        return [*broken, *cost_notes(self.launch, self.counting)]
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:

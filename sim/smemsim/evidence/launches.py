@@ -111,6 +111,7 @@ KEYS: dict[str, Key] = {
     "schedule": Key("any", "the order in which things happen: a seed, earliest, latest, or all:N for each of these and N seeds; the usual one, if left out"),
     "sanitize": Key("any", "false: without the watch, as with `--no-sanitize`"),
     "watch_global": Key("any", "false: races are looked for in shared memory alone, as with `--no-watch-global`"),
+    "counters": Key("any", "upper bounds of counters (P905), of the launch or by line: {shared_wavefronts = 1024, global_sectors = {\"gemm.cu:91\" = 64}}"),
     "ctas": Key(Kind("a list of numbers of CTAs", lambda value: is_list_of(value, _is_address) and bool(value), _LIST), "run these CTAs alone, with those of their clusters; all, if left out"),
     "multiprocessors": Key("any", "of the card: %nsmid, and how many CTAs run at once; those of the real card, if left out"),
     "overrun": Key("any", "threads that touch no more than so many bytes behind an array are found (X001), and go on, as with `--overrun`"),
@@ -156,6 +157,7 @@ BESIDE: dict[str, dict[str, Key]] = {
 SOME = 'for example {array = "A"} or {value = 128, type = "u32"}'  # arguments, for messages
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
 OPTION_KEYS = (
+    "counters",
     "limit",
     "limit_seconds",
     "schedule",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from smemsim.core.layout.conflicts import ConflictAnswer, ConflictFree
 from smemsim.core.picture.lines import table_lines
 from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
 from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
 from smemsim.diagnosis.product import ProductExplanation
-from smemsim.planning.conflicts import ConflictAnswer, ConflictFree
 
 __all__ = ["answer_view", "conflicts_view", "explanation_view"]
 

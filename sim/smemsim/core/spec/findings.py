@@ -109,6 +109,10 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("R508", "operand-mismatch", "wrong", "an operand is not what was meant, for another reason or because of an earlier finding"),
     ("R510", "never-read",      "note",  "no later step reads what a transfer brings"),
     ("P901", "bank-conflicts",  "note",  "accesses of neighbouring threads fall into the same banks"),
+    ("P902", "line-conflicts",  "note",  "a line spends much of the launch's passes through shared memory on bank conflicts"),
+    ("P903", "uncoalesced",     "note",  "a line touches many more sectors of global memory than its bytes need"),
+    ("P905", "counter-limit",   "wrong", "a counter is above the bound that the launch has for it"),
+    ("P904", "idle-lanes",      "note",  "most lanes of the launch's warp instructions are idle"),
     ("I601", "shape",           "trap",  "the instruction does not exist with this M, N or K"),
     ("I602", "type-major",      "trap",  "the instruction cannot read this type with this major-ness or swizzle"),
     ("I603", "idesc",           "wrong", "fields of the instruction descriptor contradict each other, the instruction or its kind"),
@@ -182,6 +186,8 @@ X002
 X015
 X006
 S701 S702 P901 H801 H802 H803
+P905
+P902 P903 P904
 """
 # fmt: on
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}

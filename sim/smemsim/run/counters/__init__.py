@@ -2,4 +2,4 @@
 
 from smemsim.base.lazy_exports import door
 
-__getattr__ = door(__name__, {"observer": ("Counting",), "table": ("Counters",)})
+__getattr__ = door(__name__, {"observer": ("Counting",), "limits": ("Limit", "limits_of"), "table": ("Counters",)})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.core.layout.banks import operand_wavefronts
+from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
 from smemsim.run.counters.classes import counted_ones, op_of, product_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counting"]
 
+MOST_WARPS = 128  # accesses of warps that are kept for each instruction
 _MATRIX = "machine code chooses how a fragment is loaded and stored"
 _REMOTE_CTA = "remote"
 
@@ -30,6 +32,7 @@ class Counting(Observer):
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.instructions: dict[int, Instruction] = {}
+        self.samples: dict[int, list[BankAccess]] = {}
         self._blocks: dict[int, tuple[Sequence[Instruction], list[int]]] = {}
         self._ones: set[int] = set()  # atomics whose number is 1 and whose result nothing reads
         self._memories: dict[int, tuple[np.ndarray, int]] = {}
@@ -108,6 +111,15 @@ class Counting(Observer):
             if op in ("atom", "one") and self._is_uniform(rows, active):
                 op = "uniform"
             row.shared(op, rows, active, size)
+            if op in OPS:
+                self._keep(i, op, rows % x.pitch, active, size)
+
+    def _keep(self, i: Instruction, op: str, rows: np.ndarray, active: np.ndarray, size: int) -> None:
+        """Some accesses of each instruction, by offset in the window: what a layout is tried on."""
+        kept = self.samples.setdefault(id(i), [])
+        room = MOST_WARPS - sum(len(a.at) for a in kept)
+        if room > 0:
+            kept.append(BankAccess(op, rows[:room], size, active[:room]))
 
     def _copied(self, row: Row, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
         """cp.async: lanes of one warp may have read bytes of several lengths, or none."""

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from smemsim.core.layout.banks import Cost, copy_cost, ideal_sectors, ideal_wavefronts, sectors, shared_cost
-from smemsim.core.spec.counters import ACCESS_COSTS, LANES, Sure
+from smemsim.core.spec.counters import ACCESS_COSTS, LANES, Counts, Sure
 
 __all__ = ["Row", "by_warp"]
 
@@ -38,7 +38,7 @@ class Row:
     def shared(self, op: str, at: np.ndarray, active: np.ndarray, size: int) -> None:
         """Warps have accessed shared memory: byte offsets (warps, 32), masks of lanes, bytes of a lane."""
         rule = ACCESS_COSTS[op]
-        self._shared(shared_cost(op, at, active, size), active, size)
+        self._shared(shared_cost(op, at, active, size), active, 0 if rule.counts is Counts.NOTHING else size)
         if rule.sure is not Sure.EXACT:
             self.doubt(rule.sure, rule.why)
 

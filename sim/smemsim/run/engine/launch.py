@@ -24,6 +24,7 @@ from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import LARGE_CLUSTERS, LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.run.counters.limits import limits_of
 from smemsim.run.engine.launch_result import Judge, LaunchResult
 from smemsim.run.engine.schedule import Schedule, checked_schedule
 from smemsim.run.events import Observer
@@ -137,7 +138,7 @@ class RunOptions:
     it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
     found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
     behind it, as that of a vector may, still does. `observers` hear what happens (`smemsim.run.events.Observer`), with the sanitizer and without; such a launch runs in this
-    process, and so does one with `counters`, which counts what each line costs. Raises InputError.
+    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905). Raises InputError.
     """
 
     sanitize: bool = True
@@ -156,12 +157,13 @@ class RunOptions:
     multiprocessors: int | None = None
     overrun: int = 0
     observers: Sequence[Observer] = ()
-    counters: bool = False
+    counters: Any = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
-        for name in ("sanitize", "watch_global", "progress", "counters"):
+        for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
+        object.__setattr__(self, "counters", self.counters if isinstance(self.counters, (bool, tuple)) else limits_of(self.counters))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
         object.__setattr__(self, "overrun", whole("overrun", self.overrun, minimum=0))
         seconds = self.limit_seconds

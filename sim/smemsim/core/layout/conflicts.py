@@ -17,7 +17,17 @@ from smemsim.core.layout.cute import CuteLayout, CuteSwizzle
 from smemsim.core.spec.counters import ACCESS_COSTS, LANES, LANES_TOGETHER, Counts
 from smemsim.core.spec.shared_memory import BANKS, LINE
 
-__all__ = ["BankAccess", "ConflictAnswer", "ConflictFree", "conflict_free_layouts", "offsets_of"]
+__all__ = [
+    "OPS",
+    "SWIZZLE_BASE",
+    "SWIZZLE_SHIFT",
+    "BankAccess",
+    "ConflictAnswer",
+    "ConflictFree",
+    "conflict_free_layouts",
+    "offsets_of",
+    "read_access",
+]
 
 
 OPS = tuple(

@@ -1,0 +1,176 @@
+"""Notes on what lines cost: bank conflicts, uncoalesced accesses, idle lanes; of conflicts with a layout that was tried on the accesses of the launch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts
+from smemsim.core.layout.cute import CuteSwizzle
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.counters import LANES, Sure
+from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.run.counters import Counters, Counting, Limit
+from smemsim.run.counters.rows import Row
+from smemsim.run.engine.records import Load, Mma
+
+if TYPE_CHECKING:
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["cost_notes", "limit_findings"]
+
+
+SHARE = 0.05  # of a launch's wavefronts, sectors or instructions: less is worth no note
+FEWEST = 32  # wavefronts or sectors too many: a small launch is worth no note
+UNCOALESCED = 3.0  # times the sectors that the bytes need
+IDLE = 0.5  # of the lanes of the launch's warp instructions
+MOST_NOTES = 4
+MOST_LINES = 6
+
+
+class _Buffer(NamedTuple):
+    """Bytes of shared memory, by offset in the window, and the instructions that access them."""
+
+    begin: int
+    end: int
+    keys: tuple[int, ...]
+
+
+def cost_notes(launch: Launch, counting: Counting) -> list[Finding]:
+    """The notes of a launch."""
+    return [*_conflicts(launch, counting), *_uncoalesced(counting), *_idle(counting)]
+
+
+def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Instruction]) -> Iterator[Finding]:
+    """P905 for each bound that a launch exceeds, at the instruction that has most of it, and for bounds of lines that nothing runs at."""
+    for limit in limits:
+        rows = [n for n in range(len(table)) if limit.holds_for(str(table["source"][n]), int(table["line"][n]))]
+        where = f" at {limit.place if not limit.place.isdigit() else 'line ' + limit.place}" if limit.place else ""
+        values = table[limit.column][rows]
+        if not rows:
+            yield at_instruction(
+                "P905", body[0], f"counters: nothing has run{where}, which has a bound for {limit.name}", "name a line that runs"
+            )
+            continue
+        found = int(values.max() if limit.column == "worst_degree" else np.maximum(values, 0).sum())
+        if found > limit.most:
+            n = rows[int(values.argmax())]
+            i = next(i for i in body if (i.line, i.name) == (int(table["line"][n]), str(table["instruction"][n])))
+            yield at_instruction(
+                "P905",
+                i,
+                f"counters: {found:,} {limit.name}{where}, where at most {limit.most:,} are allowed",
+                "find what has changed in the layout, or raise the bound",
+            )
+
+
+def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
+    """One note for each buffer, at the instruction that loses most."""
+    total = sum(row.wavefronts for row in counting.rows.values())
+    for buffer in _buffers(counting):
+        lost = {key: _excess(counting, key, counting.rows[key]) for key in buffer.keys if counting.rows[key].sure is not Sure.NONE}
+        lost = {key: excess for key, excess in lost.items() if excess > 0}
+        if sum(lost.values()) < max(FEWEST, SHARE * total) or not lost:
+            continue
+        worst = max(lost, key=lambda key: lost[key])
+        spent = sum(counting.rows[key].wavefronts for key in lost)
+        lines = sorted({counting.instructions[key].line for key in lost} - {counting.instructions[worst].line})
+        others = (
+            f", and at {len(lines)} other line{'s' * (len(lines) > 1)} ({', '.join(map(str, lines[:MOST_LINES]))}{', ...' * (len(lines) > MOST_LINES)})"
+            if lines
+            else ""
+        )
+        yield at_instruction(
+            "P902", counting.instructions[worst],
+            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{others}: {spent:,} wavefronts where {spent - sum(lost.values()):,} do without conflicts, "
+            f"{spent / total:.0%} of all wavefronts of the launch", _repair(launch, counting, buffer),
+        )  # fmt: skip
+
+
+def _excess(counting: Counting, key: int, row: Row) -> int:
+    """Wavefronts beyond one pass for each group of lanes, by the accesses that were kept."""
+    samples = counting.samples.get(key)
+    if not samples:
+        return row.wavefronts - row.ideal_wavefronts
+    cost, least = sum(a.cost for a in samples), sum(a.ideal for a in samples)
+    return int(row.wavefronts * (cost - least) / cost) if cost else 0
+
+
+def _buffers(counting: Counting) -> list[_Buffer]:
+    """Ranges of bytes that instructions access, those that overlap as one."""
+    found: list[_Buffer] = []
+    for key, samples in counting.samples.items():
+        begin = min(int(a.at[a.active != 0].min()) for a in samples)
+        end = max(int(a.at.max()) + a.size for a in samples)
+        keys = [key]
+        for other in [b for b in found if b.begin < end and begin < b.end]:
+            found.remove(other)
+            begin, end, keys = min(begin, other.begin), max(end, other.end), [*other.keys, *keys]
+        found.append(_Buffer(begin, end, tuple(keys)))
+    return found
+
+
+def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
+    """A layout in which no access of the buffer has conflicts, tried on the accesses that were kept; "" for none."""
+    base = buffer.begin // LINE * LINE
+    accesses = [BankAccess(a.op, np.maximum(a.at - base, 0), a.size, a.active) for key in buffer.keys for a in counting.samples[key]]
+    swizzle, is_fixed = _hardware(launch, buffer)
+    answer = conflict_free_layouts(accesses, tma=is_fixed, swizzle=swizzle, most=1)
+    if not answer.layouts or answer.now == answer.ideal:
+        return ""
+    element = 2 if any("matrix" in a.op for a in accesses) else min(a.size for a in accesses)
+    return _worded(answer.layouts[0], element, answer.now, answer.ideal, is_fixed=is_fixed)
+
+
+def _worded(layout: ConflictFree, element: int, now: int, ideal: int, *, is_fixed: bool) -> str:
+    both = " in the map, the descriptors and the threads' addresses" if is_fixed else ""
+    return (
+        f"{layout.says}{both}: CuTe {layout.cute(element)} on elements of {element} B, CUDA {layout.cuda(element)} "
+        f"(tried on {now:,} wavefronts of all accesses of the buffer: {ideal:,} are left)"
+    )
+
+
+def _hardware(launch: Launch, buffer: _Buffer) -> tuple[CuteSwizzle | None, bool]:
+    """The swizzle that TMA writes the buffer with, and whether TMA or matrix instructions fix its layout."""
+    begin = architecture(launch.arch).shared_begin
+    for event in launch.result.events.transfers():
+        if isinstance(event, Load) and any(buffer.begin <= d.smem_address - begin < buffer.end for d in event.deliveries):
+            width = re.search(r"(\d+)B", event.tensor_map.swizzle.name)
+            bits = 0 if width is None else (int(width[1]) // CHUNK).bit_length() - 1
+            return CuteSwizzle(bits, SWIZZLE_BASE, SWIZZLE_SHIFT), True
+    return None, any(isinstance(event, Mma) for event in launch.result.events)
+
+
+def _uncoalesced(counting: Counting) -> Iterator[Finding]:
+    total = sum(row.sectors for row in counting.rows.values())
+    costly = [
+        (key, row) for key, row in counting.rows.items() if row.sectors >= UNCOALESCED * row.ideal_sectors and row.sure is not Sure.NONE
+    ]
+    costly = [(key, row) for key, row in costly if row.sectors - row.ideal_sectors >= max(FEWEST, SHARE * total)]
+    for key, row in sorted(costly, key=lambda x: x[1].ideal_sectors - x[1].sectors)[:MOST_NOTES]:
+        each = row.sectors / max(row.global_requests, 1)
+        said = f"uncoalesced: {row.sectors:,} sectors of 32 bytes where the bytes need {row.ideal_sectors:,}, {each:.1f} for each warp; {row.sectors / total:.0%} of all sectors of the launch"
+        yield at_instruction(
+            "P903",
+            counting.instructions[key],
+            said,
+            "let neighbouring lanes access neighbouring addresses, or stage the tile in shared memory",
+        )
+
+
+def _idle(counting: Counting) -> Iterator[Finding]:
+    """One note for the launch, at the instruction with the most idle lanes: those of elected threads are few."""
+    rows = [(key, row) for key, row in counting.rows.items() if row.executed]
+    executed, lanes = sum(row.executed for _, row in rows), sum(row.lanes for _, row in rows)
+    if executed < FEWEST or lanes >= IDLE * executed * LANES:
+        return
+    key, row = max(rows, key=lambda x: x[1].executed * LANES - x[1].lanes)
+    said = f"lanes idle: the warp instructions of the launch run with {lanes / executed:.1f} of 32 lanes; here with {row.lanes / row.executed:.1f}, {row.executed:,} times"
+    yield at_instruction(
+        "P904", counting.instructions[key], said, "let whole warps take one side of a branch, and lanes share the work of long rows"
+    )
