@@ -346,7 +346,7 @@ def _writer_of(x: Wave, cta: Cta, what: SharedOperand) -> Instruction | None:
 
 
 def _last_writer(x: Wave, cta: Cta, at: int) -> Instruction | None:
-    return None if x.sanitizer is None else x.sanitizer.last_writer((at + cta.index * x.pitch) // 4)
+    return None if x.checks is None else x.checks.last_writer((at + cta.index * x.pitch) // 4)
 
 
 def _all_chunks(memory: GlobalMemory) -> _Chunks:

@@ -108,6 +108,10 @@ class Observer:
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         """The running threads execute these instructions, one after the other. It is the same sequence each time."""
 
+    def block_entered(self, x: Wave, block: Any) -> None:
+        """The running threads begin a block of instructions, or go on in it; `block.slots` are the registers that it names, as a bit set. Chains of compiled blocks
+        report their last one alone."""
+
     # ---- accesses of threads
 
     def accessed(self, x: Wave, access: Access) -> None:
@@ -115,6 +119,9 @@ class Observer:
 
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
+
+    def reduced(self, x: Wave, access: Access) -> None:
+        """red.async of threads will change something that `updates` has named; each is an operation of its own (`issued`)."""
 
     def acquires_at(self, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
         """The threads of a piece have read there by an access that may be part of an acquire pattern."""
@@ -145,6 +152,9 @@ class Observer:
 
     def mbarriers_initialised(self, x: Wave, i: Instruction, made: AtMbarriers, at: np.ndarray) -> None:
         """mbarrier.init: threads, of each mbarrier the last one counts, and where the objects lie in `x.shared`, of each running thread."""
+
+    def mbarrier_ends(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads are about to invalidate an mbarrier, or to initialise it again."""
 
     def mbarrier_invalidated(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """mbarrier.inval by threads."""

@@ -11,9 +11,9 @@ from smemsim.run.jit.constants import is_joint
 from smemsim.run.jit.tier import CompiledChain, Segment, tier_of
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import Checks, Taint
     from smemsim.run.isa.registry import Plain
     from smemsim.run.lower.program import Block
-    from smemsim.run.sanitizer.taint import Taint
 
 __all__ = ["run_block"]
 
@@ -48,12 +48,11 @@ def run_block(wave: Wave, block: Block) -> None:
 
 def _marks(wave: Wave, block: Block) -> Taint | None:
     """What follows values in doubt through a block, where it may read or get some."""
-    sanitizer = wave.sanitizer
-    if sanitizer is None:
+    checks: Checks | None = wave.checks
+    if checks is None:
         return None
-    is_near = sanitizer.has_declared or (sanitizer.has_shared and block.has_loads) or sanitizer.taint.concerns(block.slots)
-    found: Taint | None = sanitizer.taint if is_near else None
-    return found
+    is_near = checks.has_declared or (checks.has_shared and block.has_loads) or checks.taint.concerns(block.slots)
+    return checks.taint if is_near else None
 
 
 def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
@@ -87,7 +86,7 @@ def _chain(wave: Wave, block: Block) -> CompiledChain | None:
     """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
     tier = block.tier or tier_of(wave.program, block)
     if not tier.is_done and is_joint(wave.program, block.instructions[0]):
-        tier.pays(wave.n, is_watched=wave.sanitizer is not None)
+        tier.pays(wave.n, is_watched=wave.checks is not None)
     chain = tier.chain
     return chain if chain is not None and chain.chain.may_run(wave) else None
 
@@ -102,8 +101,8 @@ def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     """Run the plain steps of a block, or those that are `left`. Is the block's end done too?"""
     if wave.registers.held & block.behind:
         wave.materialize(block.behind)
-    if wave.sanitizer is not None:
-        wave.sanitizer.names(wave, block)
+    if wave.observer is not None:
+        wave.observer.block_entered(wave, block)
     return _run_steps(wave, block, marks, left)
 
 
@@ -115,7 +114,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     if left is None and steps and not is_doubtful and wave.in_flight is None and not wave.is_stepwise:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
-            tier.pays(wave.n, is_watched=wave.sanitizer is not None)
+            tier.pays(wave.n, is_watched=wave.checks is not None)
         if tier.loop is not None:
             tier.loop(wave)
             return True
@@ -147,20 +146,20 @@ def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Taint
 
 def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
     """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
-    return wave.sanitizer.taint if marks is None and _is_doubtful(wave, block) else marks
+    return wave.taint if marks is None and _is_doubtful(wave, block) else marks
 
 
 def _is_doubtful(wave: Wave, block: Block) -> bool:
     """Are values in doubt near a block now?"""
-    return wave.sanitizer is not None and wave.sanitizer.taint.concerns(block.slots)
+    return wave.taint is not None and bool(wave.taint.concerns(block.slots))
 
 
 def _run_step(wave: Wave, block: Block, step: Plain, marks: Taint | None) -> None:
     marks = _near(wave, block, marks)
     if marks is None:
         step(wave)
-        if wave.sanitizer is not None:
-            wave.sanitizer.taint.came(block.instructions[wave.step])
+        if wave.taint is not None:
+            wave.taint.came(block.instructions[wave.step])
     else:
         marks.run(wave, block.instructions[wave.step], step)
     wave.step += 1

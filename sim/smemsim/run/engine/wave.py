@@ -22,6 +22,7 @@ from smemsim.run.engine.wave_registers import WaveRegisters
 from smemsim.run.events import Observers, interest_of, together
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import Checks, Taint
     from smemsim.run.engine.launch import Launch
 
 __all__ = [
@@ -60,7 +61,9 @@ class Wave:
     """
 
     observer: Any = None  # who hears what happens (`events.py`): an observer, or several as one
-    sanitizer: Any = None
+    checks: Checks | None = None  # the sanitizer, as far as execution asks it something (`checks.py`)
+    taint: Taint | None = None  # what follows values in doubt
+    values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
     is_stepwise = False  # has each instruction to be executed by itself, for an observer that wants to hear of it?
     has_parted = False  # have some lanes of a warp come to a barrier of the whole warp without others?
 
@@ -158,13 +161,15 @@ class Wave:
 
     def is_observed_by(self, sanitizer: Any, others: Sequence[Any]) -> None:
         """The sanitizer, where there is one, and other observers hear what happens from now on."""
-        self.sanitizer = sanitizer
+        self.checks = sanitizer
+        self.taint = None if sanitizer is None else sanitizer.taint
+        self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
         self.observer = together(([] if sanitizer is None else [sanitizer]) + list(others))
         self.is_stepwise = any(any(interest_of(other)) for other in others)
 
     def observed_by_another(self, before: Any, after: Any) -> None:
         """One sanitizer takes the place of another."""
-        self.sanitizer = after
+        self.checks = after
         members = self.observer.members if isinstance(self.observer, Observers) else (self.observer,)
         self.observer = together(after if member is before else member for member in members)
 
@@ -177,7 +182,7 @@ class Wave:
         """The wave is over: what it holds is freed now, and not when the garbage collector comes by."""
         if self.observer is not None:
             self.observer.wave_freed(self)
-            self.observer = self.sanitizer = None
+            self.observer = self.checks = self.taint = None
         self.slots.clear()
         self.state.clear()
         self.positions.waiting.clear()

@@ -78,7 +78,7 @@ class Chain:
             return False
         if not all((x.r[slot] == number).all() for slot, number in self.numbers):
             return False
-        sanitizer = x.sanitizer
+        sanitizer = x.checks
         return sanitizer is None or not (sanitizer.taint.concerns(self.slots) or self.slots & sanitizer.held_slots)
 
 

@@ -445,7 +445,7 @@ class Shadow:
     """The functions over the tables of one wave. What an access needs to be called with stands in `context`."""
 
     def __init__(self, x: Wave, nowhere: int) -> None:
-        sanitizer: Sanitizer = x.sanitizer
+        sanitizer: Sanitizer = x.checks
         self.shared = sanitizer.shared
         self.epochs = sanitizer.shared.epochs
         self.folding = sanitizer.shared.folding  # while that is the watch's, the first CTA stands for all

@@ -381,7 +381,7 @@ class Stores:
     """The function over the cells of one wave's launch."""
 
     def __init__(self, x: Wave, nowhere: int) -> None:
-        self.globals, self.nowhere = x.sanitizer.globals, nowhere
+        self.globals, self.nowhere = x.checks.globals, nowhere
         self.context = np.zeros(len(_POINTERS) + len(_NUMBERS), np.int64)
         self._at = self.context.ctypes.data
         self._call = _function()

@@ -276,7 +276,7 @@ class Segment:
         masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        if self._may_be_direct(is_watched=x.sanitizer is not None) and not (x.memories.has_owners and self._uses_shared):
+        if self._may_be_direct(is_watched=x.checks is not None) and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
                 return self._left(x, given, first)
@@ -371,7 +371,7 @@ class Segment:
             places = {access.number: _places(x, frame, access, given[0])[1] for access in code.of_global}
             if not self._find(x, frame, code, places) or functions[0](*arguments):
                 return False
-        if x.sanitizer is not None and not self._is_clear(x, frame, code, given):
+        if x.checks is not None and not self._is_clear(x, frame, code, given):
             return False
         functions[-1](*arguments)
         for access in code.stores:
@@ -382,7 +382,7 @@ class Segment:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
         (first, last, mask), is_clear = given, False
         if frame.tiles is None:
-            unit = LANES if x.sanitizer is None else x.stride
+            unit = LANES if x.checks is None else x.stride
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
         if len(looks):
             shadow = x.state[Shadow]
@@ -417,17 +417,17 @@ class Segment:
         shadow: Shadow = x.state[Shadow]
         first, last, mask = given
         tiles.asks(shadow.alike(code), shadow.at)
-        before = x.sanitizer.shared.reads_of_one()
+        before = x.checks.shared.reads_of_one()
         if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
             return first
         reached = tiles.go(0, x.total, mask, LOOK | RUN)
         if reached < x.total:
-            x.sanitizer.shared.unfold_where_others_read(reached // x.stride, before)
+            x.checks.shared.unfold_where_others_read(reached // x.stride, before)
         return min(max(reached, first), last)
 
     def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
         """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
-        sanitizer = x.sanitizer
+        sanitizer = x.checks
         for access in code.of_global:
             region = frame.regions[access.number]  # None: that a thread does it is an address outside until its array is found
             if (
@@ -493,7 +493,7 @@ class Segment:
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
         """What looks at accesses that an epoch orders; None where the watch asks for more, or looks at the first CTA for all."""
-        if x.sanitizer.is_of_first or x.sanitizer.follows_values():
+        if x.checks.is_of_first or x.checks.follows_values():
             return None
         shadow: Shadow | None = x.state.get(Shadow)
         if shadow is None or shadow.is_stale:
@@ -502,7 +502,7 @@ class Segment:
 
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
         """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
-        kept, sanitizer = x.sel, x.sanitizer
+        kept, sanitizer = x.sel, x.checks
         if sanitizer.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
             return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
@@ -562,7 +562,7 @@ class Segment:
         if given[2] is not None or region is None or any(frame.regions[access.number] is not region for access in stores):
             return False
         rows, apart = (np.array(of, np.int64) for of in ([access.row.number for access in stores], [access.apart for access in stores]))
-        fills = x.sanitizer.globals.fills
+        fills = x.checks.globals.fills
         instructions = [access.instruction for access in stores]
         return bool(fills(instructions, region.words, stores[0].size, frame.places, rows, apart, NOWHERE.ctypes.data, *given[:2]))
 
@@ -581,7 +581,7 @@ def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.
 
 def _may_lose(x: Wave, frame: Frame, code: Code, first: int) -> bool:
     """May lanes of a warp lose updates by one of the stores?"""
-    lost = x.sanitizer.lost
+    lost = x.checks.lost
     return any(lost.may_lose(*_places(x, frame, access, first)) for access in code.stores if id(access.instruction) in lost.stores)
 
 

@@ -27,9 +27,10 @@ __all__ = ["AsyncEvents"]
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Known:
-    """What the sanitizer knows an operation by: that of each issuer, or of those of the first CTA, which stand for all. `are_told`: nothing is to be said of what any
-    reads. `are_ordered`: may each lane of an issuer's warp read what that one reads?"""
+    """What a sanitizer (`by`) knows an operation by: that of each issuer, or of those of the first CTA, which stand for all. It stays the one that is asked, though another
+    one has taken its place since. `are_told`: nothing is to be said of what any reads. `are_ordered`: may each lane of an issuer's warp read what that one reads?"""
 
+    by: Any
     ops: Sequence[Operation]
     are_told: bool = False
     are_ordered: dict[int, bool] = dataclasses.field(default_factory=dict)
@@ -72,7 +73,7 @@ class AsyncEvents:
     def _issued_by_one(self: Any, x: Wave, op: AsyncOp) -> None:
         ((_, thread),) = op.issuers
         own = self.begin(x, op.instruction, thread, op.kind)
-        op.known = _Known([own])
+        op.known = _Known(self, [own])
         for write in op.writes:
             self._writes_shared(op, own, write)
 
@@ -98,7 +99,7 @@ class AsyncEvents:
     def _issued_alike(self: Any, op: AsyncOp) -> None:
         """Operations of several CTAs, each in its own window."""
         ops, ctas = self.begin_together(op.instruction, op.threads, op.kind), [cta for cta, _ in op.issuers]
-        op.known = _Known(ops)
+        op.known = _Known(self, ops)
         if op.reads:
             op.known.are_told = self.ops_read(ops, ctas, op.reads[0])
             if not op.known.are_told:
@@ -118,29 +119,30 @@ class AsyncEvents:
 
     def completes_on(self: Any, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
         """mbarriers count it."""
-        self.complete_on(op.known.ops, barriers)
+        op.known.by.complete_on(op.known.ops, barriers)
 
     def stores(self: Any, x: Wave, op: AsyncOp, n: int, write: GlobalWrite) -> None:
         """It reads what it stores, and writes global memory."""
         known, (cta, _) = op.known, op.issuers[n]
+        by = known.by
         is_alone = len(op.issuers) == 1
-        own = known.ops[0] if is_alone else self.one_of(known.ops, n)
+        own = known.ops[0] if is_alone else by.one_of(known.ops, n)
         if not known.are_told:
-            self.op_reads(own, cta, op.reads[n])
+            by.op_reads(own, cta, op.reads[n])
         if not write.is_again:
-            self.op_writes_global(own, cta, *write.at(), write.stays)
+            by.op_writes_global(own, cta, *write.at(), write.stays)
         if is_alone:
-            self.joins([own], "bulk", op.lanes)
+            by.joins([own], "bulk", op.lanes)
 
     def repeated(self: Any, x: Wave, op: AsyncOp, n: int, thread: int) -> None:
         """Only what the lanes read may be ordered for one and not for another."""
-        known, cta = op.known, op.issuers[n][0]
-        own = known.ops[0] if len(op.issuers) == 1 else self.one_of(known.ops, n)
+        known, by, cta = op.known, op.known.by, op.issuers[n][0]
+        own = known.ops[0] if len(op.issuers) == 1 else by.one_of(known.ops, n)
         if n not in known.are_ordered:
-            known.are_ordered[n] = self.reads_for_all_lanes(own, cta, op.reads[n])
+            known.are_ordered[n] = by.reads_for_all_lanes(own, cta, op.reads[n])
         if not known.are_ordered[n]:
             own.lane = thread % WARP
-            self.op_reads(own, cta, op.reads[n])
+            by.op_reads(own, cta, op.reads[n])
 
     # ---- matrix instructions
 

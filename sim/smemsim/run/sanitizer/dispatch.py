@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.accesses import Piece, for_part
 from smemsim.run.async_ops import TensorAccess
@@ -24,8 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 
+LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+
+
 class Events(AsyncEvents):
     """The events of execution, for `Sanitizer` and `SanitizerOfFirst`: each part is told of those that concern it."""
+
+    def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
+        """Nothing: what matters of an instruction is an event of its own."""
+
+    def block_entered(self: Any, x: Wave, block: Any) -> None:
+        """A block names registers."""
+        self.names(x, block)
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
         """Threads read, or have written."""
@@ -76,10 +87,17 @@ class Events(AsyncEvents):
     def updates(self: Any, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; an exchange takes what is there."""
         i, piece, size = access.instruction, access.piece, access.size
+        if "async" in i.modifiers:
+            self.unwritten = self.blank(piece.at, size)
+            return
         if "exch" in i.modifiers:
             for_part(x, piece, lambda: self.takes(x, i, piece, size))
         elif piece.space == "global" and self.globals is not None:
             for_part(x, piece, lambda: self.globals.updates(i, piece, size))
+
+    def reduced(self: Any, x: Wave, access: Access) -> None:
+        """What an operation makes of nothing is nothing."""
+        self.changed_nothing(x, access.instruction, self.unwritten)
 
     def acquires_at(self: Any, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
         """The threads of a piece have seen what was released at their addresses."""
@@ -136,6 +154,18 @@ class Events(AsyncEvents):
         """Objects, and the words that they lie in."""
         self.makes(i, [(barrier, int(threads[-1])) for threads, barrier in made])
         self.initialised(x, i, at)
+
+    def mbarrier_ends(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """X005 where threads end an mbarrier on which a copy may still complete."""
+        pending = self.not_waited_for(barrier, threads)
+        if pending is not None:
+            does = "initialises" if i.modifiers[0] == "init" else "invalidates"
+            x.launch.find(
+                "X005", i, f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} ends while a copy may still complete on it",
+                "wait for its phase (mbarrier.try_wait) in all threads that use it, then mbarrier.inval", because=LIVES,
+                why=f"these threads have not waited for the copy; {i.name} {does} the mbarrier",
+                halves=(Half("end", i.name, i), Half("copy", pending.instruction.name, pending.instruction)),
+            )  # fmt: skip
 
     def mbarrier_invalidated(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """An object ends."""

@@ -255,6 +255,7 @@ class SanitizerOfFirst(Events):
         self.view = cast("Wave", FirstCta(x))
         self.first = Sanitizer(self.view, None, Begin(x.launch.watched, 0, self.taint, room, x.total // WARP))
         self.has_shared = self.first.has_shared
+        self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
         self.has_declared = history is not None and x.launch.memory.has_declared
         # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
         self.brought: dict[int, list[Any]] = {}

@@ -145,6 +145,7 @@ class Sanitizer(Events, Observer):
         self.operations.holders += [self.alone, self.clocks, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
+        self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
         self.is_of_first = False  # see `first.py`
         self.has_shared = x.launch.window_bytes > 0
         self.has_declared = self.globals is not None and x.launch.memory.has_declared

@@ -31,7 +31,6 @@ from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.sanitizer.operations import Operation
 
 __all__ = [
     "ADDS_OWN",
@@ -96,7 +95,7 @@ class Mbarrier:
     def __init__(self, cta: Cta, offset: int, place: int, made: Instruction) -> None:
         self.cta, self.offset, self.place, self.made = cta, offset, place, made
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
-        self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
+        self.copies: list[Any] = []  # that complete on this phase or the one before, as the watch knows them
 
     def __repr__(self) -> str:
         state = self.state
@@ -517,10 +516,10 @@ def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
 
 def overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
     """What wrote other bits over an mbarrier, as far as that is known."""
-    if x.sanitizer is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.state.word:
+    if x.checks is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.state.word:
         return None
     words = (barrier.place >> 2, (barrier.place >> 2) + 1)
-    found = (x.sanitizer.last_writer(word) for word in words)
+    found = (x.checks.last_writer(word) for word in words)
     return next((i for i in found if i is not None and i.op != "mbarrier"), None)
 
 

@@ -53,7 +53,8 @@ def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
             "mbarrier.inval after the last use",
         )
-    _check_pending(x, old, i, threads, "initialises")
+    if x.observer is not None:
+        x.observer.mbarrier_ends(x, i, old, threads)
     check_bytes(old, x)
     if any(old.state.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
         x.launch.find(
@@ -90,22 +91,10 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
             "a barrier (bar.sync) before it",
         )
-    _check_pending(x, barrier, i, threads, "invalidates")
     if x.observer is not None:
+        x.observer.mbarrier_ends(x, i, barrier, threads)
         x.observer.mbarrier_invalidated(x, i, barrier, threads)
     del mbarriers(cta)[offset]
-
-
-def _check_pending(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray, does: str) -> None:
-    """X005 where threads end an mbarrier on which a copy may still complete."""
-    pending = x.sanitizer.not_waited_for(barrier, threads) if x.sanitizer is not None else None
-    if pending is not None:
-        x.launch.find(
-            "X005", i, f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} ends while a copy may still complete on it",
-            "wait for its phase (mbarrier.try_wait) in all threads that use it, then mbarrier.inval", because=LIVES,
-            why=f"these threads have not waited for the copy; {i.name} {does} the mbarrier",
-            halves=(Half("end", i.name, i), Half("copy", pending.instruction.name, pending.instruction)),
-        )  # fmt: skip
 
 
 def check_reused(x: Wave, barrier: Mbarrier) -> None:

@@ -16,6 +16,7 @@ from smemsim.run.accesses import Piece
 from smemsim.run.async_ops import AsyncOp, SharedWrite
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.traps import find_misuse
+from smemsim.run.events import Access
 from smemsim.run.isa.asynchronous import stop
 from smemsim.run.isa.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.run.isa.memory.atomics import Form, build_atomic, combine, form, raw_elements
@@ -116,7 +117,9 @@ def _counted(
         follow.begins(x, piece)
         own(x, piece, size)
         follow.ends(x, piece)
-        blank = x.sanitizer.blank(piece.at, size) if x.sanitizer is not None and i.op == "red" else None
+        reduced = Access(x, i, "write", piece, size, is_strong=True) if x.observer is not None and i.op == "red" else None
+        if reduced is not None:
+            x.observer.updates(x, reduced)
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
@@ -128,11 +131,11 @@ def _counted(
                 operation = AsyncOp(f"{i.op}.async", i, [(issuer, thread)], writes, size=size)
                 x.observer.issued(x, operation)
                 x.observer.completes_on(x, operation, [barrier])
-        marks = None if x.sanitizer is None else x.sanitizer.taint.of_registers(values, x.threads)
+        marks = None if x.taint is None else x.taint.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
-            x.sanitizer.taint.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
-        if blank is not None:
-            x.sanitizer.changed_nothing(x, i, blank)
+            x.taint.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
+        if reduced is not None:
+            x.observer.reduced(x, reduced)
         taken, piece = take(x), piece._replace(at=piece.at.copy())
 
         def arrive() -> None:

@@ -138,10 +138,10 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         else:
             raw = x.shared[_byte_places(rows, count, form)]
             values = raw.view(np.uint32)[..., 0]
-        if x.sanitizer is not None and x.sanitizer.taint.concerns_matrices():
+        if x.taint is not None and x.taint.concerns_matrices():
             places = _byte_places(rows, count, form, bits)
-            marks = x.sanitizer.taint.of_access(i, places.reshape(-1), 1).reshape(places.shape)
-            x.sanitizer.taint.put_parts_of_registers(targets, x.threads, marks)
+            marks = x.taint.of_access(i, places.reshape(-1), 1).reshape(places.shape)
+            x.taint.put_parts_of_registers(targets, x.threads, marks)
         for n, write in enumerate(writes):
             write(x, values[n])
 
@@ -191,9 +191,9 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
         _told(x, i, lanes, lambda: note_write(x, i, piece, ROW, written=written, is_joint=True))
         follow.ends(x, piece)
-        marks = None if x.sanitizer is None else x.sanitizer.taint.parts_of_registers(sources, x.threads)
+        marks = None if x.taint is None else x.taint.parts_of_registers(sources, x.threads)
         if marks is not None:
-            x.sanitizer.taint.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
+            x.taint.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 

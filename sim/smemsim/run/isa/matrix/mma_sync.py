@@ -87,7 +87,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
         else:
             d = of.execute(a, b, start, held)
-        if x.sanitizer is not None and x.sanitizer.taint.slots:
+        if x.taint is not None and x.taint.slots:
             numbers = (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None
             _follow(x, i, parts, of.places, where, numbers, scales)
         for n, write in enumerate(writes):
@@ -222,7 +222,7 @@ def _follow(
     Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has. `values` are the registers of A and B if their elements
     are always numbers: what is multiplied with zeros alone counts for nothing then.
     """
-    taint, origins, warps = x.sanitizer.taint, x.sanitizer.taint.origins, x.n // WARP
+    taint, origins, warps = x.taint, x.taint.origins, x.n // WARP
     if places is None:
         marks = taint.of_registers([item for part in parts[1:] for item in part], x.threads)
         of_warps = 0 if marks is None else [origins.computed(i, taint.of_warps(list(marks), x.threads), is_result=True)] * len(parts[0])
@@ -366,9 +366,9 @@ def build_load(i: Instruction, c: Linker) -> Step:
                 note_read(x, i, piece, memory.size, is_joint=True)
                 found = piece.memory.view(kind)[piece.at // memory.size]
                 values[slice(None) if piece.part is None else piece.part, memory.element] = found
-            if x.sanitizer is not None and (read := x.sanitizer.taint.taken()) is not None:
+            if x.taint is not None and (read := x.taint.taken()) is not None:
                 marks[memory.element] = read[x.threads, : memory.size]
-        if x.sanitizer is not None and (marks or x.sanitizer.taint.slots):
+        if x.taint is not None and (marks or x.taint.slots):
             _mark_fragment(x, memory.registers, marks, count, memory.size)
         registers = values.view(np.uint64 if memory.size == 8 else np.uint32)
         for n, write in enumerate(writes):
@@ -388,7 +388,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         x.launch.result.evidence.add(_LAYOUT)
         values = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads], -1)).view(kind)
-        marks = None if x.sanitizer is None else _marks_of(x, memory.registers, memory.size)
+        marks = None if x.taint is None else _marks_of(x, memory.registers, memory.size)
         for memory.element in range(values.shape[1]):
             for piece in memory.where(x):
                 mine = values[slice(None) if piece.part is None else piece.part, memory.element]
@@ -397,7 +397,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 note_write(x, i, piece, memory.size, written=written, is_joint=True)
                 if marks is not None:
                     mine_of_marks = marks[:, memory.element]
-                    x.sanitizer.taint.stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])
+                    x.taint.stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
@@ -425,7 +425,7 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
         x.launch.result.evidence.add(_LAYOUT)
         note_inferred(x, EVIDENCE if of.d_type != "s32" else {})
         product = of.execute(*(matrix(x, n) for n in range(3)))
-        if x.sanitizer is not None and x.sanitizer.taint.slots:
+        if x.taint is not None and x.taint.slots:
             _follow_fragments(x, i, targets, fragments, parts, of)
         registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if of.d_type == "f64" else np.uint32)
         for n, write in enumerate(d):
@@ -446,12 +446,12 @@ def _put_fragment(x: Wave, registers: Sequence[Operand], marks: np.ndarray) -> N
     """Registers have got values whose bytes have these marks (threads, bytes): those that are left repeat the first."""
     size = 8 if marks.shape[1] * WARP > len(registers) * WARP * 4 else 4
     of_registers = marks.reshape(len(marks), -1, size).transpose(1, 0, 2)
-    x.sanitizer.taint.put_parts_of_registers(registers, x.threads, of_registers[np.arange(len(registers)) % len(of_registers)])
+    x.taint.put_parts_of_registers(registers, x.threads, of_registers[np.arange(len(registers)) % len(of_registers)])
 
 
 def _marks_of(x: Wave, registers: Sequence[Operand], size: int) -> np.ndarray | None:
     """The marks of the elements of a fragment, of `size` bytes each: (threads, elements); None where there are none."""
-    taint = x.sanitizer.taint
+    taint = x.taint
     found = taint.parts_of_registers(registers, x.threads, max(4, size)) if taint.slots else None
     return None if found is None else taint.origins.all(found.transpose(1, 0, 2).reshape(len(x.threads), -1, size), axis=2)
 
@@ -460,7 +460,7 @@ def _follow_fragments(
     x: Wave, i: Instruction, targets: Sequence[Operand], fragments: Sequence[Sequence[Operand]], parts: Sequence[tuple[str, str]], of: Wmma
 ) -> None:
     """D has the marks of C, row by row those of A, and column by column those of B."""
-    origins, rows, columns = x.sanitizer.taint.origins, of.shape[0], of.shape[1]
+    origins, rows, columns = x.taint.origins, of.shape[0], of.shape[1]
     found = np.zeros((x.n // WARP, rows, columns), np.int32)
     for (name, dtype), fragment in zip(parts, fragments, strict=True):
         marks = _marks_of(x, fragment, _BYTES[dtype])

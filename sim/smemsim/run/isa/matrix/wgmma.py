@@ -325,7 +325,7 @@ class _Mma:
         if not taint.any():
             x.launch.result.events.products(products)
             return
-        if x.sanitizer is None:
+        if x.taint is None:
             find_uninitialised(x, self.i)
         x.launch.result.events += [
             dataclasses.replace(event, taint=True) if missing else event

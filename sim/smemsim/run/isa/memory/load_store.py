@@ -333,7 +333,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         values = [read(x) for read in reads]
         for piece in pieces:
-            if x.in_flight is not None and x.sanitizer is not None and not order.strong:
+            if x.in_flight is not None and x.taint is not None and not order.strong:
                 x.in_flight.settles(x, piece, size)
             kept = _kept(x, piece, size) if x.in_flight is not None and may_wait else None
             if kept is None:

@@ -422,8 +422,8 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 
 
 def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
-    """Called before a store: what the watch wants to know of it."""
-    if x.sanitizer is None or (piece.space != "shared" and (piece.space != "global" or x.sanitizer.globals is None)):
+    """Called before a store: what an observer may want to know of it."""
+    if piece.space not in x.values_wanted:
         return None
     return Values(piece, size, own) if size in AT_ONCE or (size == 32 and piece.space == "global") or size == WHOLE_MAP else None
 

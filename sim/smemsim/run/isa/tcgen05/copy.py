@@ -133,7 +133,7 @@ def _copy(x: Wave, i: Instruction, form: str, plain: Callable[[], Grade | None],
     with refusals(x, i):
         grade = plain()
         copies = whole() if grade is None else ()
-    if x.sanitizer is None and any((copy.writer < 0).any() for copy in copies):
+    if x.taint is None and any((copy.writer < 0).any() for copy in copies):
         find_uninitialised(x, i)
     x.launch.result.evidence.add(f"{form}: addresses and places {copies[0].grade if copies else grade}")
 

@@ -238,7 +238,7 @@ class _Mma:
     def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
         """Note what is remarked, and what the results rest on."""
         launch, i = x.launch, operation.issue.mma.i
-        if is_unwritten and x.sanitizer is None:
+        if is_unwritten and x.taint is None:
             find_uninitialised(x, self.i)
         for problem in _wrong_bits(i):
             message = f"instruction descriptor {i.word:#010x}: {problem.message}"

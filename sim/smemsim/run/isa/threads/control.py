@@ -418,8 +418,8 @@ class Stack:
         if need > x.memories.local.shape[1]:
             room = -(-max(need, 2 * x.memories.local.shape[1]) // 16) * 16
             x.memories.local = np.concatenate([x.memories.local, np.zeros((x.total, room - x.memories.local.shape[1]), np.uint8)], axis=1)
-            if x.sanitizer is not None:
-                x.sanitizer.taint.stack_grew()
+            if x.taint is not None:
+                x.taint.stack_grew()
         return begin
 
     def _overflow(self, x: Wave, i: Instruction, thread: int) -> None:

@@ -125,10 +125,10 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
         values = everybody[places]
         if x.n != x.total:  # a lane that takes no part gives 0 (trace launches; undefined in the PTX ISA)
             values = np.where(spread(x, np.ones(x.n, bool))[places], values, values.dtype.type(0))
-        if x.sanitizer is not None:
+        if x.taint is not None:
             undefined = _undefined(x, mask(x), places)
-            if undefined is not None or x.sanitizer.taint.slots:
-                x.sanitizer.taint.shuffled(i, x.threads, places, undefined)
+            if undefined is not None or x.taint.slots:
+                x.taint.shuffled(i, x.threads, places, undefined)
         write(x, values)
         if write_pred is not None:
             write_pred(x, inside)
