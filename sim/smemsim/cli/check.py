@@ -63,6 +63,8 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
         if not as_json:
             if len(paths) > 1:
                 click.echo(f"{path}: {report.title}".rstrip(": "))
+            if answer := report.answer:
+                click.echo(answer)
             click.echo(report.text())
             hint(report.codes)
     if as_json:

@@ -258,6 +258,7 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
 @click.option(
     "--tile", metavar="ROWSxK", help="Descriptor: the whole tile in shared memory (with --dtype and --major): does the word read it?"
 )
+@click.option("--swizzle", "meant", metavar="SWIZZLE", help="Descriptor: the swizzle that is meant: none 32B 64B 128B 128B_ATOM_32B.")
 @instruction_options
 @layout_options
 @json_option
@@ -271,6 +272,7 @@ def decode(
     kind: str | None,
     defined: tuple[str, ...],
     tile: str | None,
+    meant: str | None,
     **context: Any,
 ) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
@@ -287,6 +289,7 @@ def decode(
     smemsim decode 0x08200490 --kind f16 --cta-group 1
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim decode 0x4000004002000040 --arch sm_90a --dtype bf16 --major MN --tile 128x64
+    smemsim decode 0x8000004000010040 --arch sm_90a --swizzle 128B
     smemsim decode 'S<3,4,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))' --dtype bf16 --zipped-divide 64,16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
@@ -297,13 +300,15 @@ def decode(
     check_options(words)
     changes = {name: context.pop(name) for name in DIVISIONS}
     if _is_layout(text := " ".join(words)):
-        if foreign := strangers(ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", "tile", *_INSTRUCTION)):
+        if foreign := strangers(
+            ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", "tile", "meant", *_INSTRUCTION)
+        ):
             raise InputError(f"{foreign}: not of a layout, which takes --dtype, --json and --{', --'.join(DIVISIONS).replace('_', '-')}")
         ctx.exit(decode_layout(text, dtype=context["dtype"], as_json=as_json, given=changes))
     if foreign := strangers(ctx, DIVISIONS):
         raise InputError(f"{foreign}: of a layout, as '((8,16),(64,2)):((64,512),(1,8192))'")
     read = read_input(words, arch, defined)
-    of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes", "tile"), ("kind", *_INSTRUCTION)
+    of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes", "tile", "meant"), ("kind", *_INSTRUCTION)
     if read.maps:
         if foreign := strangers(ctx, (*of_operand, *of_instruction)):
             raise InputError(f"{foreign}: of a descriptor's operand or instruction; a tensor map takes --arch and --json")
@@ -319,7 +324,7 @@ def decode(
     if foreign := strangers(ctx, _INSTRUCTION):
         raise InputError(f"{foreign}: of an instruction; say which with --kind")
     _hint(number)
-    ctx.exit(_decode_word(number, arch, tile, context, as_json))
+    ctx.exit(_decode_word(number, arch, tile, meant, context, as_json))
 
 
 def _is_layout(text: str) -> bool:
@@ -331,11 +336,12 @@ def _is_layout(text: str) -> bool:
     return is_layout(text)
 
 
-def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[str, Any], as_json: bool) -> int:
+def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | None, context: dict[str, Any], as_json: bool) -> int:
     """A shared-memory descriptor on one architecture or on both; the exit code says whether something is seriously wrong."""
     from smemsim.core.picture.lines import print_lines, terminal_width
     from smemsim.core.picture.table import Line
-    from smemsim.show.words import descriptor_json, descriptor_view
+    from smemsim.core.words.smem import swizzle_problem
+    from smemsim.show.words import answer_of, descriptor_json, descriptor_view
 
     told: list[dict[str, Any]] = []
     serious = True  # without --arch the word is wrong when it is wrong in every reading
@@ -343,12 +349,15 @@ def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[
         d = SmemDescriptor.decode(number, arch=name)
         fit = _fit(d, tile, context)
         findings = d.problems(**context) + ([fit.finding] if fit is not None and fit.finding is not None else [])
+        if meant is not None and (other := swizzle_problem(d, meant)) is not None:
+            findings = [other, *(f for f in findings if f.code != "D302")]
         serious &= any(f.severity in _SERIOUS for f in findings)
         reads = "" if fit is None else fit.says
-        told.append(descriptor_json(d, findings, major=context["major"], reads=reads))
+        known = tile is not None or all(context[name] for name in ("dtype", "major", "rows", "k"))
+        answer = answer_of(findings, reads=reads, is_known=known or meant is not None)
+        told.append(descriptor_json(d, findings, major=context["major"], reads=reads) | {"answer": answer})
         if not as_json:
-            known = tile is not None or all(context[name] for name in ("dtype", "major", "rows", "k"))
-            view = descriptor_view(d, findings, major=context["major"], context=known, reads=reads, width=terminal_width())
+            view = descriptor_view(d, findings, major=context["major"], context=known, answer=answer, width=terminal_width())
             print_lines([Line(), *view] if len(told) > 1 else view)
     if as_json:
         click.echo(json.dumps(told[0] if arch else told, indent=1))

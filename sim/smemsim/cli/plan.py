@@ -18,6 +18,9 @@ from smemsim.core.spec.tcgen05 import KINDS
 __all__ = ["plan_command"]
 
 
+PLANNED = "OK: this plan is legal, and in the simulation its descriptors read what its boxes load"
+
+
 @click.command("plan", short_help="Plan an operand tile: what should I write?")
 @click.argument("tile", metavar="ROWSxK | MxNxK")
 @click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}; sm_100a when left out with --cta-group 2.")
@@ -94,14 +97,14 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
         if as_json:
             click.echo(json.dumps({"legal": False, "reason": e.reason, "nearest": e.nearest, "changed": list(e.changed)}, indent=1))
         else:
-            click.echo(f"smemsim: {e}", err=True)
+            click.echo(f"smemsim: WRONG: {e}", err=True)
         click.get_current_context().exit(1)
     if scenario:
         click.echo(json.dumps(made.scenario("box" if one_box else "loop"), indent=1))
     elif code:
         click.echo(made.code(code))
     else:
-        click.echo(json.dumps(made.as_dict(), indent=1) if as_json else made.text())
+        click.echo(json.dumps(made.as_dict(), indent=1) if as_json else f"{PLANNED}\n{made.text()}")
 
 
 def _check_together(*, every: bool, alone: bool, one_box: bool) -> None:
@@ -174,6 +177,6 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, code: str | Non
         if as_json:
             click.echo(json.dumps({"legal": False, "reason": e.reason, "nearest": e.nearest, "changed": list(e.changed)}, indent=1))
         else:
-            click.echo(f"smemsim: {e}", err=True)
+            click.echo(f"smemsim: WRONG: {e}", err=True)
         context.exit(1)
-    click.echo(made.code(code) if code else json.dumps(made.as_dict(), indent=1) if as_json else made.text())
+    click.echo(made.code(code) if code else json.dumps(made.as_dict(), indent=1) if as_json else f"{PLANNED}\n{made.text()}")

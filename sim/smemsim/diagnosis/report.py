@@ -77,6 +77,21 @@ class Report:
             return self.as_expected
         return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
 
+    @property
+    def answer(self) -> str:
+        """OK or WRONG and one sentence; "" if there was nothing to check."""
+        if self.is_empty:
+            return ""
+        if self.expected is not None:
+            found = ", ".join(self.codes) or "no findings"
+            return (
+                f"OK: {found}, as expected" if self.as_expected else f"WRONG: {found}; expected were {', '.join(self.expected) or 'none'}"
+            )
+        if not self.codes:
+            return "OK: every operand is read as it is meant"
+        first = next(f for f in self.findings if f.code == self.codes[0])
+        return f"{'OK, but' if self.ok else 'WRONG:'} {first.code} at {first.title or first.where} is the first of {len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
+
     def text(self) -> str:
         """A line for each finding, the remarks, and a last line that counts."""
         lines = [str(f) for f in (*self.findings, *self.remarks)]

@@ -684,7 +684,7 @@ class Run:
             "ok": self.ok, "strictly_ok": self.is_strictly_ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence), "bounds": list(self.bounds),
-            "judged": dict(vars(self.judged)), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
+            "judged": dict(vars(self.judged)), "sanitized": self.reads is not None, "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
             **({"later": self.later} if self.later else {}),

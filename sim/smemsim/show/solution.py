@@ -21,12 +21,12 @@ def answer_view(answer: Answer) -> list[Line]:
     if answer.descriptors:
         more = "" if answer.complete else "; there are more"
         count = len(answer.descriptors)
-        lines.append(Line([(f"{count} descriptor{'s read' if count > 1 else ' reads'} the operand{more}", "bold")]))
+        lines.append(Line([(f"OK: {count} descriptor{'s read' if count > 1 else ' reads'} the operand{more}", "bold")]))
         lines += _table(answer.descriptors)
         for number, one in enumerate(answer.descriptors[:SHOWN]):
             lines += _steps(number, one)
     else:
-        lines.append(Line([("no descriptor was found" if answer.ambiguous else "no descriptor reads the operand", "red")]))
+        lines.append(Line([("WRONG: no descriptor was found" if answer.ambiguous else "WRONG: no descriptor reads the operand", "red")]))
         lines += [Line([("  " + text, "")]) for text in answer.why.split("; ")]
     if answer.shared:
         lines.append(Line([(answer.shared, "yellow")]))
@@ -90,7 +90,9 @@ def explanation_view(explanation: ProductExplanation) -> list[Line]:
         Line(
             [
                 (
-                    explanation.looks_like if explanation.looks_like in ("the same", "unknown") else f"looks like {explanation.looks_like}",
+                    {"the same": "OK: D is the same", "unknown": "WRONG: no fault that smemsim knows gives this D (unknown)"}.get(
+                        explanation.looks_like, f"WRONG: looks like {explanation.looks_like}"
+                    ),
                     "bold",
                 )
             ]

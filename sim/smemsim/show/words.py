@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from smemsim.core.finding import Finding
@@ -11,6 +12,7 @@ from smemsim.core.picture.message import COLUMNS
 from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.fields import Field, Word
+from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.instr import InstrDescriptor, kinds_that_fit
 from smemsim.core.words.operand_layout import rules_in_force, weakest
@@ -98,29 +100,45 @@ def _smem_meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str
     return label if field.raw(d.word) == field.want else f"{label}: the manual wants {field.want:#b}"
 
 
-def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
+def answer_of(findings: Sequence[Finding], *, reads: str = "", is_known: bool = False) -> str:
+    """Is a word right for its operand? OK or WRONG and one sentence; "" if nothing is known of the operand and nothing is wrong."""
+    wrong = next((f for f in findings if f.severity in (Severity.TRAP, Severity.WRONG)), None)
+    if wrong is not None:
+        return f"WRONG: {wrong.what}"
+    return (
+        f"OK: the word reads {reads}"
+        if reads
+        else "OK: nothing is wrong with the word for what is known of the operand"
+        if is_known
+        else ""
+    )
+
+
+def _fields(d: SmemDescriptor, major: str | None, unused: Collection[str] = ()) -> list[Line]:
     def number(_: str, field: Field) -> str:
         return f"{field.value(d.word)}" if field.unit == "B" else ""
 
-    return field_lines(d.table, d.word, "bytes", number, lambda name: _smem_meaning(d, name, major))
+    return field_lines(
+        d.table, d.word, "bytes", number, lambda name: "not used by this operand" if name in unused else _smem_meaning(d, name, major)
+    )
 
 
 LEGAL = "legal; whether it reads your tile needs --tile ROWSxK, smemsim check or smemsim plan"  # a word alone is never a clean bill
 
 
 def descriptor_view(
-    d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, reads: str = "", width: int
+    d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, answer: str = "", width: int
 ) -> list[Line]:
-    """A shared-memory descriptor as lines of text: bits, fields and findings. `major` is given where it is known; `context` says whether the findings were
-    made with the operand known, `reads` which part of which tile it reads."""
+    """A shared-memory descriptor as lines of text: the answer, bits, fields and findings. `major` is given if it is known; `context` says whether the
+    findings were made with the operand known, `answer` is OK or WRONG and a sentence."""
     arch = architecture(d.arch)
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
-    lines = [*head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major), Line()]
-    if reads:
-        lines.append(Line([(f"reads {reads}", "")]))
-    lines += finding_lines(findings, width) if findings else [] if reads else [Line([(LEGAL, "")])]
+    first = [Line([(part, "green" if answer.startswith("OK") else "red")]) for part in textwrap.wrap(answer, COLUMNS)]
+    unused = {f.where for f in findings if f.code == "D310"}
+    lines = [*first, *head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major, unused), Line()]
+    lines += finding_lines(findings, width) if findings else [] if answer else [Line([(LEGAL, "")])]
     lines.append(Line())
     if not context:
         lines.append(

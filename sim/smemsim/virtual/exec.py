@@ -123,7 +123,7 @@ def _title(command: Sequence[str], arch: str) -> str:
 
 def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: str) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
-    from smemsim.virtual.policy import Launched, summary_of, write_json
+    from smemsim.virtual.policy import Launched, checked_of, summary_of, write_json
 
     found = [Launched(**{**x, "number": n}) for n, x in enumerate(heard.news.launches, 1)]
     ends = _exit_code(code, found, heard.news.refused, policy.require_launches, is_cut=bool(heard.running) and not heard.has_died)
@@ -150,6 +150,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
             f"smemsim: {summary_of(found) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
             file=sys.stderr,
         )
+        if checked := checked_of(found, arch):
+            print(f"smemsim: {checked}", file=sys.stderr)
     return ends
 
 

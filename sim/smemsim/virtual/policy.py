@@ -35,6 +35,7 @@ __all__ = [
     "HookedLaunch",
     "Policy",
     "card_of_environment",
+    "checked_of",
     "hook",
     "hook_failed",
     "hooks_of",
@@ -53,6 +54,7 @@ FRESH_MEMORY = {
 }
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
+MOST_MISSED = 3  # reasons in the last line of exec
 MOST_RAISED = 3  # findings in the text of an exception
 REFUSED = "not_simulated"  # the key of what says why code of the program is not simulated
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
@@ -383,6 +385,26 @@ def summary_of(launches: list[Launched]) -> str:
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
     findings += _remarks_of(launches) + _bounds_of(launches)
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+
+
+def checked_of(launches: list[Launched], arch: str) -> str:
+    """What was checked in the launches and what was not, and the command that checks operands that no tensor map describes; "" if nothing ran."""
+    judged = [x.run["judged"] for x in launches if x.run and "judged" in x.run]
+    if not judged:
+        return ""
+    seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
+    said = [f"races, waits and uninitialised values in {seen} of {len(launches)} launch{'es' * (len(launches) != 1)}"] if seen else []
+    counts = {side.upper(): [sum(j[side][n] for j in judged) for n in (0, 1)] for side in "ab"}
+    layouts = ", ".join(f"{side} {done} of {of}" for side, (done, of) in counts.items() if of)
+    said += [f"operand layouts of matrix instructions ({layouts})"] if layouts else []
+    left = [side for side, (done, of) in counts.items() if done < of]
+    missed = list(dict.fromkeys(reason for j in judged for reason in j["missed"]))
+    told = f"checked: {'; '.join(said) or 'nothing'}"
+    if missed:
+        told += f". Not checked: {'; '.join(missed[:MOST_MISSED])}{' ...' * (len(missed) > MOST_MISSED)}"
+    if left:
+        told += f". To check {' and '.join(left)}, save D, A and B: smemsim solve --arch {arch} --d D.npy --a A.npy --b B.npy"
+    return told
 
 
 def _bounds_of(launches: list[Launched]) -> str:

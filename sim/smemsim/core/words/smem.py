@@ -19,7 +19,7 @@ from smemsim.core.spec.smem_descriptor import IDLE_STRIDES, SM90_SMEM_DESC, SM10
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.operand_layout import check_major, check_packing, chunk_address, decoded, used_strides, why_unmodelled, window_reach
 
-__all__ = ["LboMode", "SmemDescriptor"]
+__all__ = ["LboMode", "SmemDescriptor", "swizzle_problem"]
 
 
 class LboMode(enum.IntEnum):
@@ -547,3 +547,23 @@ RULES: tuple[Rule, ...] = (
     shape,
     unused_field,
 )
+
+
+def swizzle_problem(d: SmemDescriptor, meant: str) -> Finding | None:
+    """D302 if a descriptor's layout code has another swizzle than is meant; the repair keeps every other field.
+
+    >>> print(swizzle_problem(SmemDescriptor.decode(0x8000004000010040, arch="sm_90a"), "128B"))
+    D302  layout_type  the layout code means swizzle 64B, and 128B is meant
+          rule    PTX ISA 9.1 §9.7.16.4.1
+          fix     0x4000004000010040
+    """
+    right = SmemDescriptor(arch=d.arch, swizzle=meant)
+    if d.swizzle is right.swizzle:
+        return None
+    field = d.table.fields["layout_type"]
+    mask = ((1 << field.width) - 1) << field.low
+    has = "no swizzle mode" if d.swizzle is Swizzle.INVALID else f"swizzle {d.swizzle}"
+    return _finding(
+        "D302", "layout_type", f"the layout code means {has}, and {right.swizzle} is meant", f"{d.word & ~mask | right.word & mask:#018x}",
+        "PTX ISA 9.1 §9.7.16.4.1", Severity.WRONG,
+    )  # fmt: skip
