@@ -309,10 +309,11 @@ def test_the_command_line(tmp_path):
     bad.write_text(TOML.replace("0x4000004000010000", "0x4000000800010000"))
     run = CliRunner()
     result = run.invoke(main, ["check", str(good)])
-    assert (result.exit_code, result.stdout) == (0, "no findings\n")
+    assert (result.exit_code, result.stdout) == (0, "OK: nothing is wrong in the scenario\nno findings\n")
     result = run.invoke(main, ["check", str(bad)])
     assert result.exit_code == 1
-    said = one_line(result.stdout)
+    assert result.stdout.startswith("WRONG: D308 at step 2 (mma) a is the first of 1 finding\n")
+    said = one_line(result.stdout.partition("\n")[2])
     assert said.startswith(
         "D308 step 2 (mma) a 3584 of 4096 elements wrong (87.5%); first: block 0 step 0 row 8 k 0 reads A[m=1, k=0] at 0x490"
     )

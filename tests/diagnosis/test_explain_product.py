@@ -352,7 +352,7 @@ def test_the_command_explains_a_product(tmp_path):
     assert json.loads(done.stdout)["faults"][0]["field"] == "swizzle of the writer"
     done = CliRunner().invoke(main, [*options, "--d", str(tmp_path / "noise.npy")])
     assert done.exit_code == 1
-    assert done.stdout.startswith("unknown\n")
+    assert done.stdout.startswith("WRONG: no fault that smemsim knows gives this D (unknown)\n")
     assert CliRunner().invoke(main, options).exit_code == 2
     assert CliRunner().invoke(main, [*options, "--d", str(tmp_path / "d.npy"), "--base", "0"]).exit_code == 2
 

@@ -272,7 +272,8 @@ def test_a_finding_has_its_line(run):
     done = run(GOOD.replace("u32:100", "u32:128") + " --report r.html --trace t.toml")
     assert done.exit_code == 1
     line = next(n for n, text in enumerate(SCALE.splitlines(), 1) if "ld.global" in text)
-    assert f"X001  k.ptx:{line}  ld.global.f32 of thread (4, 0, 0) of CTA (3, 0, 0)" in done.stdout
+    assert f"X001  k.ptx:{line}  4 bytes at global address" in done.stdout
+    assert "access  thread (4, 0, 0) of CTA (3, 0, 0)" in done.stdout
     assert f"      {line} | ld.global.f32 %f2, [%rd3]" in done.stdout
     page = pathlib.Path("r.html").read_text()
     assert page.startswith("<!doctype html>")
@@ -566,7 +567,7 @@ def test_an_access_to_an_empty_array_is_a_finding_with_its_line(run):
     np.save("nothing.npy", np.zeros((0, 4), np.float32))
     done = run("run k.ptx --arg file:nothing.npy")
     assert done.exit_code == 1
-    assert "X001  k.ptx:4  st.global.u8" in done.stdout
+    assert "X001  k.ptx:4  1 byte at global address" in done.stdout
 
 
 def test_the_time_of_a_list_grows_with_the_entries_alone(run):

@@ -85,10 +85,12 @@ class Report:
         if self.expected is not None:
             found = ", ".join(self.codes) or "no findings"
             return (
-                f"OK: {found}, as expected" if self.as_expected else f"WRONG: {found}; expected were {', '.join(self.expected) or 'none'}"
+                f"OK: {found}, which the scenario expects"
+                if self.as_expected
+                else f"WRONG: {found}; expected were {', '.join(self.expected) or 'none'}"
             )
         if not self.codes:
-            return "OK: every operand is read as it is meant"
+            return f"OK: nothing is wrong in {'what was looked at' if self.unchecked else 'the scenario'}"
         first = next(f for f in self.findings if f.code == self.codes[0])
         return f"{'OK, but' if self.ok else 'WRONG:'} {first.code} at {first.title or first.where} is the first of {len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
 
