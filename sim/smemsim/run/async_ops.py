@@ -18,9 +18,40 @@ from smemsim.run.word_ranges import WordRanges
 if TYPE_CHECKING:
     from smemsim.run.views import Cta
 
-__all__ = ["AsyncOp", "GlobalSource", "GlobalWrite", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp"]
+__all__ = ["AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp"]
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
+
+    CTAs are those of the cluster, by their ranks: `issuer` is the one whose thread issued it, `reached` are all that it goes to. Of a pair (.cta_group::2)
+    the bytes may lie in another CTA than the mbarrier that counts them.
+    """
+
+    instruction: Instruction
+    issuer: int
+    to: int
+    begin: int
+    size: int
+    reached: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What identifies the copy: its line, and the CTA that issued it."""
+        return self.instruction.line, self.issuer
+
+    @property
+    def mask(self) -> int:
+        """`reached` as the operand of .multicast::cluster."""
+        return sum(1 << rank for rank in self.reached)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Does the copy have a CTA mask (.multicast::cluster)?"""
+        return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
 
 class GlobalSource(Protocol):
@@ -149,7 +180,7 @@ class TensorCoreOp(AsyncOp):
     members: Sequence[tuple[Any, ...]]
     boxes_read: Sequence[Any] = ()
     boxes_written: Sequence[Any] = ()
-    follow: Callable[..., Any] | None = None
+    follow: Any = None
     mmas: Sequence[Any] = ()
     shifts: bool = False
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["Barrier", "Cta", "Mbarrier", "Ordering", "Wave"]
+from smemsim.core.ptx.module import Instruction
+
+__all__ = ["Barrier", "Cta", "Launch", "Mbarrier", "Ordering", "Wave", "current", "mbarriers"]
+
+
+Launch: TypeAlias = Any  # the launch of a wave: its kernel, options, memory and result
 
 
 class Cta(Protocol):
@@ -21,11 +26,20 @@ class Cta(Protocol):
 
 
 class Mbarrier(Protocol):
-    """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA. `state` has its `phase`, `pending` arrivals and `tx` bytes."""
+    """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA. `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init,
+    and `copies` are what the sanitizer knows to complete on it."""
 
     cta: Any
     offset: int
+    place: int  # in the wave's `shared`
     state: Any
+    made: Instruction
+    copies: list[Any]
+    waits: list[Any]
+
+    @property
+    def touched(self) -> tuple[Any, ...]:
+        """Its eight bytes, for a finding."""
 
 
 class Barrier(Protocol):
@@ -81,6 +95,16 @@ class Wave(Protocol):
     launch: Any
     program: Any
     shared: np.ndarray  # the bytes of all windows
+    sel: Any  # ALL, or the threads that run
+    at: int  # the block that runs
+    step: int  # the instruction within it
+    tensor: Any  # tensor memory, by CTA
+    r: Any  # registers
+    memories: Any
+    positions: Any
+    in_flight: Any
+    alike: Any
+    observed_by_another: Any
 
     @property
     def total(self) -> int:
@@ -117,3 +141,31 @@ class Wave(Protocol):
     @property
     def threads(self) -> np.ndarray:
         """The threads that run, ascending."""
+
+    @property
+    def n(self) -> int:
+        """How many threads run."""
+
+    @property
+    def window_begin(self) -> int:
+        """The `.shared` address at which a window begins."""
+
+    @property
+    def scratch(self) -> int:
+        """Where the system's bytes that some kernels use lie in a CTA's part of `shared`, 0 for none."""
+
+    @property
+    def pc(self) -> np.ndarray:
+        """Of each thread: the block that it is in front of; EXITED or more where it has exited."""
+
+
+def current(x: Any) -> Instruction:
+    """The instruction that the wave executes now."""
+    instructions = x.program.blocks[x.at].instructions
+    return instructions[min(x.step, len(instructions) - 1)]
+
+
+def mbarriers(cta: Any) -> dict[int, Any]:
+    """The mbarriers of a CTA that are initialised, by their offset."""
+    found: dict[int, Any] = cta.state.setdefault("mbarriers", {})
+    return found

@@ -11,6 +11,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave_grid import WaveGrid
+from smemsim.run.warps import EXITED
 
 if TYPE_CHECKING:
     from smemsim.core.finding import Touched
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["EXITED", "GATHERING", "LEAST_SUSPICIOUS", "PARKED", "YIELDED", "Positions", "Wait"]
 
 
-YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
+YIELDED, GATHERING, PARKED = 1 << 24, 1 << 25, 1 << 26
 LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
 

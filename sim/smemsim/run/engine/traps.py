@@ -11,7 +11,8 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.launches import LAUNCH_LIMITS, LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
-from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
+from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT
+from smemsim.run.warps import warp_name
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
@@ -46,12 +47,6 @@ def thread_name(x: Wave, thread: int) -> str:
     tid = int(x.tid[thread])
     cta = x.ctas[int(x.cta_of[thread])]
     return f"thread ({tid % bx}, {tid // bx % by}, {tid // (bx * by)}) of CTA ({', '.join(map(str, cta.ctaid))})"
-
-
-def warp_name(x: Wave, warp: int) -> str:
-    """A warp, by its number in the wave, as a kernel author knows it."""
-    cta, own = divmod(int(warp), x.stride // WARP)
-    return f"warp {own} of CTA {x.ctas[cta].number}"
 
 
 def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from smemsim.run.engine.wave_registers import WaveRegisters
 from smemsim.run.events import Observers, interest_of, together
 
 if TYPE_CHECKING:
-    from smemsim.run.checks import Checks, Taint
+    from smemsim.run.checks import Taint
     from smemsim.run.engine.launch import Launch
 
 __all__ = [
@@ -61,7 +61,7 @@ class Wave:
     """
 
     observer: Any = None  # who hears what happens (`events.py`): an observer, or several as one
-    checks: Checks | None = None  # the sanitizer, as far as execution asks it something (`checks.py`)
+    checks: Any = None  # `Checks`, or None: the sanitizer, as far as execution asks it something (`checks.py`)
     taint: Taint | None = None  # what follows values in doubt
     values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
     is_stepwise = False  # has each instruction to be executed by itself, for an observer that wants to hear of it?

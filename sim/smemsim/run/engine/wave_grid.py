@@ -5,18 +5,14 @@ Thread t of the wave is thread t % stride of CTA t // stride; CTAs are padded to
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.core.machine.memory import SharedMemory
-from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.bulk import BULK_LIMITS
-from smemsim.core.spec.ptx import WARP_SIZE
-from smemsim.core.spec.wgmma import WGMMA_THREADS
+from smemsim.run.warps import ALL, WARP, WARPGROUP, Cta, Ctas, are_whole_warps
 
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
@@ -24,72 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "OFFSET_MASK", "RANK_SHIFT", "WARP", "WARPGROUP", "Cta", "Ctas", "WaveGrid", "are_whole_warps"]
 
 
-WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
 RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
-ALL = slice(None)  # selects all threads of a wave
-
-
-@dataclasses.dataclass(eq=False)
-class Cta:
-    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread.
-
-    `make_shared` makes its window when something first asks for that: loads and stores of threads have the bytes of all windows at once.
-    """
-
-    number: int  # in the grid
-    index: int
-    ctaid: tuple[int, int, int]
-    cluster: int  # number of the cluster within the wave
-    rank: int
-    first: int
-    make_shared: Callable[[int], SharedMemory]
-    tensor: TensorMemory | None
-    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
-
-    @functools.cached_property
-    def shared(self) -> SharedMemory:
-        """Its shared window."""
-        return self.make_shared(self.index)
-
-
-class Ctas(Sequence[Cta]):
-    """The CTAs of a wave by their index, each made when something first asks for it: most kernels ask for none."""
-
-    def __init__(self, count: int, make: Callable[[int], Cta]) -> None:
-        self._make = make
-        self._known: list[Cta | None] = [None] * count
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    @overload
-    def __getitem__(self, index: int) -> Cta: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Cta]: ...
-
-    def __getitem__(self, index: int | slice) -> Cta | list[Cta]:
-        if isinstance(index, slice):
-            known = self._known[index]
-            return [self[n] for n in range(*index.indices(len(self)))] if None in known else cast("list[Cta]", known)
-        cta = self._known[index]
-        if cta is None:
-            cta = self._known[index] = self._make(index % len(self))
-        return cta
-
-    def let_go(self) -> None:
-        """Nothing asks for one any more."""
-        self._make, self._known = _gone, []
-
-    @property
-    def made(self) -> list[Cta]:
-        """Those that something has asked for."""
-        return [cta for cta in self._known if cta is not None]
-
-
-def _gone(index: int) -> Cta:
-    raise IndexError(index)
 
 
 class WaveGrid:
@@ -142,9 +74,3 @@ class WaveGrid:
         x, y, z = (int(along[index]) for along in self.ctaids)
         cluster, rank = divmod(index, self.launch.cluster_size)
         return int(self.numbers[index]), (x, y, z), cluster, rank
-
-
-def are_whole_warps(threads: np.ndarray) -> bool:
-    """Are threads (ascending) all those of their warps?"""
-    firsts = threads[::WARP]
-    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())

@@ -6,7 +6,6 @@ An operand of type f32 or s32 is the same memory looked at as float32 or int32; 
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -15,6 +14,7 @@ import numpy as np
 
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Immediate, Operand, Register, Sink, Special, Symbol
+from smemsim.run.register_types import DTYPES, UNSIGNED, bits_of, dtype_of, storage
 
 __all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
 
@@ -22,44 +22,6 @@ __all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "r
 Wave: TypeAlias = Any  # a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
 Read: TypeAlias = Callable[[Wave], Any]  # the values of the threads that run: an array of their number, or one number for all of them
 Write: TypeAlias = Callable[[Wave, Any], None]
-
-DTYPES: dict[str, type[np.generic]] = {
-    "pred": np.bool_,
-    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
-    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
-    **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
-    "f32": np.float32,
-    "f64": np.float64,
-    **dict.fromkeys(("f16", "bf16", "e4m3x2", "e5m2x2", "ue8m0x2", "e2m3x2", "e3m2x2", "s2f6x2"), np.uint16),
-    **dict.fromkeys(("f16x2", "bf16x2", "tf32", "u16x2", "s16x2", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), np.uint32),
-    "e2m1x2": np.uint8,
-    "e2m1x4": np.uint16,
-    "f32x2": np.uint64,
-}
-_UNSIGNED: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-@functools.cache
-def dtype_of(name: str) -> np.dtype[Any]:
-    """The numpy type that an instruction computes with for a PTX type."""
-    if name not in DTYPES:
-        raise InputError(f".{name}: not a type that registers have")
-    return np.dtype(DTYPES[name])
-
-
-@functools.cache
-def bits_of(name: str) -> int:
-    """Bits of a PTX type; 1 for predicates."""
-    return 1 if name == "pred" else 128 if name == "b128" else dtype_of(name).itemsize * 8
-
-
-@functools.cache
-def storage(name: str) -> np.dtype[Any]:
-    """The numpy type of a register that is declared with a PTX type (of each half of .b128)."""
-    if name == "b128":
-        return np.dtype(np.uint64)
-    kind = dtype_of(name)
-    return kind if kind == np.bool_ else np.dtype(_UNSIGNED[max(kind.itemsize, 1)])
 
 
 class Names(Protocol):
@@ -101,7 +63,7 @@ def _register(operand: Register, kind: np.dtype[Any]) -> Read:
     if own.itemsize == kind.itemsize and np.bool_ not in (own, kind):
         return lambda x: x.r[slot][x.sel].view(kind)
     if own.itemsize > kind.itemsize and kind != np.bool_:
-        narrow = np.dtype(_UNSIGNED[kind.itemsize])
+        narrow = np.dtype(UNSIGNED[kind.itemsize])
         return lambda x: x.r[slot][x.sel].astype(narrow).view(kind)
     raise InputError(f"{operand.name} has type .{operand.type}: too narrow for an operand of {8 * kind.itemsize} bits")
 
@@ -142,7 +104,7 @@ def writer(operand: Operand, name: str, *, extend: bool = True) -> Write:
             x.r[slot][x.sel] = np.asarray(values, kind).view(own)
 
     elif extend and own.itemsize > kind.itemsize and kind.kind in "iuf":
-        bits = kind if kind.kind != "f" else np.dtype(_UNSIGNED[kind.itemsize])
+        bits = kind if kind.kind != "f" else np.dtype(UNSIGNED[kind.itemsize])
         wide = np.dtype(f"{bits.kind}{own.itemsize}")
 
         def put(x: Wave, values: Any) -> None:

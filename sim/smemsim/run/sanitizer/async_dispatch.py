@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,15 +12,14 @@ from smemsim.core.machine.tmem.layout import ATmemLayout, boxes_of
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.tensor_memory import CELL_BITS
 from smemsim.run.async_ops import TensorCoreOp, WarpgroupOp
-from smemsim.run.engine.wave import WARP
 from smemsim.run.following import Follows, Tell
 from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.warps import WARP
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
-    from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
-    from smemsim.run.engine.wave import Wave
-    from smemsim.run.views import Mbarrier
+    from smemsim.run.async_ops import AsyncOp, GlobalSource, GlobalWrite, SharedWrite
+    from smemsim.run.views import Mbarrier, Wave
 
 __all__ = ["AsyncEvents"]
 
@@ -83,7 +82,7 @@ class AsyncEvents:
         carried = None
         if write.copied is not None:
             carried = Carried(self.taint, op.instruction)
-            own.products.append(carried)
+            own.products.append(cast("Any", carried))
             self.op_reads(own, op.issuers[0][0], write.copied)
         self.op_writes(own, write.cta, write.words, write.lay_there)
         source = write.source
@@ -109,13 +108,14 @@ class AsyncEvents:
         for own, write in zip(ops, op.writes, strict=False):
             own.barriers[write.cta.index] = write.barrier
         self.ops_write(ops, ctas, op.writes[0].words)
-        do_change = [self.reads_what_changes(write.source.begin) for write in op.writes]
+        sources = [cast("GlobalSource", write.source) for write in op.writes]
+        do_change = [self.reads_what_changes(source.begin) for source in sources]
         if any(do_change):
             op.known.ops = self.of_each(ops)
-            for own, write, changes in zip(op.known.ops, op.writes, do_change, strict=True):
+            for own, write, source, changes in zip(op.known.ops, op.writes, sources, do_change, strict=True):
                 if changes:
-                    self.op_reads_global(own, *write.source.at())
-                    self.op_brings(own, write.cta, *write.source.at(), write.source.places())
+                    self.op_reads_global(own, *source.at())
+                    self.op_brings(own, write.cta, *source.at(), source.places())
 
     def completes_on(self: Any, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
         """mbarriers count it."""
@@ -161,7 +161,7 @@ class AsyncEvents:
         for n, (own, cta, goes_on) in enumerate(zip(self.of_each(operations), ctas, op.goes_on, strict=True)):
             if not are_read:
                 self.op_reads(own, cta, op.reads[n])
-            product = own.products[-1]
+            product: Any = own.products[-1]
             if product.found or self.taint.slots & op.named:
                 product.finish(product.rows_of_registers(), None, goes_on=goes_on)
             self.accumulate([own], op.registers, op.sums, [goes_on])
@@ -200,7 +200,7 @@ class AsyncEvents:
     def _is_clear(self: Any, op: TensorCoreOp, begun: Sequence[Operation]) -> bool:
         """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
         mma, tensor = op.mmas[0], self.tensor
-        if op.shifts or isinstance(mma.a, ATmemLayout) or any(own.products[-1].found for own in begun):
+        if op.shifts or isinstance(mma.a, ATmemLayout) or any(cast("Any", own.products[-1]).found for own in begun):
             return False
         each = list(zip(begun, op.members, strict=False))
         if mma.only_adds and all(tensor.adds_again(own, members, mma.d) for own, members in each):
@@ -213,7 +213,7 @@ class AsyncEvents:
 
     def _multiplied(self: Any, op: TensorCoreOp, n: int, own: Operation, *, is_told: bool) -> None:
         """What the instruction of the n-th issuer reads and writes."""
-        mma, members, product = op.mmas[n], op.members[n], own.products[-1]
+        mma, members, product = op.mmas[n], op.members[n], cast("Any", own.products[-1])
         if not is_told:
             for member in members:
                 for operand in mma.shared_operands:

@@ -12,15 +12,14 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.accesses import Piece, for_part
 from smemsim.run.async_ops import TensorAccess
-from smemsim.run.engine.wave import WARP
 from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
 from smemsim.run.sanitizer.async_dispatch import AsyncEvents
 from smemsim.run.sanitizer.patterns import acquire, release
 from smemsim.run.scopes import CLUSTER
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
-    from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering
+    from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering, Wave
 
 __all__ = ["Events"]
 

@@ -17,8 +17,8 @@ from smemsim.run.sanitizer.races import Clauses
 from smemsim.run.sanitizer.reporting import Reporting
 
 if TYPE_CHECKING:
-    from smemsim.run.isa.barriers.mbarrier import Mbarrier
     from smemsim.run.sanitizer.twins import Twins
+    from smemsim.run.views import Mbarrier
 
 __all__ = ["ExpectedBytes"]
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
-from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
@@ -26,16 +24,18 @@ from smemsim.run.sanitizer.sanitizer import MATRIX, Begin, Sanitizer, has_excuse
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import GPU
+from smemsim.run.views import Mbarrier, mbarriers
+from smemsim.run.warps import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.lower.program import Block
     from smemsim.run.sanitizer.lifetimes import Lifetimes
     from smemsim.run.sanitizer.lost_updates import LostUpdates
     from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["SanitizerOfFirst", "sanitizer_of"]
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.run.engine.wave import ALL
 from smemsim.run.sanitizer import operation_sets, shared_loops
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, PART_BITS, Lanes
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation
 from smemsim.run.sanitizer.shared_loops import Tables
+from smemsim.run.warps import ALL
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["Folding"]
 

@@ -17,7 +17,6 @@ from smemsim.base.distinct import distinct
 from smemsim.core.machine.blank import WORD, Declared, Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.dataflow import accumulations, bit_fields, looks_again, may_follow, updates
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
@@ -31,10 +30,11 @@ from smemsim.run.sanitizer.taint import Taint, is_result
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.scopes import GPU
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 

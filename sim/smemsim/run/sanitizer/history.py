@@ -16,16 +16,15 @@ from smemsim.core.finding import TensorMapError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_map import MAP_BYTES
 from smemsim.core.words.tensor_map import TensorMap
-from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.dataflow import Root, stores_of, written
 from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.core.machine.blank import Blank
     from smemsim.core.machine.global_memory import Region
-    from smemsim.run.engine.launch import Launch
-    from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Program
+    from smemsim.run.views import Launch, Wave
 
 __all__ = [
     "LINE",

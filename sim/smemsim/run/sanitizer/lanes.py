@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.run.engine.wave import ALL, EXITED, WARP, are_whole_warps
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.warps import ALL, EXITED, WARP, are_whole_warps
 
 if TYPE_CHECKING:
     from smemsim.core.ptx.module import Instruction
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["LANE_BITS", "MANY", "NO_LANE", "ONLY_WAIT", "PART_BITS", "SEVERAL", "Lanes"]
 

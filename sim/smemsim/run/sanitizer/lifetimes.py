@@ -10,16 +10,14 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.traps import warp_name
-from smemsim.run.engine.wave import EXITED, WARP
-from smemsim.run.isa.barriers.mbarrier import mbarriers
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.synchronisation import CommitGroups
+from smemsim.run.views import mbarriers
+from smemsim.run.warps import EXITED, WARP, warp_name
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.barriers.mbarrier import Mbarrier
+    from smemsim.run.views import Cta, Mbarrier, Wave
 
 __all__ = ["Endings", "Lifetimes"]
 

@@ -15,17 +15,17 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.dataflow import accumulations, bounds, updates
 from smemsim.run.lower.lane_private import is_spread
 from smemsim.run.lower.program import Program
 from smemsim.run.sanitizer.lost_update_loops import meet
 from smemsim.run.sanitizer.races import Access, lost_in_warp
 from smemsim.run.sanitizer.reporting import WORD, Reporting
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["LostUpdates"]
 

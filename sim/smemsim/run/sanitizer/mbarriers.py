@@ -16,8 +16,6 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import WARP
-from smemsim.run.isa.barriers.mbarrier import Mbarrier
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -26,9 +24,11 @@ from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.views import Mbarrier
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["MbarrierObjects"]
 

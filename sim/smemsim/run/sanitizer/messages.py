@@ -23,7 +23,7 @@ from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["Messages"]
 

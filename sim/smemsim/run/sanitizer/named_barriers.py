@@ -14,12 +14,12 @@ import numpy as np
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["NamedPhases"]
 

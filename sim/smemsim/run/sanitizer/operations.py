@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import WARP, WARPGROUP, Cta
 from smemsim.run.following import Tell
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.views import Cta
+from smemsim.run.warps import WARP, WARPGROUP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "room_of"]
 

@@ -23,7 +23,7 @@ from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["PairAllocations"]
 

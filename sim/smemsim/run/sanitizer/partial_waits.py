@@ -15,7 +15,6 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import EXITED, WARP, are_whole_warps
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Rows, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operations
@@ -23,9 +22,10 @@ from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.warps import EXITED, WARP, are_whole_warps
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["PartialWaits"]
 

@@ -20,15 +20,15 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import WARP
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import SCOPES, ArrayShadow, History, has_device_fence, scope_of
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.races import Access, unordered
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["Prerequisite"]
 

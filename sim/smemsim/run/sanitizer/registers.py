@@ -20,15 +20,15 @@ from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
-from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.cfg import following
 from smemsim.run.sanitizer.operations import GROUP, Operation
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Block, Program
+    from smemsim.run.views import Wave
 
 __all__ = ["Named", "RegistersInFlight"]
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.lower.cfg import comes_by
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL, Lanes
@@ -24,9 +23,10 @@ from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.shared_memory import SharedShadow
+from smemsim.run.warps import EXITED, WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["ReleaseMissingReads"]
 

@@ -21,7 +21,6 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.accesses import Piece
-from smemsim.run.engine.wave import EXITED, WARP
 from smemsim.run.lower.cfg import following
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, ONLY_WAIT, Lanes
@@ -29,11 +28,11 @@ from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
+from smemsim.run.warps import EXITED, WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
-    from smemsim.run.jit.segments import Code
     from smemsim.run.lower.program import Program
+    from smemsim.run.views import Wave
 
 __all__ = ["ReleaseMissingWrites", "unmet_loads", "unmet_stores"]
 
@@ -229,7 +228,7 @@ class ReleaseMissingWrites:
         self._each: list[_Exposed] = []
         self._limit = LEAST  # of exposures, at which it is looked which of them words still have
 
-    def concerns(self, code: Code) -> bool:
+    def concerns(self, code: Any) -> bool:
         """Has each access of machine code to be told, or one of its stores?"""
         return bool(self._words) or (bool(self.stores) and any(id(access.instruction) in self.stores for access in code.stores))
 

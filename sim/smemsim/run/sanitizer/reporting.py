@@ -12,8 +12,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Touched
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
-from smemsim.run.isa.barriers.mbarrier import Delivery, Mbarrier, mbarriers
+from smemsim.run.async_ops import Delivery
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -22,9 +21,11 @@ from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.views import Mbarrier, mbarriers
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["BARRIER", "WORD", "Reporting", "Waited"]
 

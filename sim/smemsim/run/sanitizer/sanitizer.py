@@ -44,10 +44,8 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import ALL, EXITED, WARP
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
-from smemsim.run.isa.barriers.mbarrier import Mbarrier, current
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
@@ -78,12 +76,14 @@ from smemsim.run.sanitizer.tensor_memory import TensorShadow
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised_reads import UninitialisedReads
 from smemsim.run.scopes import CTA, GPU
+from smemsim.run.views import Mbarrier, current
+from smemsim.run.warps import ALL, EXITED, WARP
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.lower.program import Block, Program
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["MATRIX", "Begin", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
 

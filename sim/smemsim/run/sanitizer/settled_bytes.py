@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.core.arithmetic.integers import INDEXED, PERMUTE_MODES, permute
 from smemsim.core.ptx.module import Immediate, Instruction, Operand, Register, simd_selectors
-from smemsim.run.isa.registers import bits_of, storage
+from smemsim.run.register_types import bits_of, storage
 
 __all__ = [
     "TABLES", "are_bytes_cut", "changing", "is_compared", "is_highest_known", "parts_of", "parts_of_video", "picked_bits", "spread", "trailing_zeros", "value_of",

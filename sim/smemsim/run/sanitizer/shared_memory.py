@@ -18,7 +18,6 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import RESERVED_BARRIERS
-from smemsim.run.engine.wave import ALL, WARP
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
 from smemsim.run.sanitizer import operation_sets, races, shared_loops
@@ -33,11 +32,12 @@ from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CTA, GPU
+from smemsim.run.warps import ALL, WARP
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Values
-    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["SharedShadow"]
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import WARP
-from smemsim.run.isa.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.run.sanitizer.happens_before import VectorClocks
+from smemsim.run.views import Mbarrier, mbarriers
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["SiblingArrivals"]
 

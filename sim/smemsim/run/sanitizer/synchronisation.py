@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.engine.wave import WARP, are_whole_warps
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.warps import WARP, are_whole_warps
 
 __all__ = ["ALL_LANES", "CommitGroups", "Initialised", "Threads", "by_warps"]
 

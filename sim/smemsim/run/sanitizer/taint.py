@@ -19,12 +19,10 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
 from smemsim.run.following import WHOLE, Tell
-from smemsim.run.isa.registers import bits_of
-from smemsim.run.isa.registry import Plain
 from smemsim.run.lower.dataflow import accumulations, bit_fields, choices
 from smemsim.run.lower.fused import COMPUTING
+from smemsim.run.register_types import bits_of
 from smemsim.run.sanitizer.byte_masks import Parts
 from smemsim.run.sanitizer.settled_bytes import (
     TABLES,
@@ -40,10 +38,11 @@ from smemsim.run.sanitizer.settled_bytes import (
     value_of,
 )
 from smemsim.run.sanitizer.uninitialised import register_without_value, uninitialised, uses
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["WORD", "Origins", "Taint", "Tell", "Words", "is_followed"]
 
@@ -539,7 +538,7 @@ class Taint:
 
     # ---- instructions of threads
 
-    def run(self, x: Wave, i: Instruction, step: Plain) -> None:
+    def run(self, x: Wave, i: Instruction, step: Callable[[Any], Any]) -> None:
         """Execute a step, and what it does to the marks."""
         if not self.slots:
             step(x)
@@ -596,7 +595,7 @@ class Taint:
                     own = np.concatenate([own, np.repeat(own[-1:] * i.modifiers[-1].startswith("s"), above, axis=0)])
                 self._mark_parts(item.slot, threads, _joined_if_alike(own))
 
-    def _exchange(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
+    def _exchange(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray) -> None:
         """An exchange hands on the marks of what it puts there as a store does: of threads at one place each gets the value of the one in front of it."""
         self._operands_used(i, threads)
         put = self._part(i.operands[2], threads)
@@ -611,7 +610,7 @@ class Taint:
         if given.any():
             self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
 
-    def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
+    def _store(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
         """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a use; gives where it has stored any."""
         size = bits_of(i.modifiers[-1]) // 8
         marks = [self._stored(item, threads, size) for item in items]

@@ -17,13 +17,13 @@ import numpy as np
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.engine.wave import WARP
 from smemsim.run.sanitizer.global_memory import GlobalShadow
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import Written
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.races import unfenced
 from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.warps import WARP
 
 __all__ = ["MapsInMemory"]
 

@@ -19,7 +19,6 @@ from smemsim.core.machine.tmem.layout import boxes_of_d
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
-from smemsim.run.engine.wave import WARP
 from smemsim.run.sanitizer import operation_sets, races
 from smemsim.run.sanitizer.happens_before import Alike, Formal, VectorClocks, count_of
 from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
@@ -29,12 +28,12 @@ from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised import uninitialised, uses
+from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
-    from smemsim.run.engine.wave import Cta, Wave
-    from smemsim.run.isa.barriers.mbarrier import Mbarrier
     from smemsim.run.lower.program import Block
+    from smemsim.run.views import Cta, Mbarrier, Wave
 
 __all__ = ["PRODUCT", "TensorShadow"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Cta
+    from smemsim.run.views import Cta
 
 __all__ = ["Twins"]
 

@@ -10,17 +10,17 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.following import WHOLE
-from smemsim.run.isa.barriers.hang_causes import before_loads, is_wait
-from smemsim.run.isa.barriers.mbarrier import mbarriers
+from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.races import Access, read_before_arrival
 from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.uninitialised import uninitialised
+from smemsim.run.views import mbarriers
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Wave
+    from smemsim.run.views import Wave
 
 __all__ = ["UNWRITTEN", "UninitialisedReads"]
 

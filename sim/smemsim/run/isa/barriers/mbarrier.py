@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,13 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.traps import LAUNCH_FAILURE
+from smemsim.run.async_ops import Delivery
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers import loops
 from smemsim.run.isa.barriers.misdirected import misdirected
 from smemsim.run.scopes import GPU
+from smemsim.run.views import current, mbarriers
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -53,37 +54,6 @@ __all__ = [
 
 
 ADDS_OWN = "adds an arrival and makes it"  # in `State.done`
-
-
-@dataclasses.dataclass(frozen=True)
-class Delivery:
-    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
-
-    CTAs are those of the cluster, by their ranks: `issuer` is the one whose thread issued it, `reached` are all that it goes to. Of a pair (.cta_group::2)
-    the bytes may lie in another CTA than the mbarrier that counts them.
-    """
-
-    instruction: Instruction
-    issuer: int
-    to: int
-    begin: int
-    size: int
-    reached: tuple[int, ...]
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """What identifies the copy: its line, and the CTA that issued it."""
-        return self.instruction.line, self.issuer
-
-    @property
-    def mask(self) -> int:
-        """`reached` as the operand of .multicast::cluster."""
-        return sum(1 << rank for rank in self.reached)
-
-    @property
-    def is_multicast(self) -> bool:
-        """Does the copy have a CTA mask (.multicast::cluster)?"""
-        return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
 
 class Mbarrier:
@@ -500,18 +470,6 @@ def bring(x: Wave, states: Sequence[State], size: int, by: Sequence[Delivery]) -
     _settle(x, states)
     for state in states:
         state.store(x)
-
-
-def current(x: Wave) -> Instruction:
-    """The instruction that the wave executes now."""
-    instructions = x.program.blocks[x.at].instructions
-    return instructions[min(x.step, len(instructions) - 1)]
-
-
-def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
-    """The mbarriers of a CTA that are initialised, by their offset."""
-    found: dict[int, Mbarrier] = cta.state.setdefault("mbarriers", {})
-    return found
 
 
 def overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:

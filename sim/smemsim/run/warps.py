@@ -1,0 +1,99 @@
+"""Threads, warps and CTAs of a wave by their numbers: what execution and its observers have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+
+from smemsim.core.machine.memory import SharedMemory
+from smemsim.core.machine.tmem.memory import TensorMemory
+from smemsim.core.spec.ptx import WARP_SIZE
+from smemsim.core.spec.wgmma import WGMMA_THREADS
+
+if TYPE_CHECKING:
+    from smemsim.run.views import Wave
+
+__all__ = ["ALL", "EXITED", "WARP", "WARPGROUP", "Cta", "Ctas", "are_whole_warps", "warp_name"]
+
+
+WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
+ALL = slice(None)  # selects all threads of a wave
+EXITED = 1 << 28  # where a thread is (`engine/positions.py`) that has exited, at least
+
+
+@dataclasses.dataclass(eq=False)
+class Cta:
+    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread.
+
+    `make_shared` makes its window when something first asks for that: loads and stores of threads have the bytes of all windows at once.
+    """
+
+    number: int  # in the grid
+    index: int
+    ctaid: tuple[int, int, int]
+    cluster: int  # number of the cluster within the wave
+    rank: int
+    first: int
+    make_shared: Callable[[int], SharedMemory]
+    tensor: TensorMemory | None
+    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+
+    @functools.cached_property
+    def shared(self) -> SharedMemory:
+        """Its shared window."""
+        return self.make_shared(self.index)
+
+
+class Ctas(Sequence[Cta]):
+    """The CTAs of a wave by their index, each made when something first asks for it: most kernels ask for none."""
+
+    def __init__(self, count: int, make: Callable[[int], Cta]) -> None:
+        self._make = make
+        self._known: list[Cta | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, index: int) -> Cta: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Cta]: ...
+
+    def __getitem__(self, index: int | slice) -> Cta | list[Cta]:
+        if isinstance(index, slice):
+            known = self._known[index]
+            return [self[n] for n in range(*index.indices(len(self)))] if None in known else cast("list[Cta]", known)
+        cta = self._known[index]
+        if cta is None:
+            cta = self._known[index] = self._make(index % len(self))
+        return cta
+
+    def let_go(self) -> None:
+        """Nothing asks for one any more."""
+        self._make, self._known = _gone, []
+
+    @property
+    def made(self) -> list[Cta]:
+        """Those that something has asked for."""
+        return [cta for cta in self._known if cta is not None]
+
+
+def _gone(index: int) -> Cta:
+    raise IndexError(index)
+
+
+def are_whole_warps(threads: np.ndarray) -> bool:
+    """Are threads (ascending) all those of their warps?"""
+    firsts = threads[::WARP]
+    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
+
+
+def warp_name(x: Wave, warp: int) -> str:
+    """A warp, by its number in the wave, as a kernel author knows it."""
+    cta, own = divmod(int(warp), x.stride // WARP)
+    return f"warp {own} of CTA {x.ctas[cta].number}"
