@@ -229,3 +229,16 @@ def test_a_launch_file_has_bounds_and_its_exit_code_tells(tmp_path) -> None:
         (tmp_path / "launch.toml").write_text(f"{text}{most}\n")
         assert CliRunner().invoke(main, ["run", str(tmp_path / "launch.toml")]).exit_code == code
         assert CliRunner().invoke(main, ["run", str(tmp_path / "launch.toml"), "--counters"]).exit_code == code
+
+
+def test_the_page_has_a_column_of_heat(tmp_path) -> None:
+    """The line with conflicts has the longest bar and says why; a launch that was not counted has no such table."""
+    (tmp_path / "k.ptx").write_text(kernel(TRANSPOSE.format(change="")))
+    words = ["run", str(tmp_path / "k.ptx"), "--block", "64", "--arg", "zeros:u32:4096", "--report", str(tmp_path / "page.html")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert "What lines cost" not in (tmp_path / "page.html").read_text()
+    assert CliRunner().invoke(main, [*words, "--counters"]).exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("100% of the most costly line") == 2
+    assert page.count("<span class=dim>bank conflicts</span>") == 2
+    assert "st.shared.u32 [%a], %x;" in page

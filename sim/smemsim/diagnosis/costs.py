@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts
 from smemsim.core.layout.cute import CuteSwizzle
+from smemsim.core.picture.model import Heat, HeatLine
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.counters import LANES, Sure
@@ -22,7 +23,7 @@ from smemsim.run.engine.records import Load, Mma
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
 
-__all__ = ["cost_notes", "limit_findings"]
+__all__ = ["cost_notes", "heat_of", "limit_findings"]
 
 
 SHARE = 0.05  # of a launch's wavefronts, sectors or instructions: less is worth no note
@@ -31,6 +32,11 @@ UNCOALESCED = 3.0  # times the sectors that the bytes need
 IDLE = 0.5  # of the lanes of the launch's warp instructions
 MOST_NOTES = 4
 MOST_LINES = 6
+MOST_HEAT = 400  # lines of a page
+HEAT = (
+    ("wavefronts", "wavefronts"), ("ideal_wavefronts", "ideal"), ("worst_degree", "degree"), ("sectors", "sectors"), ("ideal_sectors", "ideal"),
+    ("operand_wavefronts", "operands"), ("copied_bytes", "bytes copied"),
+)  # fmt: skip
 
 
 class _Buffer(NamedTuple):
@@ -44,6 +50,37 @@ class _Buffer(NamedTuple):
 def cost_notes(launch: Launch, counting: Counting) -> list[Finding]:
     """The notes of a launch."""
     return [*_conflicts(launch, counting), *_uncoalesced(counting), *_idle(counting)]
+
+
+def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str], str]) -> Heat | None:
+    """The costs of lines in their order, of the source where the PTX has .loc. `text` gives a line of the PTX, `source` one of a source file, "" for none."""
+    costs: dict[tuple[str, int], list[int]] = {}
+    for n in range(len(table)):
+        where = str(table["source"][n])
+        key = (where.rpartition(":")[0], int(where.rpartition(":")[2])) if where else ("", int(table["line"][n]))
+        one = costs.setdefault(key, [0] * len(HEAT))
+        for k, (column, _) in enumerate(HEAT):
+            value = int(table[column][n])
+            one[k] = max(one[k], value) if column == "worst_degree" else one[k] + value
+    costs = {key: one for key, one in costs.items() if any(one)}
+    totals = [max(table.total(column), 1) for column, _ in HEAT]
+    share = {key: max(one[0] / totals[0], one[3] / totals[3], one[5] / totals[5]) for key, one in costs.items()}
+    top = max(share.values(), default=0)
+    lines = tuple(
+        HeatLine(
+            f"{file.rpartition('/')[2]}:{line}" if file else f"PTX {line}", (source(f"{file}:{line}") if file else text(line)).strip(),
+            tuple(f"{value:,}" if value else "" for value in one), share[file, line] / top if top else 0.0, _loses(one),
+        )
+        for (file, line), one in sorted(costs.items())[:MOST_HEAT]
+    )  # fmt: skip
+    return Heat(tuple(head for _, head in HEAT), lines, table.text(0)) if lines else None
+
+
+def _loses(one: list[int]) -> str:
+    """What a line loses more than it needs, in words."""
+    wavefronts, ideal, degree, touched, needed = one[:5]
+    told = ["bank conflicts"] if wavefronts > ideal and degree > 1 else []
+    return ", ".join([*told, *(["uncoalesced"] if touched >= UNCOALESCED * max(needed, 1) else [])])
 
 
 def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Instruction]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from smemsim.core.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTR
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
-from smemsim.diagnosis.costs import cost_notes, limit_findings
+from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
@@ -48,7 +48,7 @@ from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
 
 if TYPE_CHECKING:
-    from smemsim.core.picture.model import Entry, Page
+    from smemsim.core.picture.model import Entry, Heat, Page
     from smemsim.diagnosis.schedules import Schedules
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
@@ -717,8 +717,22 @@ class Run:
         whole = report.page(tiles, names=names)
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}, as it ran", counted=heading, entries=entries, more=more,
-            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back,
+            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back, heat=self._heat(),
         )  # fmt: skip
+
+    def _heat(self) -> Heat | None:
+        """What lines cost, of a launch that was counted."""
+        if self.counting is None:
+            return None
+        from smemsim.base.files import source_line
+
+        ptx = self.ptx.splitlines()
+
+        def source(place: str) -> str:
+            file, _, line = place.rpartition(":")
+            return source_line(file, int(line), self.folders) or ""
+
+        return heat_of(self.counters, lambda line: ptx[line - 1] if 0 < line <= len(ptx) else "", source)
 
     def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
         """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.core.picture.message import Labelled
 from smemsim.core.picture.table import Table
@@ -22,6 +22,8 @@ __all__ = [
     "Excerpt",
     "Gap",
     "Grid",
+    "Heat",
+    "HeatLine",
     "Legend",
     "Mark",
     "Outline",
@@ -261,6 +263,25 @@ class Entry:
     rows: tuple[Labelled, ...] = ()  # the accesses that it is about, and why
 
 
+class HeatLine(NamedTuple):
+    """A line of source, its numbers, and its share (0 to 1) of what the most costly line costs; `says` is shown in words beside it."""
+
+    where: str
+    text: str
+    numbers: tuple[str, ...]
+    share: float
+    says: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Heat:
+    """A table of source lines with a column of heat; `sums` is a sentence above it."""
+
+    heads: tuple[str, ...]
+    lines: tuple[HeatLine, ...]
+    sums: str = ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Above:
     """The head of a page, above its findings and pictures. `outputs` are lines, and whether each is as it should be."""
@@ -278,7 +299,7 @@ class Page:
 
     `data` is what its script draws, `stills` are (name, picture) for readers without scripts and for paper, `missing` names pictures that `data` has no room
     for. `above` is what stands before it: a heading, outputs, printed text and sentences. `named` are lines about what the entries name, `back` is
-    (link, words) of the page that leads here.
+    (link, words) of the page that leads here. `heat` has what lines cost, of a launch that was counted.
     """
 
     title: str
@@ -298,6 +319,7 @@ class Page:
     above: Above | None = None
     named: tuple[str, ...] = ()
     back: tuple[str, str] = ("", "")
+    heat: Heat | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Page, Part, Strip
+from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Strip
 from smemsim.core.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
@@ -30,7 +30,7 @@ def page_html(page: Page) -> str:
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div>{_back(page)}<h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div>{_THEME}</header>
-{_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
+{_above(page.above) if page.above else ""}{_heat(page.heat) if page.heat else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
 {"" if hidden else _strips(page)}</aside>
 <div class=work>{_workplace() if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
 {_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
@@ -137,6 +137,23 @@ def _remarks(remarks: Sequence[Entry]) -> str:
 
 def _unchecked(names: Sequence[str]) -> str:
     return f"<p class=dim>Not looked at: {html.escape(', '.join(names))}</p>" if names else ""
+
+
+# ---- What lines cost
+
+
+def _heat(heat: Heat) -> str:
+    """A table of source lines; the bar before each is its share of what the most costly one costs, in red if it loses more than it needs."""
+    heads = "".join(f"<th scope=col class=num>{html.escape(head)}</th>" for head in heat.heads)
+    rows = "".join(
+        f'<tr><td class=heatbar aria-label="{line.share:.0%} of the most costly line"><i{"" if line.says else " class=fine"} style="width:{line.share:.0%};opacity:{0.25 + 0.75 * line.share:.2f}"></i></td>'
+        f'<td class=mono>{html.escape(line.where)}</td><td class=mono title="{html.escape(line.says)}">{html.escape(line.text[:LONGEST_LINE])}'
+        f"{f'<br><span class=dim>{html.escape(line.says)}</span>' if line.says else ''}</td>"
+        f"{''.join(f'<td class=num>{html.escape(number)}</td>' for number in line.numbers)}</tr>"
+        for line in heat.lines
+    )
+    head = f"<thead><tr><th scope=col>heat</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
+    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><p class=dim>{html.escape(heat.sums)}. A bar is the line's share of the launch, relative to the most costly line; red bars lose more than their bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
 
 
 # ---- What stands before the findings, and below the pictures

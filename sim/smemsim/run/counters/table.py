@@ -126,7 +126,7 @@ class Counters:
         order = np.argsort(-(self["wavefronts"] * 4 + self["sectors"]), kind="stable")
         chosen = [n for n in order.tolist() if self["wavefronts"][n] or self["sectors"][n]]
         rows = [head]
-        if chosen:
+        if chosen and most:
             rows.append(f"  {'wavefronts':>12} {'ideal':>10} {'degree':>6} {'sectors':>12} {'ideal':>10}  line")
         for n in chosen[:most]:
             d = self.data
@@ -135,7 +135,7 @@ class Counters:
             rows.append(
                 f"  {d['wavefronts'][n]:>12,} {d['ideal_wavefronts'][n]:>10,} {d['worst_degree'][n]:>6} {d['sectors'][n]:>12,} {d['ideal_sectors'][n]:>10,}  {where}: {d['instruction'][n]}{sure}"
             )
-        if len(chosen) > most:
+        if len(chosen) > most > 0:
             rows.append(f"  and {len(chosen) - most} more, see --json")
         return "\n".join(rows)
 
