@@ -145,3 +145,30 @@ def test_plans_count_conflicts_by_the_same_rule(swizzle: str) -> None:
             "128B": "Swizzle<3,4,3>",
         }[swizzle]
     )
+
+
+@pytest.mark.parametrize(
+    ("access", "passes", "rows"),
+    [
+        ("ld:4:lane * 8", 2, ["0-1", "!16-17"]),
+        ("ld:4:lane * 0", 1, ["0-31"]),
+        ("atom:4:lane % 2 * 128", 32, ["0", "!1", "!31"]),
+        ("ldmatrix.x4:16:lane % 16 * 80 + lane // 16 * 16", 4, ["13", "27"]),
+        ("ld:8:lane // 2 * 8", 1, ["0-3"]),
+    ],
+)
+def test_banks_are_drawn_pass_by_pass(access: str, passes: int, rows: list[str]) -> None:
+    """As many rows as passes; a further pass of the same lanes is marked."""
+    done = CliRunner().invoke(main, ["show", "banks", "--access", access])
+    assert len(re.findall(r"^ *pass \d+ ", done.output, re.MULTILINE)) == passes
+    assert all(f" {row}" in done.output for row in rows)
+    assert done.exit_code == ("!" in done.output.partition("each cell")[0])
+    assert CliRunner().invoke(main, ["show", "banks", "--access", access, "--svg"]).output.startswith("<svg")
+
+
+def test_what_banks_do_not_take_is_said() -> None:
+    for words, said in (([], "--access: missing"), (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: not of banks")):
+        done = CliRunner().invoke(main, ["show", "banks", *words])
+        assert done.exit_code == 2
+        assert said in done.output
+    assert "--access" in CliRunner().invoke(main, ["show", "patterns", "--access", "ld:4:lane * 4"]).output

@@ -25,7 +25,12 @@ LINES = 24
 
 
 @click.command(context_settings={"ignore_unknown_options": True}, short_help="Draw where every element lies, and what is wrong with it.")
-@click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO | patterns")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO | patterns | banks")
+@click.option(
+    "--access",
+    metavar="OP:BYTES:AT",
+    help="Banks: the access to draw, as ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16 (see smemsim solve).",
+)
 @click.option("--arch", metavar="ARCH", help="Descriptor: sm_90a, sm_100a or sm_103a.")
 @operand_options(required=False)
 @click.option("--k-add", metavar="B0,B1,…", help="Descriptor: bytes that each K step adds to the start address, as 0,32,64,96.")
@@ -72,7 +77,7 @@ def show(
     everything in it: findings beside the pictures, each element's address, bank, writer and reader. In the terminal a wrong chunk has a ! before
     it, [ ] are what the selected K step reads, ( ) what was meant and is read nowhere.
 
-    `smemsim show patterns` draws the swizzle patterns themselves; --atoms an operand as atoms.
+    `smemsim show patterns` draws the swizzle patterns themselves; --atoms an operand as atoms; `smemsim show banks` how an access goes through the banks.
 
     Exit code 0 when nothing is wrong, 1 when the scenario has findings, 2 for bad input, 3 for what is not modelled.
 
@@ -83,21 +88,24 @@ def show(
     smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96
     smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96 --atoms --svg > atoms.svg
     smemsim show patterns --svg > patterns.svg
+    smemsim show banks --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
     """
     check_options(words)
     _check_form(as_svg + as_json + (html_file is not None), lines)
     text = " ".join(words)
-    if text == "patterns":
-        ctx.exit(_patterns(as_svg, strangers(ctx, (*_OPERAND, *_ADDS, *_NOT_ATOMS, "packing", "operand", "stage", "atoms"))))
+    access = given.pop("access")
+    if text in ("patterns", "banks"):
+        others = (*_OPERAND, *_ADDS, *_NOT_ATOMS, "packing", "operand", "stage", "atoms", *(["access"] if text == "patterns" else []))
+        ctx.exit(_patterns(as_svg, strangers(ctx, others)) if text == "patterns" else _banks(access, as_svg, strangers(ctx, others)))
     if atoms and (foreign := strangers(ctx, _NOT_ATOMS)):
         raise InputError(f"{_options(foreign)}: not with --atoms, which draws in the terminal or, with --svg, as a picture")
     report: Report | None = None
     if _is_file(text):
-        if foreign := strangers(ctx, (*_OPERAND, *_ADDS, "packing")):
+        if foreign := strangers(ctx, (*_OPERAND, *_ADDS, "packing", "access")):
             raise InputError(f"{foreign}: of a descriptor; the scenario says it of its operands")
         report, tiles = _of_scenario(text, operand, stage)
     else:
-        if foreign := strangers(ctx, ("operand", "stage", "html_file")):
+        if foreign := strangers(ctx, ("operand", "stage", "html_file", "access")):
             raise InputError(f"{foreign.replace('html-file', 'html')}: of a scenario; {text} is a descriptor")
         tiles = [_of_word(text, given)]
     chosen = [_selected(tile, block, k_step) for tile in tiles]
@@ -191,6 +199,26 @@ def _patterns(as_svg: bool, foreign: str) -> int:
         for picture in patterns():
             stdout().print(picture_text(picture))
     return 0
+
+
+def _banks(access: str | None, as_svg: bool, foreign: str) -> int:
+    """One access and the banks."""
+    from smemsim.core.layout.conflicts import read_access
+    from smemsim.core.picture.text import picture_text, stdout
+    from smemsim.show.banks import banks_picture, banks_svg
+
+    if foreign or access is None:
+        raise InputError(
+            f"{_options(foreign)}: not of banks, which take --access and --svg"
+            if foreign
+            else "--access: missing, as --access 'ld:4:lane * 8'"
+        )
+    one = read_access(access)
+    if as_svg:
+        click.echo(banks_svg(one))
+    else:
+        stdout().print(picture_text(banks_picture(one)))
+    return 1 if one.cost > one.ideal else 0
 
 
 def _print_atoms(tiles: list[TilePicture], as_svg: bool) -> None:
