@@ -54,7 +54,7 @@ def test_the_switch_leaves_no_two_ctas_together(monkeypatch):
         before = of.is_possible
         monkeypatch.setattr(of, "is_possible", staticmethod(lambda x: made.append((name, before(x))) or made[-1][1]))
 
-    for name in ("smemsim.run.sanitizer.folding.Folding", "smemsim.run.sanitizer.first.WatchOfFirst"):
+    for name in ("smemsim.run.sanitizer.folding.Folding", "smemsim.run.sanitizer.first.SanitizerOfFirst"):
         noted(name)
     program = Program((STORE, "bar.sync 0;", LOAD), 4, 1, 1)
     program.outcome(cohorts=True)

@@ -161,7 +161,7 @@ class Wave(Protocol):
 
 def current(x: Any) -> Instruction:
     """The instruction that the wave executes now."""
-    instructions = x.program.blocks[x.at].instructions
+    instructions: tuple[Instruction, ...] = x.program.blocks[x.at].instructions
     return instructions[min(x.step, len(instructions) - 1)]
 
 
