@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -201,6 +202,12 @@ COMMAND_LINE = "command line"
 @click.option(
     "--counters", is_flag=True, default=None, help="Count what each line costs: bank conflicts, sectors, bytes, as Nsight Compute would."
 )
+@click.option(
+    "--pipeline",
+    type=PLACE,
+    metavar="FILE.svg|.txt|.json",
+    help="Write the stages that loads fill over time, and print which wait holds them back.",
+)
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
 @click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
 @click.option(
@@ -345,6 +352,8 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         o = {**o, "workers": 1}
     if o["counters"] and (o["dask"] or (o["workers"] or 1) > 1):
         raise InputError("--counters: counters are of one process; leave --workers and --dask out")
+    if o["pipeline"] is not None and (o["dask"] or (o["workers"] or 1) > 1):
+        raise InputError("--pipeline: a pipeline is recorded in one process; leave --workers and --dask out")
     with contextlib.ExitStack() as stack:
         client = None
         if o["dask"]:
@@ -360,6 +369,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             "client": client,
             "name": name,
             "sources": _folders(launch, name, o),
+            "pipeline": o["pipeline"] is not None,
             **launch.options,
             **said,
         }
@@ -456,11 +466,14 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
             outputs[name].compared(wanted, launch.folder, Wanted(exact=True))
-    written = {option: o[option] for option in ("report", "trace") if o[option] is not None}
+    written = {option: o[option] for option in ("report", "trace", "pipeline") if o[option] is not None}
     for option, path in written.items():
         check_place(f"--{option}", path)
-    if len(written) == 2 and same_file(*written.values()):
-        raise InputError(f"--report {o['report']} and --trace {o['trace']}: are one file")
+    for (option, path), (other, its) in itertools.combinations(written.items(), 2):
+        if same_file(path, its):
+            raise InputError(f"--{option} {path} and --{other} {its}: are one file")
+    if o["pipeline"] is not None and o["pipeline"].suffix not in PIPELINE_FILES:
+        raise InputError(f"--pipeline {o['pipeline']}: needs a file that ends in {', '.join(PIPELINE_FILES)}")
     if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
         raise InputError(f"--out {o['out']}: cannot write there: it is no folder")
     if o["out"] is not None:
@@ -562,6 +575,18 @@ def _told(outputs: list[Output], compared: dict[str, Comparison], explanations: 
     return lines
 
 
+PIPELINE_FILES = (".svg", ".txt", ".json")
+
+
+def _pipeline(done: Run, suffix: str) -> str:
+    """The pipeline as the text of a file."""
+    from smemsim.diagnosis.pipeline import pipeline_svg
+
+    if suffix == ".svg":
+        return pipeline_svg(done.pipeline)
+    return done.pipeline.text() + "\n" if suffix == ".txt" else json.dumps(done.pipeline.as_dict(), indent=1) + "\n"
+
+
 def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tuple[str, bool]], o: dict[str, Any]) -> None:
     import numpy as np
 
@@ -573,6 +598,8 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tupl
         names = out_names(one["name"] for one in launch.about["arrays"])
         for output in outputs:
             write_whole(o["out"] / names[output.name], functools.partial(np.save, arr=output.array))
+    if o["pipeline"] is not None:
+        write_whole(o["pipeline"], _pipeline(done, o["pipeline"].suffix))
     if o["report"] is not None:
         write_whole(o["report"], done.html(told))
     if o["trace"] is not None:

@@ -7,6 +7,7 @@ __getattr__ = door(
     {
         "numbers": ("Rounding", "Tolerance"),
         "outputs": ("Output", "Wanted"),
+        "pipeline": ("Pipeline",),
         "progress": ("Progress",),
         "scenario": ("STEPS", "TABLES", "json_schema", "read_scenario"),
     },

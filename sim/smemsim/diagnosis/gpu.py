@@ -41,6 +41,7 @@ from smemsim.run.engine.schedule import seeds_of
 from smemsim.run.engine.traps import region_name
 from smemsim.run.events import Observer
 from smemsim.run.lower.program import module_of
+from smemsim.run.pipeline import PipelineRecorder
 from smemsim.run.procs.shards import execute_spread, shared_out
 
 __all__ = ["Gpu"]
@@ -110,6 +111,7 @@ class Gpu(Device):
         overrun: int = 0,
         observers: Sequence[Observer] = (),
         counters: bool | Mapping[str, Any] = False,
+        pipeline: bool = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
@@ -135,6 +137,7 @@ class Gpu(Device):
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
         - `counters`: count what each line costs (`Run.counters`). A table of upper bounds, {"shared_wavefronts": 1024}
           for example, reports what is above them (P905).
+        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`).
 
         Which order:
 
@@ -180,7 +183,7 @@ class Gpu(Device):
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
-            overrun=overrun, observers=observers, counters=counters,
+            overrun=overrun, observers=observers, counters=counters, pipeline=pipeline,
         )  # fmt: skip
         return self.run(ptx, config, options)
 
@@ -202,6 +205,9 @@ class Gpu(Device):
         counting = Counting() if options.counters else None
         if counting is not None:
             options = dataclasses.replace(options, observers=(*options.observers, counting))
+        stages = PipelineRecorder() if options.pipeline else None
+        if stages is not None:
+            options = dataclasses.replace(options, observers=(*options.observers, stages))
         launch = self.prepare(kernel, config, options)
         clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
@@ -231,7 +237,7 @@ class Gpu(Device):
             interrupted=interrupted,
             folders=folders,
         )
-        run.counting = counting
+        run.counting, run.stages = counting, stages
         return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
@@ -283,7 +289,9 @@ class Gpu(Device):
         done = self.run(
             kernel,
             config,
-            dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False),
+            dataclasses.replace(
+                options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False
+            ),
         )
         others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
         for region in regions:
@@ -331,7 +339,9 @@ class Gpu(Device):
         def run(schedule: int | str) -> Outcome:
             for region in self._still(regions):
                 region.data[:] = before[region.begin]
-            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=(), counters=False))
+            done = self.run(
+                kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=(), counters=False, pipeline=False)
+            )
             changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
             is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)

@@ -39,6 +39,7 @@ from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, mismatche
 from smemsim.diagnosis.operands.tiles import turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
+from smemsim.diagnosis.pipeline import Pipeline
 from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
 from smemsim.run.counters import Counters, Counting
@@ -46,6 +47,7 @@ from smemsim.run.engine.arrays import DeviceArray, as_numpy
 from smemsim.run.engine.grid import resident, takes_over
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
+from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Heat, Page
@@ -384,6 +386,7 @@ class Run:
         self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
         self.counting: Counting | None = None
+        self.stages: PipelineRecorder | None = None
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
 
     @property
@@ -411,6 +414,18 @@ class Run:
         if self.counting is None:
             raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
         return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
+
+    @functools.cached_property
+    def pipeline(self) -> Pipeline:
+        """The stages that the loads fill, and which wait holds them back: `Gpu.launch(pipeline=True)`. InputError for a launch without it."""
+        if self.stages is None:
+            raise InputError("pipeline: nothing was recorded; launch with pipeline=True (--pipeline)")
+        place = Sources(self.launch.program.inlined.body).place
+
+        def where(i: Instruction) -> str:
+            return f"PTX line {i.line}" if i.location is None else f"{place(i.location)}, PTX line {i.line}"
+
+        return Pipeline.of(self.stages, where, is_over=self.ctas == self.launch.ctas)
 
     @property
     def schedules(self) -> Schedules | None:
@@ -643,6 +658,7 @@ class Run:
             lines.append(told(self.later))
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
+        counted += [] if self.stages is None else ["\n".join(self.pipeline.sentences())]
         return "\n".join([*lines, *self.evidence, *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
@@ -690,6 +706,7 @@ class Run:
             **({"later": self.later} if self.later else {}),
             **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
             **({"counters": self.counters.as_dict()} if self.counting is not None else {}),
+            **({"pipeline": self.pipeline.as_dict()} if self.stages is not None else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:

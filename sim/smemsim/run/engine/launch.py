@@ -138,7 +138,7 @@ class RunOptions:
     it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
     found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
     behind it, as that of a vector may, still does. `observers` hear what happens (`smemsim.run.events.Observer`), with the sanitizer and without; such a launch runs in this
-    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905). Raises InputError.
+    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905), or `pipeline`, which records the stages of its loads. Raises InputError.
     """
 
     sanitize: bool = True
@@ -158,10 +158,11 @@ class RunOptions:
     overrun: int = 0
     observers: Sequence[Observer] = ()
     counters: Any = False
+    pipeline: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
-        for name in ("sanitize", "watch_global", "progress"):
+        for name in ("sanitize", "watch_global", "progress", "pipeline"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "counters", self.counters if isinstance(self.counters, (bool, tuple)) else limits_of(self.counters))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
@@ -177,7 +178,7 @@ class RunOptions:
                 raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
             object.__setattr__(self, "workers", 1)
         object.__setattr__(self, "observers", _observers(self.observers))
-        if self.observers or self.counters:
+        if self.observers or self.counters or self.pipeline:
             if self.client is not None or (self.workers or 1) > 1:
                 raise InputError("observers and counters see a launch in one process alone; leave workers and client out")
             object.__setattr__(self, "workers", 1)
