@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.slots import Slot
 
 __all__ = ["Barrier", "Cta", "Launch", "Mbarrier", "Ordering", "Wave", "current", "mbarriers"]
 
@@ -165,7 +166,9 @@ def current(x: Any) -> Instruction:
     return instructions[min(x.step, len(instructions) - 1)]
 
 
+_MBARRIERS: Slot[dict[int, Any]] = Slot(lambda cta: {})
+
+
 def mbarriers(cta: Any) -> dict[int, Any]:
     """The mbarriers of a CTA that are initialised, by their offset."""
-    found: dict[int, Any] = cta.state.setdefault("mbarriers", {})
-    return found
+    return _MBARRIERS(cta)

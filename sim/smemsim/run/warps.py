@@ -40,7 +40,7 @@ class Cta:
     first: int
     make_shared: Callable[[int], SharedMemory]
     tensor: TensorMemory | None
-    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+    slots: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the state of instruction families (`slots.Slot`)
 
     @functools.cached_property
     def shared(self) -> SharedMemory:

@@ -11,6 +11,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.wave import EXITED, GATHERING, PARKED, YIELDED, Wait, Wave
 from smemsim.run.lower.cfg import following
+from smemsim.run.slots import Slot
 
 __all__ = ["brings_bytes", "could_come", "reached", "roots"]
 
@@ -39,8 +40,10 @@ def _reached(x: Wave) -> functools._lru_cache_wrapper[frozenset[int]]:
             open_ += after
         return frozenset(seen)
 
-    found: functools._lru_cache_wrapper[frozenset[int]] = x.state.setdefault(_reached, find)
-    return found
+    return find
+
+
+_REACHED: Slot[functools._lru_cache_wrapper[frozenset[int]]] = Slot(_reached)
 
 
 def could_come(x: Wave, threads: np.ndarray, lines: Iterable[int]) -> np.ndarray:

@@ -374,6 +374,7 @@ class Launch:
     result: LaunchResult = dataclasses.field(default_factory=LaunchResult)
     waves: list[Wave] = dataclasses.field(default_factory=list)
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
+    slots: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the state of instruction families (`slots.Slot`)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
     followed: int = 0  # bytes whose origins were noted when threads stored them (`origins.py`)
     watched: int = 0  # waves that began under the watch

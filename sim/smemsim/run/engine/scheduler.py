@@ -15,6 +15,7 @@ from smemsim.run.engine.warp_scheduler import Apart
 from smemsim.run.engine.wave import ALL, EXITED, GATHERING, WARP, YIELDED, ReadOnlyLoop, StateCycle, Wave
 from smemsim.run.isa.barriers.skipped_barriers import note_acts
 from smemsim.run.lower.cfg import computes, following
+from smemsim.run.slots import Slot
 
 __all__ = ["OutOfTime", "Stuck", "run_wave"]
 
@@ -145,8 +146,7 @@ class _Run:
         wave.at = at
         if wave.in_flight is not None:
             wave.in_flight.begins(wave, block)
-        if wave.has_parted:
-            note_acts(wave, at)
+        note_acts(wave, at)
         run_block(wave, block)
         wave.progress.steps += 1
         if wave.steps >= self.look:
@@ -242,9 +242,7 @@ def _lets_others(wave: Wave) -> bool:
 
 def _no_way_out(wave: Wave) -> str:
     """Why the threads that could run never end, in words, where no branch leads out of the loops that they are in; empty where one does."""
-    leading = wave.state.get("blocks that lead out")
-    if leading is None:
-        leading = wave.state["blocks that lead out"] = _leading_out(wave)
+    leading = _LEADING_OUT(wave)
     at = distinct(wave.pc[wave.pc < GATHERING])
     wave.progress.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
     return "loops for ever: no branch leads out of its loop" if wave.progress.never_ends else ""
@@ -270,6 +268,10 @@ def _leading_out(x: Wave) -> set[int]:
     return reached
 
 
+_LEADING_OUT: Slot[set[int]] = Slot(_leading_out)
+_COMPUTE: Slot[dict[int, bool]] = Slot(lambda wave: {})  # by block: does it look at nothing?
+
+
 def _warps_of(threads: np.ndarray) -> np.ndarray:
     """All threads of the warps that any of `threads` is of: those behind a loop that looks at nothing wait there for those that are in it."""
     return np.repeat(threads.reshape(-1, WARP).any(axis=1), WARP)
@@ -277,7 +279,7 @@ def _warps_of(threads: np.ndarray) -> np.ndarray:
 
 def _only_computes(wave: Wave) -> bool:
     """Are all threads that could run in loops that look at nothing? These go on until the launch's limit: a long computation is no hang."""
-    known: dict[int, bool] = wave.state.setdefault("blocks that compute", {})
+    known = _COMPUTE(wave)
     at = np.unique(wave.pc[wave.pc < GATHERING])
     for n in (at - np.where(at >= YIELDED, YIELDED, 0)).tolist():
         if n not in known:

@@ -65,7 +65,6 @@ class Wave:
     taint: Taint | None = None  # what follows values in doubt
     values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
     is_stepwise = False  # has each instruction to be executed by itself, for an observer that wants to hear of it?
-    has_parted = False  # have some lanes of a warp come to a barrier of the whole warp without others?
 
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
         self.launch, self.program = launch, launch.program
@@ -79,8 +78,7 @@ class Wave:
         self.r, self.shared = self.registers.arrays, self.memories.shared
         self.sel: Any = ALL
         self.at, self.step = 0, 0
-        self.slots: dict[Any, Any] = {}
-        self.state: dict[Any, Any] = {}  # of the operations
+        self.slots: dict[Any, Any] = {}  # the state of instruction families (`slots.Slot`)
         self.warp_scheduler: Any = None
         self.in_flight: Any = None
         self.origins: Any = None  # where bytes come from that threads copy, if that is followed
@@ -184,11 +182,10 @@ class Wave:
             self.observer.wave_freed(self)
             self.observer = self.checks = self.taint = None
         self.slots.clear()
-        self.state.clear()
         self.positions.waiting.clear()
         self.registers.keeper = self.in_flight = self.warp_scheduler = None
         for cta in self.ctas.made:
-            cta.state.clear()
+            cta.slots.clear()
         self.ctas.let_go()
 
     # ---- who runs

@@ -23,6 +23,7 @@ from smemsim.run.engine.traps import shared_error, warp_name
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.run.isa.barriers.mbarrier import bring, each_of, mbarrier_of, states_of
 from smemsim.run.isa.registry import unmodelled
+from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
@@ -91,12 +92,14 @@ def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what
 
 def cluster_of(x: Wave, cta: Cta) -> Cluster:
     """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
-    made: Cluster | None = cta.state.get("cluster")
+    made = _CLUSTER.peek(cta)
     if made is None:
         first = cta.index - cta.rank
-        windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
-        made = cta.state["cluster"] = Cluster.of(windows)
+        made = _CLUSTER.put(cta, Cluster.of([x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]))
     return made
+
+
+_CLUSTER: Slot[Cluster] = Slot(lambda cta: Cluster.of([cta.shared]))
 
 
 def member(x: Wave, cta: Cta, rank: int) -> Cta:

@@ -12,8 +12,8 @@ from smemsim.base.errors import Unmodelled
 from smemsim.core.spec.cards import residency_of
 from smemsim.core.spec.launches import RESERVED_OFFSETS
 from smemsim.core.spec.ptx import CLOCKS, WARP_SIZE
-from smemsim.run.engine.slots import Slot
 from smemsim.run.isa.registers import Read, Wave
+from smemsim.run.slots import Slot
 
 __all__ = ["fill_special", "is_alike", "is_fixed", "special"]
 

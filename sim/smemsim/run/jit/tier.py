@@ -29,6 +29,7 @@ from smemsim.run.jit.stores import Stores
 from smemsim.run.jit.tiles import LOOK, RUN, Tiles
 from smemsim.run.jit.vectors import LANES
 from smemsim.run.origins import origins_of
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -71,7 +72,7 @@ class Frames:
     @classmethod
     def of(cls, x: Wave) -> Frames:
         """Those of a wave."""
-        found: Frames | None = x.state.get(cls)
+        found = _FRAMES.peek(x)
         if found is None:
             pointers = x.registers.pointers
             key = x.total, cls, int(pointers[0]) if len(pointers) else 0
@@ -80,7 +81,7 @@ class Frames:
                 found = x.launch.kept[key] = cls(x)
             else:
                 found._enter(x)
-            x.state[cls] = found
+            _FRAMES.put(x, found)
         return found
 
     def _enter(self, x: Wave) -> None:
@@ -102,6 +103,11 @@ class Frames:
             array = self._own[key] = np.empty(x.total, kind)
             fill_special(x, which, array)
         return array
+
+
+_FRAMES: Slot[Frames] = Slot(Frames)
+_SHADOW: Slot[Shadow] = Slot(lambda x: Shadow(x, NOWHERE.ctypes.data))
+_STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE.ctypes.data))
 
 
 class Frame:
@@ -222,6 +228,7 @@ class Segment:
     """A run of a block's steps, as closures and as machine code."""
 
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
+        self._arrays: Slot[dict[tuple[bool, bool], Found]] = Slot(lambda launch: {})
         self.program, self.piece, self.steps = program, piece, steps
         self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
         self._texts: dict[tuple[bool, bool], Code] = {}
@@ -303,8 +310,7 @@ class Segment:
 
     def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
         """What waves of the launch have found, by the form of `code`: where accesses share a row all are in one array. Other launches of the program may run beside it."""
-        found: dict[tuple[bool, bool], Found] = x.launch.kept.setdefault((self, "arrays"), {})
-        return found
+        return self._arrays(x.launch)
 
     @staticmethod
     def _left(x: Wave, given: tuple[int, int, int | None], first: int) -> Any:
@@ -385,7 +391,7 @@ class Segment:
             unit = LANES if x.checks is None else x.stride
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
         if len(looks):
-            shadow = x.state[Shadow]
+            shadow = _SHADOW(x)
             if shadow.is_folded:
                 if not code.stores:
                     return self._load_the_same(x, frame.tiles, code, looks, given)
@@ -406,7 +412,7 @@ class Segment:
     @staticmethod
     def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
         """Do all CTAs do the same, and has the watch nothing to say of the first one?"""
-        shadow: Shadow = x.state[Shadow]
+        shadow = _SHADOW(x)
         tiles.asks(shadow.alike(code), shadow.at)
         return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
 
@@ -414,7 +420,7 @@ class Segment:
     def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
         """The loads of a segment that stores nothing, tile by tile as long as all CTAs do the same, and the watch has nothing to say of the first one. The first
         thread for which nothing has happened."""
-        shadow: Shadow = x.state[Shadow]
+        shadow = _SHADOW(x)
         first, last, mask = given
         tiles.asks(shadow.alike(code), shadow.at)
         before = x.checks.shared.reads_of_one()
@@ -495,9 +501,9 @@ class Segment:
         """What looks at accesses that an epoch orders; None where the watch asks for more, or looks at the first CTA for all."""
         if x.checks.is_of_first or x.checks.follows_values():
             return None
-        shadow: Shadow | None = x.state.get(Shadow)
+        shadow = _SHADOW.peek(x)
         if shadow is None or shadow.is_stale:
-            shadow = x.state[Shadow] = Shadow(x, NOWHERE.ctypes.data)
+            shadow = _SHADOW.put(x, Shadow(x, NOWHERE.ctypes.data))
         return shadow
 
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
@@ -552,7 +558,7 @@ class Segment:
         if access.number in code.filling and self._fills(x, frame, code.filling[access.number], given):
             filled |= {store.number for store in code.filling[access.number]}
             return True
-        stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
+        stores = _STORES(x)
         return bool(stores.passes(x, access, region.words, frame.rows(access)[0], given))
 
     @staticmethod

@@ -12,11 +12,11 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.operation_types import OPERATION_TYPES
-from smemsim.run.engine.slots import Slot
 from smemsim.run.isa.alu.forms import PACKED, Elementwise, elementwise
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import bits_of, dtype_of
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave

@@ -26,6 +26,7 @@ from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.run.isa.threads.warps import bar_warp
 from smemsim.run.scopes import CLUSTER, CTA
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -78,17 +79,20 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     )  # fmt: skip
 
 
+_PARTED: Slot[dict[Any, _Parted]] = Slot(lambda x: {})  # by barrier, the first phase in which warps have arrived by different instructions
+
+
 def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) -> None:
     """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as for `check_aligned`."""
     by_warp = arrived.reshape(-1, WARP).max(axis=1)
-    known: dict[Any, _Parted] = x.state.setdefault(note_parted, {})
+    known = _PARTED(x)
     if key not in known and len(distinct(by_warp[by_warp > 0])) > 1:
         known[key] = _Parted(title, first // WARP, by_warp)
 
 
 def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:
     """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which others did in a parted phase?"""
-    for key, parted in x.state.get(note_parted, {}).items():
+    for key, parted in _PARTED(x).items():
         if parted.late or not concerns(key):
             continue
         warps = distinct(x.threads >> 5) - parted.first
@@ -106,7 +110,7 @@ def tell_parted(x: Wave) -> None:
     """
     if not any(f.code in HARMED for f in x.launch.result.findings.values()):
         return
-    for parted in x.state.get(note_parted, {}).values():
+    for parted in _PARTED(x).values():
         i = _at(x, int(parted.lines[parted.late[0]])) if parted.late else None
         if i is None:
             continue
@@ -200,11 +204,11 @@ class ClusterBarrier:
         return self.first + np.flatnonzero(~self.arrived & (x.pc[self.own] < EXITED))
 
 
+_BARRIERS: Slot[list[ClusterBarrier]] = Slot(lambda x: [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)])
+
+
 def _barriers(x: Wave) -> list[ClusterBarrier]:
-    barriers: list[ClusterBarrier] | None = x.state.get("cluster barriers")
-    if barriers is None:
-        barriers = x.state["cluster barriers"] = [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)]
-    return barriers
+    return _BARRIERS(x)
 
 
 def _by_cluster(x: Wave) -> list[tuple[ClusterBarrier, np.ndarray]]:
@@ -260,7 +264,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
 
 def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
     """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the cluster's barrier is over."""
-    for barrier in x.state.get("cluster barriers", ()):
+    for barrier in _BARRIERS.peek(x) or ():
         own = waiting[(waiting >= barrier.first) & (waiting < barrier.own.stop)] - barrier.first
         others = came[(came >= barrier.first) & (came < barrier.own.stop)] - barrier.first
         for cta in distinct(own // x.stride).tolist():
@@ -270,7 +274,7 @@ def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
 
 
 def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
-    if "cluster barriers" in x.state:
+    if _BARRIERS.peek(x) is not None:
         for barrier in _barriers(x):
             barrier.materialize(x)
 
@@ -402,8 +406,10 @@ def _list(numbers: list[int]) -> str:
 
 def _open(x: Wave) -> dict[tuple[int, int], NamedBarrier]:
     """The barriers of the wave with arrivals in their current phase, by CTA and number."""
-    found: dict[tuple[int, int], NamedBarrier] = x.state.setdefault("barriers", {})
-    return found
+    return _OPEN(x)
+
+
+_OPEN: Slot[dict[tuple[int, int], NamedBarrier]] = Slot(lambda x: {})
 
 
 @implements("bar", "barrier")

@@ -15,6 +15,7 @@ from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
 from smemsim.run.isa.barriers.misdirected import members, misdirected, siblings
 from smemsim.run.lower.waits import before_loads, is_wait
+from smemsim.run.views import mbarriers
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -84,7 +85,7 @@ def _unseen(barrier: Mbarrier) -> str:
 
 def _ignored(barrier: Mbarrier) -> list[int]:
     """The other mbarriers of the CTA that copies complete on, as on this one, and that nobody has ever waited for."""
-    others: dict[int, Mbarrier] = barrier.cta.state["mbarriers"] if barrier.state.sources else {}
+    others: dict[int, Mbarrier] = mbarriers(barrier.cta) if barrier.state.sources else {}
     return [offset for offset, b in others.items() if b.state.sources and b.state.phase and not (b.state.seen or b.state.passed or b.waits)]
 
 
@@ -265,7 +266,7 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
 def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
     """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
     short = barrier.state.all_expected - barrier.state.all_brought
-    found: dict[int, Mbarrier] = barrier.cta.state["mbarriers"]
+    found: dict[int, Mbarrier] = mbarriers(barrier.cta)
     return next(
         (b for b in found.values() if b.state.all_brought - b.state.all_expected == short and (b if short > 0 else barrier).state.sources),
         None,

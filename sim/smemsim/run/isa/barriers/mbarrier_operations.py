@@ -33,6 +33,7 @@ from smemsim.run.isa.registers import Read, Write
 from smemsim.run.isa.registry import End, Gate, Step, implements, unmodelled
 from smemsim.run.lower.cfg import is_read
 from smemsim.run.scopes import CLUSTER, level
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -317,6 +318,9 @@ class _Wait:
     relaxed: bool
     scope: int
     is_seen: bool
+    given_up: Slot[np.ndarray] = dataclasses.field(
+        default_factory=lambda: Slot(lambda x: np.zeros(x.total, bool))
+    )  # the threads whose time is over
 
     def test(self, x: Wave, following: int) -> None:
         """test_wait: write the answer; threads that got False let others run before they go on."""
@@ -328,7 +332,7 @@ class _Wait:
     def opens(self, x: Wave) -> bool:
         """try_wait: park the threads whose phase is not complete, select the others. Are there any others?"""
         done, waiting = self._over(x)
-        given_up = x.state.get(self)
+        given_up = self.given_up.peek(x)
         if given_up is not None and given_up[x.sel].any():
             # Their time is over: they go on and get False.
             threads = x.threads
@@ -352,7 +356,7 @@ class _Wait:
 
     def go_on(self, x: Wave) -> None:
         """try_wait: write the answer for the threads that go on, False for those whose time is over."""
-        given_up = x.state.get(self)
+        given_up = self.given_up.peek(x)
         if given_up is None or not given_up[x.sel].any():
             self.write(x, np.bool_(True))
             return
@@ -385,10 +389,7 @@ class _Wait:
         """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp have passed the phase of a `barrier`."""
         if barrier is not None:
             threads = threads[~barrier.alone().misses(x.tid[threads])]
-        given_up = x.state.get(self)
-        if given_up is None:
-            given_up = x.state[self] = np.zeros(x.total, bool)
-        given_up[threads] = True
+        self.given_up(x)[threads] = True
 
 
 def _pending_count(i: Instruction, c: Linker, rest: list[str]) -> Step:

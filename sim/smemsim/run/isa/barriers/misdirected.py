@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from smemsim.run.views import mbarriers
+
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Cta, Wave
 
@@ -32,7 +34,7 @@ def members(barrier: _Barrier, x: Wave) -> list[Cta]:
 def siblings(barrier: B, x: Wave) -> Iterator[B]:
     """The mbarriers at the offset of `barrier` in the other CTAs of its cluster."""
     for cta in members(barrier, x):
-        other = cta.state.get("mbarriers", {}).get(barrier.offset)
+        other = mbarriers(cta).get(barrier.offset)
         if other is not None and other is not barrier:
             yield other
 

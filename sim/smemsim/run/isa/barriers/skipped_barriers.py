@@ -16,6 +16,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import WARP
 from smemsim.run.lower.cfg import behind
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["arrive", "check_skipped", "have_parted", "note_acts", "note_exits"]
 
 
-_EXITED_IN = "blocks in which threads have exited"
-_ACTED_IN = "blocks in which threads have last accessed memory, since others of their warps wait for them"
+_EXITED_IN: Slot[np.ndarray] = Slot(lambda x: np.full(x.total, -1, np.int32))  # by thread, the block in which it has exited, or -1
 _ACTS = {
     "atom",
     "cp",
@@ -45,11 +45,22 @@ _ACTS = {
 }
 
 
+class _LastActs:
+    """By thread, the block in which it has last accessed memory since others of its warp wait for it, or -1; `acting` are the blocks that access memory."""
+
+    def __init__(self, x: Wave) -> None:
+        self.blocks = np.full(x.total, -1, np.int32)
+        self.acting = {n for n in range(len(x.program.blocks)) if _acts(x.program, n)}
+
+
+_ACTED_IN: Slot[_LastActs] = Slot(_LastActs)  # there if lanes of a warp have come to a barrier of the whole warp without others
+
+
 def note_acts(x: Wave, at: int) -> None:
-    """The running threads begin a block, where lanes of some warps wait, or have waited, at a barrier without others of theirs."""
-    acted, acting = x.state[_ACTED_IN]
-    if at in acting:
-        acted[x.threads] = at
+    """The running threads begin a block. It counts where lanes of some warps wait, or have waited, at a barrier without others of theirs."""
+    acts = _ACTED_IN.peek(x)
+    if acts is not None and at in acts.acting:
+        acts.blocks[x.threads] = at
 
 
 def arrive(x: Wave, i: Instruction) -> None:
@@ -61,39 +72,32 @@ def arrive(x: Wave, i: Instruction) -> None:
     ):
         return
     check_skipped(x, i, [x.at], threads)
-    if _ACTED_IN not in x.state:
-        acting = {n for n in range(len(x.program.blocks)) if _acts(x.program, n)}
-        x.state[_ACTED_IN] = np.full(x.total, -1, np.int32), acting
-        x.has_parted = True
-    x.state[_ACTED_IN][0].reshape(-1, WARP)[distinct(threads // WARP)] = -1
+    _ACTED_IN(x).blocks.reshape(-1, WARP)[distinct(threads // WARP)] = -1
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
     """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind, unless some have arrived at a barrier that `is_awaited`."""
     if not is_awaited and len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
         return
-    blocks = x.state.get(_EXITED_IN)
-    if blocks is None:
-        blocks = x.state[_EXITED_IN] = np.full(x.total, -1, np.int32)
-    blocks[threads] = x.at
+    _EXITED_IN(x)[threads] = x.at
 
 
 def have_parted(x: Wave) -> bool:
     """Have some threads of a warp exited before others?"""
-    return _EXITED_IN in x.state
+    return _EXITED_IN.peek(x) is not None
 
 
 def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -> None:
     """Threads have arrived at a barrier in one of some blocks, by an instruction of their whole warp: have others of their warps exited behind it?"""
-    blocks = x.state.get(_EXITED_IN)
+    blocks = _EXITED_IN.peek(x)
     if blocks is None:
         return
     warps = distinct(threads // WARP)
     others = np.setdiff1d((warps[:, None] * WARP + np.arange(WARP)).ravel(), threads)
     others = others[blocks[others] >= 0]
-    if _ACTED_IN in x.state:
-        acted, _ = x.state[_ACTED_IN]
-        blocks = np.where(acted >= 0, acted, blocks)
+    acts = _ACTED_IN.peek(x)
+    if acts is not None:
+        blocks = np.where(acts.blocks >= 0, acts.blocks, blocks)
     late = next(
         (n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and all(n in behind(x.program, one) for one in at)), None
     )

@@ -22,6 +22,7 @@ from smemsim.run.isa.memory.spaces import locate, note_read, note_write, values_
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.scopes import level
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -63,12 +64,13 @@ def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
     return tm
 
 
-CUT = "strides that tensormap.replace has cut"  # in what a launch keeps: by the map's address and the ordinal
+# The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and the stride.
+_CUT: Slot[dict[tuple[bytes, int | None], tuple[Instruction, int]]] = Slot(lambda launch: {})
 
 
 def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
     """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, where the next dimension has more than one element."""
-    for (address, ordinal), (i, given) in x.launch.kept.get(CUT, {}).items():
+    for (address, ordinal), (i, given) in _CUT(x.launch).items():
         unit = LIMITS.address_alignment
         is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
         if is_used and tm.global_strides[ordinal] == given // unit * unit:
@@ -114,7 +116,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
                 raw = _bytes(piece.memory, at)
                 raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
                 if field == "global_stride" and new % LIMITS.address_alignment:
-                    x.launch.kept.setdefault(CUT, {})[raw[:8].tobytes(), ordinal] = i, new
+                    _CUT(x.launch)[raw[:8].tobytes(), ordinal] = i, new
             note_write(x, i, piece, SIZE, written=written)
 
     return run

@@ -36,6 +36,7 @@ from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 from smemsim.run.lower.unfenced import unfenced
 from smemsim.run.origins import CELL, followed_stores, origins_of
+from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
@@ -138,9 +139,13 @@ class Warpgroups:
         self.threads = list(zip(self.ctas, self.firsts, strict=True))  # who issues
 
 
+_WARPGROUPS: Slot[dict[bytes, Warpgroups]] = Slot(lambda x: {})  # by the selection
+_FENCED: Slot[np.ndarray] = Slot(lambda x: np.zeros(count_of(x), bool))
+
+
 def _warpgroups(x: Wave) -> Warpgroups:
     """Those that are here, kept: nearly always they are all of the wave."""
-    kept: dict[bytes, Warpgroups] = x.state.setdefault("warpgroups", {})
+    kept = _WARPGROUPS(x)
     firsts = x.threads[::WARPGROUP]
     key = b"" if x.sel is ALL else firsts.tobytes()
     found = kept.get(key)
@@ -164,10 +169,7 @@ def _warpgroups(x: Wave) -> Warpgroups:
 
 def _fenced(x: Wave) -> np.ndarray:
     """Which warpgroups have executed a wgmma.fence, by their numbers."""
-    found = x.state.get("wgmma.fence")
-    if found is None:
-        found = x.state["wgmma.fence"] = np.zeros(count_of(x), bool)
-    return np.asarray(found)
+    return _FENCED(x)
 
 
 @dataclasses.dataclass(eq=False)
@@ -203,6 +205,7 @@ class _Mma:
 
     def __init__(self, i: Instruction, c: Linker) -> None:
         words, operands = Modifiers(i, "mma_async", "sync", "aligned"), Operands(i)
+        self._kept: Slot[dict[Any, _Words]] = Slot(lambda x: {})
         self.i, is_sparse, satfinite = i, words.has("sp"), words.has("satfinite")
         n, types, row = _name(i, words, is_sparse)
         d = items(operands.next("D"), n // 4 if types[2] == "f16" else n // 2, "D")
@@ -279,7 +282,7 @@ class _Mma:
 
     def _words(self, x: Wave, here: Warpgroups, a: np.ndarray | None, b: np.ndarray) -> _Words:
         """What these descriptors of warpgroups mean, kept: a loop comes back to them."""
-        kept: dict[Any, _Words] = x.state.setdefault(self, {})
+        kept = self._kept(x)
         key = here.key, b.tobytes(), b"" if a is None else a.tobytes()
         found = kept.get(key)
         if found is None:

@@ -18,6 +18,7 @@ from smemsim.run.isa.memory.spaces import locate, note_read, note_write, shared_
 from smemsim.run.isa.registers import Read, bits_of, dtype_of
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 from smemsim.run.origins import followed_store
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,10 +245,10 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
         raise unmodelled(i, f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
     at = place.offset + within
 
+    values: Slot[list[Any]] = Slot(lambda x: list(np.frombuffer(x.launch.parameters[at : at + what.size].tobytes(), dtype)))
+
     def load(x: Wave) -> None:
-        if load not in x.state:
-            x.state[load] = list(np.frombuffer(x.launch.parameters[at : at + what.size].tobytes(), dtype))
-        write(x, x.state[load])
+        write(x, values(x))
 
     if what.kind == "b128":
         raise unmodelled(i, ".b128 parameters")

@@ -9,7 +9,7 @@ generic address of shared memory where a `.shared` one is meant: `shared_address
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from smemsim.run.events import Access
 from smemsim.run.isa.registers import bits_of
 from smemsim.run.isa.registry import unmodelled
 from smemsim.run.scopes import GPU
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
@@ -196,11 +197,19 @@ def _values(x: Wave, address: Any) -> np.ndarray:
     return address if isinstance(address, np.ndarray) and address.ndim else np.full(x.n, address, np.int64)
 
 
+_Found: TypeAlias = "tuple[Region, np.int64, np.uint64]"  # an array, where it begins, and the last offset at which an access fits
+
+
+def _nothing(x: Wave) -> _Found:
+    raise LookupError("no array has been found yet")
+
+
 class _Global:
     """Finds arrays in global memory; the one that it found last in the wave first."""
 
     def __init__(self, i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> None:
         self.i, self.address, self.size, self.low = i, address, size, low
+        self._last: Slot[_Found] = Slot(_nothing)
 
     def __call__(self, x: Wave) -> list[Piece]:
         return self.find(x, _values(x, self.address(x)), None)
@@ -208,7 +217,7 @@ class _Global:
     def find(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
         if self.low and np.bitwise_or.reduce(at) & self.low:
             misaligned(x, self.i, "global", at, part, self.low + 1)
-        last: tuple[Region, np.int64, np.uint64] | None = x.state.get(self)
+        last = self._last.peek(x)
         if last is not None:
             region, begin, room = last
             offset = at - begin
@@ -224,7 +233,7 @@ class _Global:
         address = at.view(np.uint64)
         whole = x.launch.memory.holding(int(address.min()), int(address.max()) + self.size)
         if whole is not None:
-            x.state[self] = whole, np.uint64(whole.begin).view(np.int64), np.uint64(len(whole.data) - self.size)
+            self._last.put(x, (whole, np.uint64(whole.begin).view(np.int64), np.uint64(len(whole.data) - self.size)))
             return [Piece("global", whole.words, (address - np.uint64(whole.words_begin)).view(np.int64), part)]
         begins, ends, regions = x.launch.memory.table()
         which = np.searchsorted(begins, address, "right") - 1
@@ -241,7 +250,7 @@ class _Global:
             ]
         for n in distinct(which[~bad]).tolist():
             pieces.append(_piece(regions[n], address, np.flatnonzero(~bad & (which == n)), part))
-            x.state[self] = regions[n], begins[n].view(np.int64), np.uint64(len(regions[n].data) - self.size)
+            self._last.put(x, (regions[n], begins[n].view(np.int64), np.uint64(len(regions[n].data) - self.size)))
         return pieces
 
     def _may_go_on(self, x: Wave, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, ends: np.ndarray) -> None:

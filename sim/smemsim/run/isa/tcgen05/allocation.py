@@ -6,8 +6,9 @@ Every CTA has an SM's 512 columns to itself here; on hardware the CTAs of one SM
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from smemsim.run.isa.asynchronous import stop
 from smemsim.run.isa.memory.spaces import locate, own
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import ON_EXIT, Gate, Step, implements
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.engine.wave import Cta, Wait, Wave
     from smemsim.run.lower.program import Linker
 
 __all__ = ["cells_at", "cta_group", "given_back", "group_of", "refusals", "tensor_of", "warps_of"]
@@ -95,14 +97,27 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
 # wait for
 
 
-GRANTED, ASKING, WAITING, HELD = "columns granted", "pair that allocates", "waits for columns", "allocations"  # keys of a CTA's state
-RETURNED = "columns given back"
+@dataclasses.dataclass(eq=False)
+class _Columns:
+    """Who has which columns of a CTA's tensor memory, and who wants some."""
+
+    granted: dict[int, int] = dataclasses.field(default_factory=dict)  # by warp, the address that its tcgen05.alloc is about to get
+    asking: dict[int, tuple[int, int]] = dataclasses.field(
+        default_factory=dict
+    )  # of a pair, by the CTA's place in it: the warp, and how many columns
+    waiting: list[Wait] = dataclasses.field(default_factory=list)  # for columns
+    held: dict[int, Instruction] = dataclasses.field(default_factory=dict)  # by address, what allocated there
+    returned: dict[int, tuple[Instruction, int]] = dataclasses.field(
+        default_factory=dict
+    )  # by column: what deallocated it last, and the warp
+
+
+_COLUMNS: Slot[_Columns] = Slot(lambda cta: _Columns())
 
 
 def given_back(cta: Cta, column: int) -> tuple[Instruction, int] | None:
     """Who deallocated a column last: the instruction and the warp of the wave; None where nobody did."""
-    by: dict[int, tuple[Instruction, int]] = cta.state.get(RETURNED, {})
-    return by.get(column)
+    return _COLUMNS(cta).returned.get(column)
 
 
 def warps_of(x: Wave) -> Iterator[tuple[Cta, int, np.ndarray]]:
@@ -136,7 +151,7 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         granted = np.zeros(x.n, np.uint32)
         for cta, warp, part in warps_of(x):
-            granted[part] = cta.state[GRANTED].pop(warp)
+            granted[part] = _COLUMNS(cta).granted.pop(warp)
             if x.observer is not None:
                 x.observer.tensor_allocated(x, i, warp, cta, int(granted[part][0]) & 0xFFFF, group)
         for piece in place(x):
@@ -159,18 +174,18 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
 
 def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int) -> bool:
     """Give a warp its columns, or let it wait."""
-    if warp in cta.state.setdefault(GRANTED, {}):
+    if warp in _COLUMNS(cta).granted:
         return True
     members = group_of(x, i, cta, group)
     threads = np.flatnonzero(x.pc[warp * WARP : (warp + 1) * WARP] == x.at) + warp * WARP
-    asking = members[0].state.setdefault(ASKING, {})
+    asking = _COLUMNS(members[0]).asking
     if group == 2:
         asking[cta.rank % 2] = (warp, count)
         if len(asking) < 2:
             wait = x.park(
                 threads, x.at, i, lambda: "tcgen05.alloc.cta_group::2 needs a warp of each CTA of the pair, and only one has come"
             )
-            cta.state[WAITING] = [*cta.state.get(WAITING, ()), wait]
+            _COLUMNS(cta).waiting.append(wait)
             return False
         counts = {asked for _, asked in asking.values()}
         if len(counts) > 1:
@@ -189,7 +204,7 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
         if any(memory.free(count) is None for memory in memories):
             held = ", ".join(f"{n} at column {column}" for column, n in sorted(memories[0].allocations.items()))
             wait = x.park(threads, x.at, i, lambda: f"{count} columns of tensor memory in a row; allocated are {held}")
-            cta.state[WAITING] = [*cta.state.get(WAITING, ()), wait]
+            _COLUMNS(cta).waiting.append(wait)
             return False
         if before := memories[0].grows(count):
             x.launch.find(
@@ -198,9 +213,9 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
             )  # fmt: skip
         for member, memory in zip(members, memories, strict=True):
             address = memory.alloc(count, cta_group=group).encode()
-            member.state.setdefault(HELD, {})[address] = i
+            _COLUMNS(member).held[address] = i
             whose = asking[member.rank % 2][0] if group == 2 else warp
-            member.state.setdefault(GRANTED, {})[whose] = address
+            _COLUMNS(member).granted[whose] = address
             if member is not cta:
                 wake(x, member)
     asking.clear()
@@ -209,7 +224,9 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
 
 def wake(x: Wave, cta: Cta) -> None:
     """Wake the warps that wait for columns of a CTA, to try again."""
-    for wait in cta.state.pop(WAITING, ()):
+    columns = _COLUMNS(cta)
+    waits, columns.waiting = columns.waiting, []
+    for wait in waits:
         x.wake(wait)
 
 
@@ -244,7 +261,7 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
                 continue
             with refusals(x, i):
                 cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
-            cta.state.setdefault(RETURNED, {}).update(dict.fromkeys(columns, (i, warp)))
+            _COLUMNS(cta).returned.update(dict.fromkeys(columns, (i, warp)))
             if cut:
                 tell(x, given)
                 x.launch.find(
@@ -253,7 +270,7 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
                     because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
                 )  # fmt: skip
             given.append((int(x.threads[part[0]]) // WARP, cta.index, columns.start, columns.stop))
-            held = cta.state.get(HELD, {})
+            held = _COLUMNS(cta).held
             for begin in [begin for begin in held if begin & 0xFFFF not in tensor_of(cta).allocations]:
                 del held[begin]
             for member in group_of(x, i, cta, group):
@@ -295,7 +312,7 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
         return
     for number in distinct(x.cta_of[threads]).tolist():
         cta = x.ctas[number]
-        held: dict[int, Any] = cta.state.get(HELD, {})
+        held = _COLUMNS(cta).held
         if held and (x.pc[cta.first : cta.first + x.stride] >= EXITED).all():
             for address, i in held.items():
                 columns = tensor_of(cta).allocations.get(address & 0xFFFF, 0)

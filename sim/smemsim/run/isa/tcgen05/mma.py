@@ -45,6 +45,7 @@ from smemsim.run.isa.asynchronous import check_alone, judge, judge_products, rec
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
+from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class _Mma:
             more["scale_input_d"] = lambda x: np.int64(shift.value)
         operands.end()
         self.more = more
+        self._batches: Slot[dict[Any, _Batch]] = Slot(lambda x: {})  # by the threads and the words of the operands
+        self._issues: Slot[dict[Any, _Issued]] = Slot(lambda x: {})  # by the thread and the words of the operands
         self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
 
     def run(self, x: Wave) -> None:
@@ -112,7 +115,7 @@ class _Mma:
         reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
         given = {name: np.asarray(read(x)) for name, read in reads.items()}
         key = (threads.tobytes(), *(words.tobytes() for words in given.values()), in_force())
-        kept: dict[Any, _Batch] = x.state.setdefault((self, "together"), {})
+        kept = self._batches(x)
         if (batch := kept.get(key)) is not None:
             self._run_together(x, batch)
         else:
@@ -211,7 +214,7 @@ class _Mma:
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         """What a thread issues with these words: one value each time, since a loop comes back to the same ones."""
         words = (*values.values(), *lanes, in_force())
-        issued: dict[Any, _Issued] = x.state.setdefault(self, {})
+        issued = self._issues(x)
         found = issued.get((thread, words))
         if found is not None:
             return found

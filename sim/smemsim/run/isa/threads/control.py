@@ -27,6 +27,7 @@ from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registers import dtype_of
 from smemsim.run.isa.registry import End, Plain, Step, implements, unmodelled
 from smemsim.run.lower.inline import Frame, interface
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -136,6 +137,18 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
     return run
 
 
+@dataclasses.dataclass(eq=False)
+class _Asked:
+    """The registers a thread that warps of a CTA have asked for last, by warp of the wave, and those that a thread begins with: `alone` if the CTA has the multiprocessor alone."""
+
+    at_entry: int = 0
+    alone: int = 0
+    of_warps: dict[int, tuple[int, Instruction]] = dataclasses.field(default_factory=dict)
+
+
+_ASKED: Slot[_Asked] = Slot(lambda cta: _Asked())
+
+
 @implements("setmaxnreg")
 def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
     """`setmaxnreg.inc|dec.sync.aligned.u32 N`: nobody waits here; what a CTA ends with has to fit what it began with (PTX ISA 9.1 §9.7.19.5)."""
@@ -152,10 +165,9 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         for first in x.threads[np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))].tolist() if at_entry else ():
-            x.ctas[int(x.cta_of[first])].state.setdefault("registers", {"at entry": (at_entry, i), "alone": (alone, i)})[first // WARP] = (
-                registers,
-                i,
-            )
+            asked = _ASKED(x.ctas[int(x.cta_of[first])])
+            asked.at_entry, asked.alone = asked.at_entry or at_entry, asked.alone or alone
+            asked.of_warps[first // WARP] = registers, i
 
     return run
 
@@ -163,10 +175,10 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
 def check_registers(x: Wave) -> None:
     """X006 where the warps of a CTA that has ended had asked for more registers than it had: an inc waits until others have given some back."""
     for cta in x.ctas.made:
-        of_warps = dict(cta.state.get("registers", {}))
-        if not of_warps:
+        asked = _ASKED.peek(cta)
+        if asked is None:
             continue
-        (at_entry, _), (alone, _) = of_warps.pop("at entry"), of_warps.pop("alone")
+        at_entry, alone, of_warps = asked.at_entry, asked.alone, asked.of_warps
         warps = x.stride // WARP
         _check_warpgroups(x, of_warps, warps)
         total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
@@ -401,10 +413,7 @@ class Stack:
     @staticmethod
     def of(x: Wave) -> Stack:
         """The stacks of a wave."""
-        stack: Stack | None = x.state.get(Stack)
-        if stack is None:
-            stack = x.state[Stack] = Stack(x)
-        return stack
+        return _STACK(x)
 
     def grow(self, x: Wave, i: Instruction, threads: np.ndarray, size: Any) -> np.ndarray:
         """Take bytes from the stacks of threads; where they begin. Ends the kernel when there is no room: X001."""
@@ -456,6 +465,9 @@ class Stack:
         self.depth[threads] -= 1
         back: np.ndarray = self.back[self.depth[threads], threads]
         return back
+
+
+_STACK: Slot[Stack] = Slot(Stack)
 
 
 def _register_bytes(x: Wave, frame: Frame) -> int:

@@ -26,6 +26,7 @@ from smemsim.run.isa.memory.spaces import shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
 from smemsim.run.isa.threads.printing import LONGEST, formatted
+from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
@@ -242,16 +243,19 @@ def build_try_cancel(i: Instruction, c: Linker) -> Step:
     return run
 
 
+_TOOK_OVER: Slot[list[int]] = Slot(lambda cta: [])  # the clusters that a cluster has taken over, at its first CTA
+
+
 def _answer(x: Wave, cta: Cta) -> tuple[int, int, int, int]:
     """The response to a request of a CTA: whose work its cluster takes over, or zeros."""
     launch, queue, cluster = x.launch, x.launch.queue, member(x, cta, 0)
     queue.asked += 1
-    declined = launch.config.cancel == "never" or (launch.config.cancel == "one" and cluster.state.get("took over"))
+    declined = launch.config.cancel == "never" or (launch.config.cancel == "one" and _TOOK_OVER(cluster))
     declined = declined or (launch.schedule is not None and launch.schedule.chance(launch.schedule.declines))
     taken = None if declined else queue.cancel()
     if taken is None:
         return 0, 0, 0, 0
-    cluster.state["took over"] = True
+    _TOOK_OVER(cluster).append(taken)
     return *launch.cta(taken, 0)[1], 1
 
 

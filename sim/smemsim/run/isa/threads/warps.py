@@ -16,6 +16,7 @@ from smemsim.run.engine.traps import thread_name
 from smemsim.run.engine.wave import ALL, FULL_MASK, GATHERING, PARKED, WARP
 from smemsim.run.isa.modifiers import Modifiers
 from smemsim.run.isa.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -325,11 +326,14 @@ def bar_warp(i: Instruction, c: Linker) -> Step:
     return Gate(opens, lambda x: None)
 
 
+_WARP_BARRIERS: Slot[list[int]] = Slot(
+    lambda x: [b.index for b in x.program.blocks if b.instructions[0].name in ("bar.warp.sync", "barrier.warp.sync")]
+)
+
+
 def _warp_barriers(x: Wave) -> Sequence[int]:
     """The blocks that begin with a bar.warp.sync, when there are several."""
-    blocks: list[int] | None = x.state.get(bar_warp)
-    if blocks is None:
-        blocks = x.state[bar_warp] = [b.index for b in x.program.blocks if b.instructions[0].name in ("bar.warp.sync", "barrier.warp.sync")]
+    blocks = _WARP_BARRIERS(x)
     return blocks if len(blocks) > 1 else ()
 
 

@@ -37,6 +37,11 @@ class Slot(Generic[State]):
             found = owner.slots[self] = self._make(owner)
         return found
 
+    def put(self, owner: HasSlots, state: State) -> State:
+        """Keep another state at `owner`; returns it."""
+        owner.slots[self] = state
+        return state
+
     def peek(self, owner: HasSlots) -> State | None:
         """The state at `owner`; None if nothing has asked for it yet."""
         found: State | None = owner.slots.get(self)
