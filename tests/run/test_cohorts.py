@@ -12,6 +12,19 @@ from smemsim.campaign.spaces.cohorts import Program, difference, draw, mutated, 
 STORE, LOAD = "st.shared.b32 [%own+0], %acc;", "ld.shared.b32 %x, [%near+0]; add.u32 %acc, %acc, %x;"
 MEETS = "setp.eq.u32 %q, %cta, 1; @%q bra D1; bar.sync 0; D1:"  # all CTAs but one
 
+# A bulk copy into a CTA's stage 0, and a wait of all threads for it.
+COPY = """@!%first bra A; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+0], 1024;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%sm+0], [%in+0], 1024, [%bars+0]; A:"""
+WAIT = "W{0}: mbarrier.try_wait.parity.shared.b64 %p, [%bars+0], 0; @!%p bra W{0};"
+TELL = "@%first st.release.gpu.global.u32 [%flags+{0}], 1;"
+HEAR = "H{0}: ld.acquire.gpu.global.u32 %x, [%flags+{0}]; setp.ne.u32 %p, %x, 0; @!%p bra H{0};"
+READ = "ld.shared.v4.b32 {%x, %y, %z, %w}, [%wide+0]; add.u32 %acc, %acc, %x;"
+
+
+def only(condition, label, steps):
+    """Steps of those for whom a comparison does not hold."""
+    return f"setp.{condition}; @%q bra {label}; {steps} {label}:"
+
 
 def differs(program):
     return difference(*(program.outcome(cohorts=cohorts) for cohorts in (True, False)))
@@ -43,6 +56,44 @@ def test_a_fault_in_what_is_alike_is_a_difference(monkeypatch):
     program = Program((STORE, MEETS, LOAD), 4, 1, 1, is_compiled=True)
     assert "one by one" in differs(program)
     assert any(differs(small) for small in simpler(Program((STORE, MEETS, LOAD, "bar.sync 0;"), 4, 1, 1, is_compiled=True)))
+
+
+VOUCHES = only("ne.u32 %q, %cta, 0", "B", WAIT.format(1) + TELL.format(16))
+TRUSTS = only("eq.u32 %q, %cta, 0", "C", HEAR.format(16))
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_flag_behind_the_wait_of_another_cta_says_nothing_of_own_copies(is_compiled):
+    """Operations of CTAs have the same numbers but for the CTA's: who hears that one is over knows nothing of the other."""
+    wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format(2)), 3, 1, 1, is_compiled=is_compiled)
+    found = wrong.outcome(cohorts=True)
+    assert [code for code, *_ in found[2]] == ["X004"]
+    assert "CTA 1" in found[2][0][3]
+    assert differs(wrong) == ""
+    right = Program((COPY, VOUCHES, TRUSTS, WAIT.format(2), READ), 3, 1, 1, is_compiled=is_compiled)
+    assert right.outcome(cohorts=True)[2] == ()
+    assert differs(right) == ""
+
+
+def test_a_cta_hears_by_way_of_another_one_that_its_own_copy_is_over():
+    """Warp 0 of CTA 0 waits and tells CTA 1, which tells the other warps of CTA 0: these may read."""
+    waits = only("ne.u32 %q, %cta, 0", "B", only("ge.u32 %q, %t, 32", "C", WAIT.format(1) + "bar.warp.sync -1;" + TELL.format(16)))
+    answers = only("ne.u32 %q, %cta, 1", "D", HEAR.format(16) + TELL.format(20))
+    hears = only("ne.u32 %q, %cta, 0", "E", only("lt.u32 %q, %t, 32", "F", HEAR.format(20)))
+    reads = only("ne.u32 %q, %cta, 0", "G", READ)
+    right = Program((COPY, waits, answers, hears, reads, WAIT.format(2)), 3, 1, 1)
+    assert right.outcome(cohorts=True)[2] == ()
+    assert differs(right) == ""
+    wrong = Program((COPY, waits, answers, reads, WAIT.format(2)), 3, 1, 1)
+    assert [code for code, *_ in wrong.outcome(cohorts=True)[2]] == ["X004"]
+    assert differs(wrong) == ""
+
+
+def test_columns_of_one_cta_for_what_others_may_hear_are_a_difference(monkeypatch):
+    """The fault: warps have columns for operations of their own CTA alone, though flags say of others' that they are over."""
+    monkeypatch.setattr("smemsim.run.lower.program.Program.needs_others", False)
+    wrong = Program((COPY, VOUCHES, TRUSTS, READ, WAIT.format("fault")), 3, 1, 1)  # a program that no other test has linked
+    assert "one by one: [('X004'" in differs(wrong)
 
 
 def test_the_switch_leaves_no_two_ctas_together(monkeypatch):

@@ -63,6 +63,9 @@ wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %
     "multiplied": "wgmma.wait_group.sync.aligned {k};",
     "flag": "@%first st.release.gpu.global.u32 [%flags+{f}], 1;",
     "look": "ld.acquire.gpu.global.u32 %x, [%flags+{f}]; setp.ne.u32 %p, %x, 0; @!%p bra {l}; ld.global.u32 %x, [%other+{w}]; add.u32 %acc, %acc, %x; {l}:",
+    "vouch": """setp.ne.u32 %q, %cta, 0; @%q bra {l}; W{l}: mbarrier.try_wait.parity.shared.b64 %p, [%bars+{b}], {k}; @!%p bra W{l};
+@%first st.release.gpu.global.u32 [%flags+{f}], 1; {l}:""",
+    "trust": """setp.eq.u32 %q, %cta, 0; @%q bra {l}; W{l}: ld.acquire.gpu.global.u32 %x, [%flags+{f}]; setp.ne.u32 %p, %x, 0; @!%p bra W{l}; {l}:""",
     "write": "st.global.u32 [%result+{w}], %acc;",
     "read": "ld.global.u32 %x, [%mine+{w}]; add.u32 %acc, %acc, %x;",
     "count": "atom.global.add.u32 %x, [%flags+{f}], 1;",
@@ -80,12 +83,12 @@ _CLUSTER: dict[str, str] = {
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%sm+{s}], [%in+{w}], 1024, [%bars+{b}], 3; {l}:""",
 }  # fmt: skip
 _PLACE = re.compile(r"%(sm|own|wide|row|bars|in)(?=\+)")
-_HANGS = {"wait", "half", "expect", "tell", "send"}  # steps that rarely fit the others
+_HANGS = {"wait", "half", "expect", "tell", "send", "vouch", "trust"}  # steps that rarely fit the others
 # Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in those with a star.
 _PATTERNS = (
     "store meet* load", "store meet* load meet* store", "bulk wait* load", "bulk* wait vector meet*", "store* fence* meet* out drain* meet* store", "store fence* meet* out flush*",
     "ampere* settle* meet* vector", "matrix meet* fragment", "store fence* meet* multiply* multiplied* meet* store", "bulk wait* multiply multiplied* meet*", "write meet* flag* meet* look",
-    "count* reduce*", "bulk wait* out* drain* meet*", "vector meet* read* write*", "store meet* load meet* fence* bulk* wait* load",
+    "bulk vouch trust vector meet", "bulk vouch trust wait* vector meet", "count* reduce*", "bulk wait* out* drain* meet*", "vector meet* read* write*", "store meet* load meet* fence* bulk* wait* load",
     "remote* cluster* load", "cluster* fetch cluster*", "cluster* expect send* wait* load", "cluster* spread* wait* load cluster*", "store cluster* fetch cluster* store",
 )  # fmt: skip
 _AFTER = "bar.sync 0; fence.proxy.async.shared::cta; cp.async.bulk.wait_group 0; cp.async.wait_all; bar.sync 0;"
@@ -205,7 +208,7 @@ def draw(rng: random.Random) -> Program:
     starred = [(n, k) for n, pattern in enumerate(patterns) for k, name in enumerate(pattern) if name.endswith("*")]
     deviating = set(rng.sample(starred, min(len(starred), rng.choice((0, 1, 1, 1, 2)))))
     for n, pattern in enumerate(patterns):
-        chosen = {"s": STAGE * rng.randrange(STAGES), "b": 8 * n % 24, "k": n // 3, "w": 1024 * rng.randrange(4)}
+        chosen = {"s": STAGE * rng.randrange(STAGES), "b": 8 * n % 24, "k": n // 3, "w": 1024 * rng.randrange(4), "f": 4 * (3 + n)}
         for k, name in enumerate(pattern):
             more = chosen if name.strip("*") not in ("settle", "drain", "multiplied") else chosen | {"k": 0}
             steps.append(_step(rng, len(steps), known[name.strip("*")], more, is_other=(n, k) in deviating))

@@ -8,6 +8,7 @@ for what is not answered here, what it knows becomes what it would know of all (
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,7 +19,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
-from smemsim.run.sanitizer.operations import Operation, room_of
+from smemsim.run.sanitizer.operations import Operation, columns_of
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads, unmet_stores
 from smemsim.run.sanitizer.sanitizer import MATRIX, Begin, Sanitizer, has_excuses, has_fenced_tensor, has_messages
 from smemsim.run.sanitizer.taint import Taint
@@ -251,7 +252,7 @@ class SanitizerOfFirst(Events):
         self.taint = Taint(x, self._blank_bytes, self._is_used)
         entered = 0 if history is None else history.enters(x, x.launch.watched)
         self.begin_of_all = Begin(x.launch.watched, entered, self.taint)
-        room = max(1, room_of(x.total // WARP, is_alone=False) // self.count)
+        room = columns_of(x.total // WARP, self.count, is_alone=False)
         self.view = cast("Wave", FirstCta(x))
         self.first = Sanitizer(self.view, None, Begin(x.launch.watched, 0, self.taint, room, x.total // WARP))
         self.has_shared = self.first.has_shared
@@ -288,18 +289,16 @@ class SanitizerOfFirst(Events):
     def spread(self) -> Sanitizer:
         """The watch of all CTAs, which knows of each what was known of the first."""
         if self.of_all is None:
-            x, of_all = self.x, Sanitizer(self.x, self.history, self.begin_of_all)
-            self.taint.blank, self.taint.is_used = of_all.shared.blank_bytes, of_all.early.is_used
             self.first.operations.forget()
-            room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
-            while room < wanted:
-                room *= 2
+            room = self.first.clocks.own_columns
+            x, of_all = self.x, Sanitizer(self.x, self.history, dataclasses.replace(self.begin_of_all, room=room))
+            self.taint.blank, self.taint.is_used = of_all.shared.blank_bytes, of_all.early.is_used
             used = {
                 of_first
                 for of_first, of_all_ctas in self.made.items()
                 if any(mbarriers(own.cta).get(own.offset) is own for own in of_all_ctas)
             }
-            self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, used)
+            self.twins = Twins(x.ctas, x.stride // WARP, room, of_all.clocks.done.shape[1], self.made, used)
             of_all.spread(self.first, self.twins, self.brought)
             if of_all.globals is not None and self.written is not None:
                 self.written.spread(of_all.globals, self.twins)

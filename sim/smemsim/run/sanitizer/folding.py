@@ -9,7 +9,7 @@ know of each other and of these, the clocks and the meetings. Where one of these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from smemsim.run.sanitizer import operation_sets, shared_loops
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, PART_BITS, Lanes
-from smemsim.run.sanitizer.operations import OPERATIONS, Operation
+from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Renumbering
 from smemsim.run.sanitizer.shared_loops import Tables
 from smemsim.run.warps import ALL
 
@@ -37,14 +37,19 @@ class Folding:
         self._numbers = np.arange(self.count, dtype=np.int64)[:, None]
         self._threads, self._bytes = self._numbers * x.stride, self._numbers * x.pitch
         self._times = self._numbers * self.warps << PART_BITS
-        self._twins: dict[int, np.ndarray] = {}  # by the number of an operation of the first CTA: those of the same one of all CTAs
-        self._open: dict[int, np.ndarray] = {}  # those of which not all warps know that they are over
+        self._alike: set[int] = set()  # operations of the first CTA that the others have issued alike, by number
+        self._open: set[int] = set()  # those of which not all warps know that they are over
         self._alike_at = -1  # of the clocks's changes: behind which what warps know was found to be the same
 
-    def spread(self, numbers: np.ndarray) -> None:
-        """Operations that CTAs have issued alike until now, by their numbers: a row for each CTA."""
-        self._twins = {int(twins[0]): twins for twins in numbers.T}
-        self._open = dict(self._twins)
+    def spread(self, numbers: Iterable[int]) -> None:
+        """Operations that CTAs have issued alike until now, by the first one's numbers."""
+        self._alike = set(numbers)
+        self._open = set(self._alike)
+
+    @property
+    def _apart(self) -> np.ndarray:
+        """How far the numbers of each CTA's operations are behind those of the same ones of the first one."""
+        return self._numbers * self.clocks.own_columns
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
@@ -61,17 +66,21 @@ class Folding:
         clocks = self.clocks
         if self._alike_at == clocks.changes:
             return True
-        if not all((block == block[0]).all() for block in clocks.own_blocks(self.warps)) or not self._know_alike(list(self._open.values())):
+        if not all((block == block[0]).all() for block in clocks.own_blocks(self.warps)) or not self._know_alike(self._open):
             return False
         own, firsts = slice(self.warps), list(self._open)
         are_over = np.asarray((clocks.done[own, firsts] & clocks.read_done[own, firsts]).all(axis=0))
-        self._open = {first: self._open[first] for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
+        self._open = {first for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
         self._alike_at = clocks.changes
         return True
 
-    def _know_alike(self, twins: list[np.ndarray]) -> bool:
+    def _know_alike(self, firsts: set[int]) -> bool:
         """Do the warps of all CTAs know the same of operations?"""
-        return not twins or bool(shared_loops.know_alike(self.clocks.done, self.clocks.read_done, self.warps, np.array(twins, np.int64)))
+        clocks = self.clocks
+        shift = clocks.own_columns if clocks.are_shared else 0
+        return not firsts or bool(
+            shared_loops.know_alike(clocks.done, clocks.read_done, self.warps, np.array(list(firsts), np.int64), shift)
+        )
 
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
@@ -96,23 +105,23 @@ class Folding:
         lanes = np.array([op.lane for op in ops]).reshape(count, own)
         if (index != self._numbers).any() or (warps != warps[0]).any() or (lanes != lanes[0]).any():
             return 0
-        numbers = np.array([op.number for op in ops]).reshape(count, own)
-        new = {int(twins[0]): twins for twins in numbers.T if int(twins[0]) not in self._twins}
-        if not self._know_alike(list(new.values())):
+        numbers = np.array([op.number for op in ops]).reshape(count, own) - self._apart
+        new = set(numbers[0].tolist()) - self._alike
+        if (numbers != numbers[0]).any() or not self._know_alike(new):
             return 0
-        self._twins |= new
+        self._alike |= new
         self._open |= new
         return own
 
     def remembered(self, of_one: np.ndarray) -> np.ndarray:
         """The operations of all CTAs, from those of the first."""
-        return np.array([number for first in of_one.tolist() for number in self._twins[first].tolist()], np.int64)
+        found: np.ndarray = (of_one + self._apart).reshape(-1)
+        return found
 
-    def renumber(self, new: np.ndarray) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
-        moved = ((first, new[twins].astype(np.int64)) for first, twins in self._twins.items())
-        self._twins = {int(new[first]): twins for first, twins in moved if (twins >= 0).all()}
-        self._open = dict(self._twins)
+        self._alike = {int(to.new[first]) for first in self._alike if to.new[first] >= 0}
+        self._open = set(self._alike)
 
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
@@ -120,19 +129,18 @@ class Folding:
         who = np.tile(tables.who, self.count)
         of_each = who.reshape(self.count, -1)
         of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
-        twins = np.zeros((self.count, max(self._twins, default=-1) + 1), np.int32)
-        if self._twins:
-            twins[:, list(self._twins)] = np.array(list(self._twins.values())).T
-            self._set_operations(of_each, twins)
+        if self._alike:
+            of_each += (of_each >= OPERATIONS) * self._apart.astype(np.int32)
+        twins = self.count, self.clocks.own_columns
         read_by, joint = (
-            operation_sets.entries_of_twins(entries, twins, tables.sets).reshape(-1) for entries in (tables.read_by, tables.joint)
+            operation_sets.entries_of_twins(entries, *twins, tables.sets).reshape(-1) for entries in (tables.read_by, tables.joint)
         )
         read_when, read_line = self._of_all(tables.read_when), self._of_all(tables.read_line)
         return tables._replace(
             who=who, when=self._of_all(tables.when), line=self._of_all(tables.line), strong=self._of_all(tables.strong),
             read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line, changed_when=read_when,
             changed_line=read_line, read_by=read_by, mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
-            joint=joint, sets=operation_sets.of_twins(tables.sets, twins),
+            joint=joint, sets=operation_sets.of_twins(tables.sets, *twins),
         )  # fmt: skip
 
     def _of_all(self, of_one: np.ndarray) -> np.ndarray:
@@ -140,13 +148,6 @@ class Folding:
         if not of_one.any():
             return np.zeros((self.count * len(of_one), *of_one.shape[1:]), of_one.dtype)
         return np.tile(of_one, (self.count, *(1,) * (of_one.ndim - 1)))
-
-    @staticmethod
-    def _set_operations(words: np.ndarray, twins: np.ndarray) -> None:
-        """Operations of the first CTA, in a table of who wrote words of all, become those of each CTA."""
-        for row, own in zip(words, twins, strict=True):
-            by = row >= OPERATIONS
-            row[by] = own[row[by] - OPERATIONS] + OPERATIONS
 
     def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""

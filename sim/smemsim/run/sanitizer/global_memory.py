@@ -22,7 +22,7 @@ from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.history import LINE, ArrayShadow, History, Pending, ProxyFence, Written, scope_of
-from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
 from smemsim.run.sanitizer.programmatic_launch import Prerequisite
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting
@@ -93,7 +93,7 @@ class GlobalShadow:
         """The numbers of the operations that stand for fences and waits."""
         return [*(op.number for op, _ in self._fences), *(self.before.remembered() if self.before is not None else ())]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
     @property
@@ -542,7 +542,7 @@ class GlobalShadow:
             late[~inside] = self._has_heard(warp, who[~inside], when[~inside])
             late[late & ~inside] = self._lacks_fence(warp, who[late & ~inside], when[late & ~inside])
         for fence, seen in self._fences:
-            if self.clocks.done[warp, fence.number]:
+            if self.clocks.is_over(warp, fence):
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         for n in np.flatnonzero(late).tolist():
             late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
@@ -599,7 +599,7 @@ class GlobalShadow:
         """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now (rule order.observation)?"""
         fenced = self.clocks.fenced[warp]
         if self._has_narrow:
-            fenced = np.max([self._nothing[warp], *(seen for fence, seen in self._fences if self.clocks.done[warp, fence.number])], axis=0)
+            fenced = np.max([self._nothing[warp], *(seen for fence, seen in self._fences if self.clocks.is_over(warp, fence))], axis=0)
         for reader, read in array.observed.get(cell, {}).items():
             other = reader - self.first
             is_near = 0 <= other < len(self.clocks.clock) and other // len(fenced) == warp // len(fenced)

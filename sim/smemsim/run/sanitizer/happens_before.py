@@ -2,8 +2,8 @@
 
 A warp's clock counts its releases and fences, and the operations that it issues. Row w of `seen` says up to which count of every other warp its
 writes happen before what w does next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of
-`done`, `read_done` and `done_fenced` are asynchronous operations: w knows that all of it, or what it reads, is complete, or a fence lies behind that
-knowledge.
+`done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`): w knows that all of it, or what it reads, is complete, or a fence lies
+behind that knowledge.
 
 Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
 last fence, and what a relaxed wait or load has seen counts from the warp's next fence on. Both sides of a pattern, and the write and the read that carry
@@ -22,7 +22,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.run.sanitizer.clock_loops import all_meet
-from smemsim.run.sanitizer.operations import Operation, room_of
+from smemsim.run.sanitizer.operations import Operation, Renumbering, columns_of, width_of
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CLUSTER, CTA, GPU
 
@@ -235,12 +235,12 @@ class VectorClocks:
 
     `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
     the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share;
-    `room` operations have a number to begin with.
+    operations are counted in so many `units`, `are_shared` says whether they may hear of each other; each has `room` operations to begin with.
     """
 
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, _Phase] | None = None,
-        might_be: tuple[VectorClocks, ...] = (), tensor: VectorClocks | None = None, widens: tuple[str, ...] = (), room: int = 0,
+        might_be: tuple[VectorClocks, ...] = (), tensor: VectorClocks | None = None, widens: tuple[str, ...] = (), units: int = 1, are_shared: bool = False, room: int = 0,
         loose: VectorClocks | None = None, is_loose: bool = False,
     ) -> None:  # fmt: skip
         self.loose, self.is_loose = loose, is_loose
@@ -251,8 +251,9 @@ class VectorClocks:
         self.columns = per_cta if is_alone and per_cta else warps
         self.seen = np.zeros((warps, self.columns), np.int32)
         self.fenced = np.zeros((warps, self.columns), np.int32)
-        room = room or room_of(warps, is_alone=is_alone)
-        self.done, self.read_done, self.done_fenced = (np.zeros((warps, room), bool) for _ in range(3))
+        self.units, self.are_shared, self.own_columns = units, are_shared, room or columns_of(warps, units, is_alone=is_alone)
+        width = width_of(units, self.own_columns, are_shared=are_shared)
+        self.done, self.read_done, self.done_fenced = (np.zeros((warps, width), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
@@ -274,24 +275,31 @@ class VectorClocks:
         """All that a warp knows, a row each."""
         return self.seen, self.fenced, self.done, self.read_done, self.done_fenced
 
+    def column(self, numbers: Any) -> Any:
+        """The columns of operations, by their numbers, for warps that may know of them."""
+        return numbers & self.done.shape[1] - 1
+
+    def is_over(self, warps: Any, operation: Operation, *, only_read: bool = False) -> Any:
+        """Which warps, of whatever unit, know an operation, or (`only_read`) what it reads, to be over?"""
+        found = (self.read_done if only_read else self.done)[warps, self.column(operation.number)]
+        if self.are_shared:
+            return found
+        own = len(self.clock) // self.units
+        return found & (warps // own == operation.warps[0] // own)
+
     def remembered(self) -> list[int]:
         """The operations that open phases wait for, by their numbers."""
         return [operation.number for phase in _each_once(self._phases) for ops in phase.operations for operation in ops]
 
     @_both
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
-        """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
-
-        def moved(flags: np.ndarray) -> np.ndarray:
-            renumbered = np.zeros((*flags.shape[:-1], room), bool)
-            renumbered[..., : len(kept)] = flags[..., kept]
-            return renumbered
+    def renumber(self, to: Renumbering) -> None:
+        """Operations have new numbers."""
 
         def all_moved(rows: Rows) -> Rows:
-            return (*rows[:2], *map(moved, rows[2:]))
+            return (*rows[:2], *map(to.flags, rows[2:]))
 
-        self._known_operations = len(kept)
-        self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
+        self._known_operations, self.own_columns = int(to.to.max(initial=-1)) + 1, to.columns
+        self.done, self.read_done, self.done_fenced = map(to.flags, self.rows[2:])
         for held in (self._at_fence, self._at_next_fence):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
         for phase in _each_once(self._phases, self._places):
@@ -310,7 +318,7 @@ class VectorClocks:
         self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
         self._at_fence = {scope: rows(held) for scope, held in first._at_fence.items()}
         self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
-        self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, twins.numbers.size
+        self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, self.done.shape[1]
         self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
         for what, phase in ((what, phase) for what, phase in first._phases.items() if what in twins.used):
             barriers = twins.made[what]
@@ -773,7 +781,7 @@ class VectorClocks:
 
     @_both
     def brings_all(self, operations: np.ndarray, warps: np.ndarray, what: Any) -> None:
-        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp; of barriers that are alike each for a row of them."""
+        """The open phase of `what` waits for all these operations (a flag for each column) of a warp; of barriers that are alike each for a row of them."""
         flagged = np.flatnonzero(operations.reshape(-1, operations.shape[-1]).any(axis=0))
         self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
@@ -786,7 +794,7 @@ class VectorClocks:
         """The open phase is complete."""
         phase = self._at(what)
         if phase.operations:
-            numbers = np.array([[operation.number for operation in ops] for ops in phase.operations])
+            numbers = self.column(np.array([[operation.number for operation in ops] for ops in phase.operations]))
             self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
             rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
@@ -950,7 +958,7 @@ class VectorClocks:
     def know(self, waited: Sequence[tuple[int, list[Operation]]], *, only_read: bool = False) -> None:
         """Warps have each waited for operations."""
         warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
-        columns = np.array([operation.number for _, over in waited for operation in over])
+        columns = self.column(np.array([operation.number for _, over in waited for operation in over]))
         self._known_operations, self._have_learned = max(self._known_operations, int(columns.max()) + 1), True
         self.read_done[warps, columns] = True
         if not only_read:
@@ -959,7 +967,7 @@ class VectorClocks:
     @_both
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
-        columns = np.array([operation.number for operation in operations])
+        columns = self.column(np.array([operation.number for operation in operations], np.int64))
         self._known_operations, self._have_learned = max(self._known_operations, int(columns.max(initial=-1)) + 1), True
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:

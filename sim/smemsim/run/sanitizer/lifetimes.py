@@ -247,7 +247,7 @@ class Endings:
     def _is_known(self, done: np.ndarray, op: Operation, first: int, count: int) -> bool:
         """Does some warp of these CTAs know that the operation is over?"""
         per_cta = self.x.stride // WARP
-        return bool(done[first * per_cta : (first + count) * per_cta, op.number].any())
+        return bool(done[first * per_cta : (first + count) * per_cta, self.clocks.column(op.number)].any())
 
     def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
         milder = (

@@ -274,13 +274,13 @@ class MbarrierObjects:
     def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
         """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
         for op in one.barrier.copies:
-            if self.operations.remembers(op) and not self.clocks.done[warps, op.number].all():
+            if self.operations.remembers(op) and not self.clocks.done[warps, self.clocks.column(op.number)].all():
                 return op.instruction
         for arrival in one.arrivals.values():
             if self._know(one, warps, arrival.phase):
                 continue
             after = np.array([op.number for op in arrival.after if self.operations.remembers(op)], np.int64)
-            if not arrival.after or not self.clocks.done[np.ix_(warps, after)].all():
+            if not arrival.after or not self.clocks.done[np.ix_(warps, self.clocks.column(after))].all():
                 return arrival.instruction
         return None
 

@@ -96,26 +96,26 @@ def compacted(sets: Sets, is_used: np.ndarray, new: np.ndarray) -> tuple[Sets, n
     return kept, entries
 
 
-def of_twins(sets: Sets, twins: np.ndarray) -> Sets:
-    """The sets of all CTAs, from those of the first one, by the numbers of its operations' twins (a row for each CTA): set n of CTA k has number n + k * (sets)."""
+def of_twins(sets: Sets, count: int, columns: int) -> Sets:
+    """The sets of `count` CTAs, from those of the first one; the operations of each have numbers `columns` behind those of the one in front of it: set n of CTA k has number
+    n + k * (sets)."""
     number, end = sets.used.tolist()
-    each = np.arange(len(twins), dtype=np.int32)[:, None]
+    each = np.arange(count, dtype=np.int32)[:, None]
     begins = (each * end + sets.begins[1:number]).reshape(-1)
-    members = twins.take(sets.members[:end], axis=1, mode="clip").reshape(-1)
+    members = (each * columns + sets.members[:end]).reshape(-1)
     room, size = max(_ROOM, 2 * len(begins) + 2), max(_ROOM, 2 * len(members))
     found = Sets(np.array([len(begins) + 1, len(members)], np.int64), np.zeros(room, np.int32), np.zeros(size, np.int32))
     found.begins[1 : len(begins) + 2], found.members[: len(members)] = [*begins.tolist(), len(members)], members
     return found
 
 
-def entries_of_twins(of_first: np.ndarray, twins: np.ndarray, of_sets: Sets) -> np.ndarray:
+def entries_of_twins(of_first: np.ndarray, count: int, columns: int, of_sets: Sets) -> np.ndarray:
     """The entries of all CTAs, a row for each, from those of the first one, and its sets; see `of_twins`."""
     kinds = of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
-    count = int(of_sets.used[0]) - 1
-    found = np.zeros((len(twins), *of_first.shape), np.int32)
-    for n, row in enumerate(twins if kinds.any() else ()):
-        of_one = row.take(np.maximum(kinds - 1, 0), mode="clip") + 1 if len(row) else kinds
-        found[n] = np.where(kinds > 0, of_one, kinds - (kinds < 0) * n * count)
+    sets = int(of_sets.used[0]) - 1
+    found = np.zeros((count, *of_first.shape), np.int32)
+    for n in range(count if kinds.any() else 0):
+        found[n] = kinds + np.where(kinds > 0, n * columns, (kinds < 0) * -n * sets)
     return found
 
 
@@ -147,12 +147,12 @@ def renumber(entries, new, new_sets):  # type: ignore[no-untyped-def]
 
 @compiled
 def is_over(entry, over, sets):  # type: ignore[no-untyped-def]
-    """Are all operations of an entry over, by a flag of each operation?"""
+    """Are all operations of an entry over, by a flag for each column (`VectorClocks.column`)?"""
     if entry >= 0:
-        return entry == 0 or over[entry - 1]
+        return entry == 0 or over[entry - 1 & len(over) - 1]
     late = False
     for k in range(sets.begins[-entry], sets.begins[1 - entry]):
-        late |= not over[sets.members[k]]
+        late |= not over[sets.members[k] & len(over) - 1]
     return not late
 
 
@@ -189,7 +189,7 @@ def _leaves(member, own, first, warps, over, chain):  # type: ignore[no-untyped-
         return True
     late = False
     for warp in range(first, first + warps):
-        late |= not over[warp, member]
+        late |= not over[warp, member & over.shape[1] - 1]
     return not late
 
 

@@ -1,10 +1,14 @@
-"""The asynchronous operations that a wave still remembers, by number (PTX ISA 8); a number is used again when nothing refers to its operation any more."""
+"""The asynchronous operations that a wave still remembers, by number (PTX ISA 8); a number is used again when nothing refers to its operation any more.
+
+Operations are counted within their unit, a CTA or a cluster: number n of unit u is `u * columns + n`, so that CTAs that do the same have the same numbers but for that. What
+warps know of operations they note by column (`VectorClocks.column`). Where units cannot hear of each other, a warp knows of the operations of its own unit alone, and has a
+column for each of these; else (`are_shared`) one for each of the wave: what is released through global memory says of another unit's operations that they are over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +23,10 @@ from smemsim.run.warps import WARP, WARPGROUP
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "room_of"]
+__all__ = [
+    "GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "columns_of",
+    "width_of",
+]  # fmt: skip
 
 
 MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
@@ -104,29 +111,49 @@ class Operation:
         return bool(followed) and all(followed)
 
 
+@dataclasses.dataclass(frozen=True)
+class Renumbering:
+    """Operations have new numbers: `new` by the old ones; each unit has so many `columns` for them now. In rows of flags, of now `width`, column `to[n]` is what column
+    `kept[n]` was."""
+
+    new: np.ndarray
+    columns: int
+    kept: np.ndarray
+    to: np.ndarray
+    width: int
+
+    def flags(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of flags of operations, by their columns."""
+        found = np.zeros((*rows.shape[:-1], self.width), bool)
+        found[..., self.to] = rows[..., self.kept]
+        return found
+
+
 class Holder(Protocol):
     """Keeps numbers of operations."""
 
     def remembered(self) -> Iterable[int] | np.ndarray:
         """The numbers that it has."""
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
-        """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
+    def renumber(self, to: Renumbering) -> None:
+        """Operations have new numbers."""
 
 
 class Operations:
-    """Asynchronous operations of a wave by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
+    """Asynchronous operations of a wave, of each unit as many as it has `columns`, by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
     `stream` with which it makes no race, `chain` which earlier ones are over when it is known to be over (0: of no chain), `noted` whether its line is among those whose bytes others than matrix instructions read (`elsewhere` of the launch).
     A number is used again when none of the `holders` has it any more."""
 
-    def __init__(self, x: Wave, clock: np.ndarray, room: int) -> None:
-        self.x, self.clock = x, clock
-        self.operations: list[Operation] = []
+    def __init__(self, x: Wave, clock: np.ndarray, units: int, columns: int, *, are_shared: bool) -> None:
+        self.x, self.clock, self.units, self.are_shared = x, clock, units, are_shared
+        self.operations: dict[int, Operation] = {}
+        self._warps, self._used = len(clock) // units, [0] * units  # of each unit: its warps, and its columns in use
         self.holders: list[Holder] = []
         self.waits: set[str] = set()  # the kinds of commit groups that threads have waited for
-        self._make_room(room)
+        self._make_room(columns)
 
-    def _make_room(self, room: int) -> None:
+    def _make_room(self, columns: int) -> None:
+        self.columns, room = columns, self.units * columns
         self.generic, self.copies, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
         self.chain = np.zeros(room, np.int64)
 
@@ -138,32 +165,39 @@ class Operations:
         """How many operations have a number at most."""
         return len(self.generic)
 
+    def _next(self, unit: int) -> int:
+        """The number of the next operation of a unit."""
+        if self._used[unit] == self.columns:
+            self.forget()
+        self._used[unit] += 1
+        return unit * self.columns + self._used[unit] - 1
+
     def begin(self, i: Instruction, thread: int, kind: str) -> Operation:
         """The next operation, issued by a thread, or by its whole warpgroup."""
         first = thread // WARP
         if kind == "wgmma":
             first -= int(self.x.tid[thread]) // WARP % GROUP
-        if len(self.operations) == self.room:
-            self.forget()
-        warps = _numbers(first, GROUP if kind == "wgmma" else 1)
-        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
-        self.operations.append(operation)
+        warps, number = _numbers(first, GROUP if kind == "wgmma" else 1), self._next(first // self._warps)
+        operation = self.operations[number] = Operation(number, kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
         self._note(operation)
         return operation
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str) -> list[Operation]:
         """`begin` of several, of a warpgroup each by its first thread."""
-        count, is_group = len(self.operations), kind == "wgmma"
-        if count + len(threads) > self.room:
+        firsts, is_group, columns = np.asarray(threads) // WARP, kind == "wgmma", self.columns
+        used, owns = self._used.copy(), list[int]()
+        for unit in (firsts // self._warps).tolist():
+            owns.append(unit * columns + used[unit])
+            used[unit] += 1
+        if max(used) > columns:
             return [self.begin(i, thread, kind) for thread in threads]
-        firsts = np.asarray(threads) // WARP
-        when, since, size = self.clock[firsts].tolist(), self.x.steps, GROUP if is_group else 1
+        when, since, size, self._used = self.clock[firsts].tolist(), self.x.steps, GROUP if is_group else 1, used
         made = [
             Operation(number, kind, i, _numbers(first, size), since, clock, thread % WARP)
-            for number, (first, clock, thread) in enumerate(zip(firsts.tolist(), when, threads, strict=True), count)
+            for number, first, clock, thread in zip(owns, firsts.tolist(), when, threads, strict=True)
         ]
-        self.operations += made
-        numbers = slice(count, count + len(made))
+        self.operations.update(zip(owns, made, strict=True))
+        numbers = np.array(owns)
         self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
         self.stream[numbers] = self._stream(kind, i, firsts)
         self.chain[numbers] = self._chain(kind, i, firsts * WARP if is_group else np.asarray(threads))
@@ -176,7 +210,7 @@ class Operations:
     def read_elsewhere(self, numbers: Iterable[int]) -> None:
         """Others than matrix instructions read what these write."""
         self.x.launch.result.elsewhere.update(self[number].instruction.line for number in numbers)
-        self.noted[: len(self.operations)] = [self._is_noted(operation) for operation in self.operations]
+        self.noted[list(self.operations)] = [self._is_noted(operation) for operation in self.operations.values()]
 
     @staticmethod
     def _stream(kind: str, i: Instruction, warps: Any) -> Any:
@@ -194,7 +228,7 @@ class Operations:
 
     def remembers(self, operation: Operation) -> bool:
         """Does an operation still have a number?"""
-        return operation.number < len(self.operations) and self.operations[operation.number] is operation
+        return self.operations.get(operation.number) is operation
 
     def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
         """Are the writes of operations no race with what this one writes, or `reads`: the tensor core executes its own one after the other (PTX ISA 9.1
@@ -203,47 +237,45 @@ class Operations:
         return np.asarray((self.stream[numbers] == stream) & (stream > NO_STREAM if reads else stream != NO_STREAM))
 
     def forget(self) -> None:
-        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept."""
-        kept = np.zeros(len(self.operations), bool)
+        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept. A column that one unit
+        keeps all units keep: those that do the same go on to have the same columns."""
+        held = np.zeros(self.room, bool)
         for holder in self.holders:
-            kept[np.asarray(holder.remembered(), np.int64)] = True
-        kept[[op.number for op in self.operations if op.since == self.x.steps]] = True
-        numbers = np.flatnonzero(kept)
-        new = np.full(max(1, len(self.operations)), -1, np.int32)
-        new[numbers] = np.arange(len(numbers))
-        self.operations = [self.operations[n] for n in numbers.tolist()]
-        room = self.room
-        while room < 2 * len(numbers):
-            room *= 2
-        self._make_room(room)
-        for number, operation in enumerate(self.operations):
-            operation.number = number
+            held[np.asarray(holder.remembered(), np.int64)] = True
+        held[[op.number for op in self.operations.values() if op.since == self.x.steps]] = True
+        kept, columns = np.flatnonzero(held.reshape(self.units, -1).any(axis=0)), self.columns
+        while columns < 2 * len(kept):
+            columns *= 2
+        each, to = np.arange(self.units)[:, None], np.arange(len(kept))
+        old, before = each * self.columns + kept, self.operations
+        new = np.full(self.room, -1, np.int32)
+        new[old] = each * columns + to
+        self._make_room(columns)
+        self._used, self.operations = [len(kept)] * self.units, {}
+        for number in np.flatnonzero(held).tolist():
+            operation = self.operations[int(new[number])] = before[number]
+            operation.number = int(new[number])
             self._note(operation)
+        width = width_of(self.units, columns, are_shared=self.are_shared)
+        before_in_row, now_in_row = (old.reshape(-1), new[old.reshape(-1)]) if self.are_shared else (kept, to)
+        renumbering = Renumbering(new, columns, before_in_row, now_in_row, width)
         for holder in self.holders:
-            holder.renumber(numbers, new, room)
+            holder.renumber(renumbering)
 
     def spread(self, first: Operations, twins: Twins, over: np.ndarray) -> None:
-        """The operations of all CTAs, from those of the first one: of each instruction one CTA's after the other's. Of those that are `over` for everybody nobody
-        asks any more what depends on what they read."""
-        made, numbers = list[Operation](), np.zeros((twins.count, len(first.operations)), np.int64)
-        for _, some in itertools.groupby(first.operations, lambda op: (id(op.instruction), op.since)):
-            of_first = list(some)
-            begin, count = of_first[0].number, len(of_first)
-            numbers[:, begin : begin + count] = len(made) + np.arange(twins.count * count).reshape(twins.count, count)
-            for op in of_first:
-                is_over = bool(over[op.number])
-                twins.add([op, *(op.twin(twins.ctas[n], twins.warps, is_over=is_over) for n in range(1, twins.count))])
-            made += twins.each(of_first)
-        self._make_room(twins.room)
+        """The operations of all CTAs, from those of the first one. Of those that are `over` for everybody nobody asks any more what depends on what they read."""
+        self.operations, self._used, apart = {}, first._used * twins.count, twins.warps * np.arange(twins.count)[:, None]
+        for number, op in first.operations.items():
+            is_over = bool(over[number])
+            twins.add([op, *(op.twin(twins.ctas[n], twins.warps, is_over=is_over) for n in range(1, twins.count))])
+            for n in range(twins.count):
+                own = twins.of(op, n)
+                own.number = n * self.columns + number
+                self.operations[own.number] = own
         for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
-            table[numbers] = of_one[: numbers.shape[1]]
-        chains = first.chain[: numbers.shape[1]]
-        self.chain[numbers] = chains + (chains != 0) * twins.warps * WARP * _LINES * np.arange(twins.count)[:, None]
-        streams = first.stream[: numbers.shape[1]]
-        self.stream[numbers] = streams + (streams > NO_STREAM) * twins.warps * np.arange(twins.count)[:, None]
-        self.operations, twins.numbers = made, numbers
-        for number, operation in enumerate(made):
-            operation.number = number
+            table[:] = np.tile(of_one, twins.count)
+        self.chain[:] = (first.chain + (first.chain != 0) * apart * WARP * _LINES).reshape(-1)
+        self.stream[:] = (first.stream + (first.stream > NO_STREAM) * apart).reshape(-1)
 
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
@@ -261,9 +293,18 @@ class Operations:
                 self.chain[operation.number] = 0
 
 
-def room_of(warps: int, *, is_alone: bool) -> int:
-    """For how many operations of so many warps there is room to begin with: CTAs that keep to themselves have none."""
-    return LEAST_ROOM if is_alone else max(ROOM, PER_WARP * warps)
+def columns_of(warps: int, units: int, *, is_alone: bool) -> int:
+    """For how many operations of each unit there is room to begin with, a power of two; all units have so many warps. CTAs that keep to themselves have none."""
+    return _power_of_two(LEAST_ROOM if is_alone else max(ROOM, PER_WARP * warps) // units)
+
+
+def width_of(units: int, columns: int, *, are_shared: bool) -> int:
+    """How many columns there are for what a warp knows of operations: a power of two."""
+    return _power_of_two(units * columns) if are_shared else columns
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(0, least - 1).bit_length()
 
 
 @functools.lru_cache(maxsize=1024)

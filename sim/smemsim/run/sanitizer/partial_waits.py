@@ -17,7 +17,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import Rows, VectorClocks
-from smemsim.run.sanitizer.operations import OPERATIONS, Operations
+from smemsim.run.sanitizer.operations import OPERATIONS, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps
@@ -108,19 +108,13 @@ class PartialWaits:
         """Holds no operation: what nobody else remembers, no word has."""
         return []
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
-
-        def moved(flags: np.ndarray) -> np.ndarray:
-            renumbered = np.zeros(room, bool)
-            renumbered[: len(kept)] = flags[kept]
-            return renumbered
-
         for own in self.waits.values():
-            own.done = moved(own.done)
+            own.done = to.flags(own.done)
             for some in own.each:
-                some.done = moved(some.done)
-                some.coming = None if some.coming is None else (some.coming[0], moved(some.coming[1]))
+                some.done = to.flags(some.done)
+                some.coming = None if some.coming is None else (some.coming[0], to.flags(some.coming[1]))
 
     def spread(self, first: PartialWaits, twins: Twins) -> None:
         """Those of all CTAs, from those of the first one."""
@@ -239,7 +233,8 @@ class PartialWaits:
         at, who, when = at.reshape(-1), who.reshape(-1), when.reshape(-1)
         by_operation = who >= OPERATIONS
         numbers = np.where(by_operation, who - OPERATIONS, 0)
-        late = by_operation & own.done[numbers] & ~some.done[numbers]
+        of = self.clocks.column(numbers)
+        late = by_operation & own.done[of] & ~some.done[of]
         warps = np.where(by_operation | (who < 0), warp, who)
         columns = warps % self.clocks.columns
         late |= (warps != warp) & (own.seen[columns] >= when) & (some.seen[columns] < when)
@@ -250,7 +245,7 @@ class PartialWaits:
         code = ("X004" if does == "read" else "X005") if is_copy else "X008"
         knowing = [
             other for other in own.each
-            if (other.done[numbers[first]] if is_copy else other.seen[columns[first]] >= when[first])
+            if (other.done[of[first]] if is_copy else other.seen[columns[first]] >= when[first])
         ]  # fmt: skip
         waits = [other.wait for other in knowing if other.wait is not None]
         mine = Access("read" if does == "read" else "write", f"lanes of warp {self.reporting.warp(warp)}", i)

@@ -74,7 +74,7 @@ class Prerequisite:
 
     def _have_done(self, warps: np.ndarray, operations: list[Operation]) -> np.ndarray:
         """Which warps know one of these operations to be over?"""
-        found: np.ndarray = self.clocks.done[np.ix_(warps, np.array([operation.number for operation in operations], np.int64))].any(axis=1)
+        found: np.ndarray = np.any([self.clocks.is_over(warps, operation) for operation in operations], axis=0)
         return found
 
     def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:

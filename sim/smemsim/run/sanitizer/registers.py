@@ -14,14 +14,12 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
 from smemsim.run.lower.cfg import following
-from smemsim.run.sanitizer.operations import GROUP, Operation
+from smemsim.run.sanitizer.operations import GROUP, Operation, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import WARP
@@ -156,7 +154,7 @@ class RegistersInFlight:
         """The operations that have registers, by their numbers."""
         return [op.number for op, _ in self._held.values()]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
     def spread(self, first: RegistersInFlight, twins: Twins) -> None:

@@ -232,8 +232,7 @@ class Reporting:
 
     def who_waited(self, op: Operation, *, only_read: bool = False) -> int:
         """A warp that knows an operation, or (`only_read`) what it reads, to be over, of those that issued it before others; -1 where nobody does."""
-        done = self.clocks.read_done if only_read else self.clocks.done
-        know = np.flatnonzero(done[:, op.number])
+        know = np.flatnonzero(self.clocks.is_over(np.arange(len(self.clocks.clock)), op, only_read=only_read))
         own = know[np.isin(know, op.warps)]
         return int((own if own.size else know)[0]) if know.size else -1
 

@@ -97,7 +97,7 @@ _NO_WARPS = np.zeros(0, np.int64)
 @dataclasses.dataclass(frozen=True)
 class Begin:
     """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
-    (`first.py`) also what follows values, for how many operations there is room, and how many `warps` the wave has."""
+    (`first.py`) also what follows values, for how many operations of each unit there is room, and how many `warps` the wave has."""
 
     number: int
     entered: int
@@ -115,7 +115,8 @@ class Sanitizer(Events, Observer):
             x.launch.watched += 1
             begin = Begin(x.launch.watched, 0 if history is None else history.enters(x, x.launch.watched))
         self.clocks = _order(x, begin)
-        self.operations = Operations(x, self.clocks.clock, self.clocks.done.shape[1])
+        clocks = self.clocks
+        self.operations = Operations(x, clocks.clock, clocks.units, clocks.own_columns, are_shared=clocks.are_shared)
         self.reporting = Reporting(x, self.clocks, self.operations)
         self.groups, self.barriers = CommitGroups(self.clocks), Initialised(self.clocks)
         self.reporting.groups = self.groups
@@ -587,7 +588,14 @@ class Sanitizer(Events, Observer):
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
         """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
         warps = distinct(threads >> 5)
-        return next((op for op in barrier.copies if self.operations.remembers(op) and not self.clocks.done[warps, op.number].all()), None)
+        return next(
+            (
+                op
+                for op in barrier.copies
+                if self.operations.remembers(op) and not self.clocks.done[warps, self.clocks.column(op.number)].all()
+            ),
+            None,
+        )
 
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
         """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit set) of its warp does: "bulk" "cp.async" "wgmma"."""
@@ -904,8 +912,8 @@ def _order(x: Wave, begin: Begin) -> VectorClocks:
     formal, *might = (
         functools.partial(
             VectorClocks, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart,
-            has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places,
-            room=begin.room,
+            has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places, units=max(1, len(x.ctas) // x.launch.cluster_size),
+            are_shared=x.program.needs_others or not x.launch.has_cohorts, room=begin.room,
         )
         for places in x.launch.released
     )  # fmt: skip

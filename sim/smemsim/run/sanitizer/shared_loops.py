@@ -71,6 +71,12 @@ class Known(NamedTuple):
 
 
 @compiled
+def _is_done(by, warp, done):  # type: ignore[no-untyped-def]
+    """Does a warp know that an operation, as who wrote a word, is over? Of its unit: each has a power of two of columns."""
+    return done[warp, by - _OPERATIONS & done.shape[1] - 1]
+
+
+@compiled
 def _readers_are_done(word, warp, seen, when, line):  # type: ignore[no-untyped-def]
     """Has a warp seen all that threads have read of a word? Of itself it has."""
     late = False
@@ -135,7 +141,7 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
                     return False
                 continue
             if by >= _OPERATIONS:
-                if (stops_at_operations and not known.noted[by - _OPERATIONS]) or not known.done[warp, by - _OPERATIONS]:
+                if (stops_at_operations and not known.noted[by - _OPERATIONS]) or not _is_done(by, warp, known.done):
                     return False
             elif by == _NOBODY or (by >= 0 and known.seen[warp, by - warp // columns * columns] < tables.when[word]):
                 return False
@@ -165,7 +171,7 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
             if by == _MBARRIER or (by == warp and _are_apart(tables.mark[word], mine)) or _are_apart(tables.read_mark[word], mine):
                 return 0
             if by >= _OPERATIONS:
-                if not known.done[warp, by - _OPERATIONS]:
+                if not _is_done(by, warp, known.done):
                     return 0
             elif by >= 0 and by != warp and seen[warp, by - warp // columns * columns] < when[word]:
                 return 0
@@ -216,7 +222,7 @@ def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
     """Does a proxy fence of one of the warps lie behind the end of a copy?"""
     fenced = False
     for warp in range(first, first + warps):
-        fenced |= known.done_fenced[warp, number]
+        fenced |= known.done_fenced[warp, number & known.done_fenced.shape[1] - 1]
     return fenced and known.copies[number]
 
 
@@ -233,7 +239,7 @@ def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no
             if by == _MBARRIER:
                 return 0
             if by >= _OPERATIONS:
-                if by != own and not known.done[warp, by - _OPERATIONS]:
+                if by != own and not _is_done(by, warp, known.done):
                     return 0
             elif by >= 0 and by != warp and seen[warp, by - warp // columns * columns] < tables.when[word]:
                 return 0
@@ -281,7 +287,7 @@ def _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_opera
                     return False
                 if stream <= 0 or known.stream[number] != stream:
                     for warp in range(first, first + warps):
-                        if not known.done[warp, number]:
+                        if not _is_done(by, warp, known.done):
                             return False
                 before = by
             elif by >= 0:
@@ -335,11 +341,11 @@ def operations_read(begins, count, windows, firsts, warps, marks, owns, is_gener
 @compiled
 def _are_over(begin, count, mine, who, done, read_line, read_mark):  # type: ignore[no-untyped-def]
     """Have operations that are over written words that follow one another, and no threads read them? Without branches, by indices that have no sign."""
-    late = False
+    late, mask = False, len(done) - 1
     for at in range(begin, begin + count):
         word = np.uint64(at)
         by = who[word]
-        late |= by < _OPERATIONS or not done[np.uint64(by - _OPERATIONS)]
+        late |= by < _OPERATIONS or not done[np.uint64(by - _OPERATIONS & mask)]
         late |= (read_line[word] != 0) | ((read_mark[word] ^ mine) >> _TIME == 0)
     return not late
 
@@ -366,7 +372,7 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
             if by == _MBARRIER:
                 return 0
             if by >= _OPERATIONS:
-                if by - _OPERATIONS != own and not done[by - _OPERATIONS]:
+                if by - _OPERATIONS != own and not done[by - _OPERATIONS & len(done) - 1]:
                     return 0
             elif by >= 0:
                 when = tables.when[word]
@@ -413,14 +419,14 @@ def operations_write(begins, count, windows, warps, marks, owns, is_generic, lin
 
 
 @compiled
-def know_alike(done, read_done, warps, numbers):  # type: ignore[no-untyped-def]
-    """Do the warps of all CTAs, so many of each, know the same of operations that these issue alike: `numbers` has a column for each CTA?"""
-    for n in range(numbers.shape[0]):
-        first = numbers[n, 0]
-        for cta in range(1, numbers.shape[1]):
-            number, begin = numbers[n, cta], cta * warps
+def know_alike(done, read_done, warps, columns, shift):  # type: ignore[no-untyped-def]
+    """Do the warps of all CTAs, so many of each, know the same of operations that these issue alike, which have these columns for the first CTA, and for each other one
+    those `shift` behind?"""
+    for first in columns:
+        for begin in range(warps, len(done), warps):
+            column = first + begin // warps * shift
             for warp in range(warps):
-                if done[begin + warp, number] != done[warp, first] or read_done[begin + warp, number] != read_done[warp, first]:
+                if done[begin + warp, column] != done[warp, first] or read_done[begin + warp, column] != read_done[warp, first]:
                     return False
     return True
 

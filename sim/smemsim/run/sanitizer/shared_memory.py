@@ -27,7 +27,7 @@ from smemsim.run.sanitizer.folding import Folding
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
-from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
@@ -111,10 +111,8 @@ class SharedShadow:
         """The tables of the first CTA stand for all CTAs from now on, of which it was the only one."""
         assert self.folding is not None
         self._tables = first._tables
-        if twins.numbers.size:
-            self._have_numbers(twins.numbers[0].astype(np.int32), first._have_operations()[1])
         self.epochs.spread(first.epochs)
-        self.folding.spread(twins.numbers)
+        self.folding.spread(first.operations.operations)
 
     def reads_of_one(self) -> tuple[np.ndarray, ...]:
         """What is kept of reads of the CTA that stands for all."""
@@ -137,31 +135,22 @@ class SharedShadow:
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
-        found = np.flatnonzero(self._have_operations()[0])
-        return found if self.folding is None else self.folding.remembered(found)
-
-    def _have_operations(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which operations words have, by number, and which sets of them."""
         found, is_used = np.zeros(self.operations.room, bool), np.zeros(int(self._tables.sets.used[0]), bool)
         shared_loops.operations_of(self._tables, found, is_used)
-        return found, is_used
+        numbers = np.flatnonzero(found)
+        return numbers if self.folding is None else self.folding.remembered(numbers)
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
-        is_used = np.zeros(int(self._tables.sets.used[0]), bool)
-        shared_loops.sets_of(self._tables, is_used)
-        self._have_numbers(new, is_used)
-        if self.folding is not None:
-            self.folding.renumber(new)
-
-    def _have_numbers(self, new: np.ndarray, is_used: np.ndarray) -> None:
-        """The operations of words have new numbers, of whose sets some are used."""
-        tables = self._tables
-        kept, entries = operation_sets.compacted(tables.sets, is_used, new)
-        shared_loops.renumber(tables.who, new)
+        is_used, tables = np.zeros(int(self._tables.sets.used[0]), bool), self._tables
+        shared_loops.sets_of(tables, is_used)
+        kept, entries = operation_sets.compacted(tables.sets, is_used, to.new)
+        shared_loops.renumber(tables.who, to.new)
         for table in (tables.read_by, tables.joint):
-            operation_sets.renumber(table, new, entries)
+            operation_sets.renumber(table, to.new, entries)
         self._tables = tables._replace(sets=kept)
+        if self.folding is not None:
+            self.folding.renumber(to)
 
     @property
     def _known(self) -> shared_loops.Known:
@@ -261,7 +250,7 @@ class SharedShadow:
         if (self.read_when[at] > clocks.has_seen(first, readers)).any():
             return True
         by = operation_sets.members_of(self.tables.sets, distinct(self.read_by[at]))
-        return any(self.operations[n].instruction.line == line and not clocks.read_done[first, n] for n in by)
+        return any(self.operations[n].instruction.line == line and not clocks.read_done[first, clocks.column(n)] for n in by)
 
     # ---- ordinary accesses
 
@@ -757,7 +746,7 @@ class SharedShadow:
     def _keeps_writers(self, at: np.ndarray, warps: np.ndarray, who: np.ndarray) -> None:
         """Warps, by operations, write words beside operations (`who`, NOBODY for none) that make no race with theirs: those that they do not know to be over count
         on (`joint`)."""
-        others = np.flatnonzero((who >= OPERATIONS) & ~self.clocks.done[warps, np.maximum(who - OPERATIONS, 0)])
+        others = np.flatnonzero((who >= OPERATIONS) & ~self.clocks.done[warps, self.clocks.column(np.maximum(who - OPERATIONS, 0))])
         if others.size and not self.tables.has_joint:
             self._tables = self.tables._replace(joint=np.zeros(len(self.who), np.int32), has_joint=True)
         for key in distinct((who[others].astype(np.int64) - OPERATIONS) << 32 | warps[others]).tolist():
@@ -777,7 +766,7 @@ class SharedShadow:
             if done == "read" and self.operations.stream[op.number] == NO_STREAM:
                 continue
             still = written if exempt is None else written & ~exempt(op)
-            late, formal = self.clocks.missing(lambda order, n=op.number, still=still: still & ~order.done[warps, n])  # type: ignore[misc]
+            late, formal = self.clocks.missing(lambda order, n=op.number, still=still: still & ~order.done[warps, order.column(n)])  # type: ignore[misc]
             if late.any() and reader is not None:
                 said = races.read_before_arrival(
                     self.reporting.by(reader, "read"), self.reporting.by(op, "write"), why=self.reporting.unwaited(op, int(reader.warps[0]))
@@ -845,7 +834,7 @@ class SharedShadow:
         w = op.warps
         apart = ~self.operations.piped(op, number, reads=True)
         unseen, formal = self._order_of(op).missing(
-            lambda order: ~order.done[w][:, number].all(axis=0) & apart, but=self._handed_on(number)
+            lambda order: ~order.done[w][:, order.column(number)].all(axis=0) & apart, but=self._handed_on(number)
         )
         if unseen.any() and self.clocks.too_early and self._refilled[places[unseen]].all():  # by a load that came too early, which is told
             return
@@ -867,7 +856,7 @@ class SharedShadow:
         if op.kind in GENERIC:
             return
         crosses = self.operations.generic[number] & ~unseen
-        unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, order.column(number)].any(axis=0))
         if unfenced.any():
             self._doubt(
                 op, "X003", places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(places[unfenced][0])),
@@ -1072,7 +1061,7 @@ class SharedShadow:
         by_op = who >= OPERATIONS
         if by_op.any():
             but = self._handed_on(who[by_op] - OPERATIONS)
-            unseen, formal = self.clocks.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS], but=but)
+            unseen, formal = self.clocks.missing(lambda order: ~order.done[warps[by_op], order.column(who[by_op] - OPERATIONS)], but=but)
             mine, places = warps[by_op][unseen], at[by_op][unseen]
             for op, part in self._by_kind(self.who[places] - OPERATIONS):
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
@@ -1216,7 +1205,9 @@ class SharedShadow:
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """`_readers_done` for readers that are asynchronous operations."""
         for operation, reads in self._each_of(self.read_by[at]):
-            late, formal = self.clocks.missing(lambda order, n=operation.number, reads=reads: reads & ~order.read_done[warps, n])  # type: ignore[misc]
+            late, formal = self.clocks.missing(
+                lambda order, n=operation.number, reads=reads: reads & ~order.read_done[warps, order.column(n)]  # type: ignore[misc]
+            )
             if not late.any():
                 continue
             places, warp = at[late], int(np.broadcast_to(warps, late.shape)[late][0])

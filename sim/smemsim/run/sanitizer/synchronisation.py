@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
-from smemsim.run.sanitizer.operations import Operation
+from smemsim.run.sanitizer.operations import Operation, Renumbering
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import WARP, are_whole_warps
 
@@ -64,7 +64,7 @@ class CommitGroups:
         groups = [op for each in self._groups.values() for g in each for some in (g.open, *g.pending) for op in some]
         return [op.number for op in (*groups, *self._over, *self.copies.values())]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
     def spread(self, first: CommitGroups, twins: Twins) -> None:
@@ -132,11 +132,11 @@ class CommitGroups:
             self.copies.pop(warp, None)
             some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
             for group in some:
-                group[:] = [op for op in group if not self.clocks.done[warp, op.number]]
+                group[:] = [op for op in group if not self.clocks.done[warp, self.clocks.column(op.number)]]
             for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.lanes & ~lanes]:
                 self._replace(some, op, splits(op, op.lanes & lanes))
             flags = np.zeros(self.clocks.done.shape[1], bool)
-            flags[[op.number for group in some for op in group]] = True
+            flags[[self.clocks.column(op.number) for group in some for op in group]] = True
             self.clocks.brings_all(flags, np.array([warp]), barrier)
 
     @staticmethod
@@ -147,7 +147,13 @@ class CommitGroups:
     def unfinished(self, warps: np.ndarray) -> list[Operation]:
         """The copies (cp.async) of warps that these do not know to be complete."""
         each = [(warp, g) for warp in warps.tolist() for g in self._groups.get((warp, "cp.async"), ())]
-        return [op for warp, g in each for some in (*g.pending, g.open) for op in some if not self.clocks.done[warp, op.number]]
+        return [
+            op
+            for warp, g in each
+            for some in (*g.pending, g.open)
+            for op in some
+            if not self.clocks.done[warp, self.clocks.column(op.number)]
+        ]
 
     def wait(
         self, threads: Threads, kind: str, left: int, splits: Callable[[Operation, int], Operation], *, only_read: bool = False

@@ -20,7 +20,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.sanitizer.global_memory import GlobalShadow
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import Written
-from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import unfenced
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.warps import WARP
@@ -60,7 +60,7 @@ class MapsInMemory:
         fences = [*self._releases.values(), *(own for by_warp in self._acquires.values() for own in by_warp.values())]
         return [fence.operation.number for own in fences for kept in own for fence in (kept, *kept.knows)]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+    def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
     def releases(self, i: Instruction, warp: int) -> None:
@@ -79,7 +79,7 @@ class MapsInMemory:
         self.clocks.passes(np.array([warp]))
 
     def _is_behind(self, warp: int, fence: _Fence) -> bool:
-        return bool(self.clocks.done[warp, fence.operation.number])
+        return bool(self.clocks.is_over(warp, fence.operation))
 
     def used(self, i: Instruction, thread: int, address: int, size: int) -> None:
         """A thread issues a transfer whose map lies at an address of global memory."""

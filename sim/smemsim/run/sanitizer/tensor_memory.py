@@ -21,7 +21,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 from smemsim.run.sanitizer import operation_sets, races
 from smemsim.run.sanitizer.happens_before import Alike, Formal, VectorClocks, count_of
-from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
@@ -89,8 +89,8 @@ class TensorShadow:
         for table, of_first in (*tables, (self.read_when, first.read_when), (self.read_line, first.read_line)):
             table[..., at] = of_first[..., at]
         self.who[..., at] = _of_all(first.who[0][:, at], twins)
-        self.read_by[..., at] = operation_sets.entries_of_twins(first.read_by[0][:, at], twins.numbers, first.sets)
-        self.sets = operation_sets.of_twins(first.sets, twins.numbers)
+        self.read_by[..., at] = operation_sets.entries_of_twins(first.read_by[0][:, at], twins.count, twins.columns, first.sets)
+        self.sets = operation_sets.of_twins(first.sets, twins.count, twins.columns)
         for n in range(twins.count):
             self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
             for warp, stores in first._stores.items():
@@ -195,7 +195,9 @@ class TensorShadow:
             self._touched(cta)
             cells = self.who[cta, lane : lane + lanes, first:end]
             who = int(cells.flat[0])
-            if (cells != who).any() or not (who == warp or (who >= OPERATIONS and self.clocks.done[warp, who - OPERATIONS])):
+            if (cells != who).any() or not (
+                who == warp or (who >= OPERATIONS and self.clocks.done[warp, self.clocks.column(who - OPERATIONS)])
+            ):
                 return False
         return True
 
@@ -269,7 +271,10 @@ class TensorShadow:
             who, by, read_when = self.who[at], self.read_by[at], self.read_when[(slice(None), *at)]
             numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *operation_sets.members_of(self.sets, distinct(by))]
             by_warp = (who >= 0) & (who < OPERATIONS)
-            if not clocks.done[warp, numbers].all() or (clocks.seen[warp][who[by_warp]] < self.when[at][by_warp]).any():
+            if (
+                not clocks.done[warp, clocks.column(np.array(numbers, np.int64))].all()
+                or (clocks.seen[warp][who[by_warp]] < self.when[at][by_warp]).any()
+            ):
                 return False
             groups, lanes = np.arange(len(read_when))[:, None] * GROUP, np.arange(LANES) // WARP_LANES
             readers = cta * self.per_cta + np.minimum(groups + lanes, self.per_cta - 1)
@@ -285,7 +290,7 @@ class TensorShadow:
         op = self._open.get(key)
         if op is None:
             op = self._open[key] = self.operations.begin(i, thread, kind)
-            self.issued.setdefault(key[0], np.zeros(self.operations.room, bool))[op.number] = True
+            self.issued.setdefault(key[0], np.zeros_like(self.clocks.done[0]))[self.clocks.column(op.number)] = True
         return op
 
     def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
@@ -346,8 +351,9 @@ class TensorShadow:
         added = (op.number for held in self._added.values() for op, _ in held.values())
         return [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
-        """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
+    def renumber(self, to: Renumbering) -> None:
+        """Operations have new numbers."""
+        new = to.new
         by = self.who >= OPERATIONS
         self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
         is_used = np.zeros(int(self.sets.used[0]), bool)
@@ -355,8 +361,7 @@ class TensorShadow:
         self.sets, entries = operation_sets.compacted(self.sets, is_used, new)
         operation_sets.renumber(self.read_by.reshape(-1), new, entries)
         for thread, row in self.issued.items():
-            self.issued[thread] = np.zeros(room, bool)
-            self.issued[thread][: len(kept)] = row[kept]
+            self.issued[thread] = to.flags(row)
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
@@ -415,7 +420,7 @@ class TensorShadow:
         left = [
             n
             for n in operation_sets.members_of(self.sets, np.array([entry]))
-            if not self.clocks.done[warp, n] and not self._is_piped(op.instruction, warp, self.operations[n])
+            if not self.clocks.done[warp, self.clocks.column(n)] and not self._is_piped(op.instruction, warp, self.operations[n])
         ]
         self.sets, joined = operation_sets.entry_of(self.sets, {*left, op.number})
         return joined
@@ -460,7 +465,7 @@ class TensorShadow:
         threads = {thread for thread, _ in commits}
         self._last.update({thread: self.committed(thread) for thread in threads})
         self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
-        none, each = np.zeros(self.operations.room, bool), iter(commits)
+        none, each = np.zeros_like(self.clocks.done[0]), iter(commits)
         for warps, what in self.all_order.together(
             [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
         ):
@@ -477,7 +482,7 @@ class TensorShadow:
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
                 operation = self.operations[first - OPERATIONS]
-                if clocks.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
+                if clocks.done[warp, clocks.column(first - OPERATIONS)] or self._is_piped(i, warp, operation):
                     return False
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return False
@@ -493,7 +498,7 @@ class TensorShadow:
         if by_op.any():
             numbers = distinct(who[by_op]) - OPERATIONS
             numbers = numbers[[not self._is_piped(i, warp, self.operations[n]) for n in numbers.tolist()]]
-            unseen, formal = self.clocks.missing(lambda clocks: ~clocks.done[warp, numbers])
+            unseen, formal = self.clocks.missing(lambda clocks: ~clocks.done[warp, clocks.column(numbers)])
             if unseen.any():
                 number = int(numbers[unseen][0])
                 operation = self.operations[number]
@@ -541,7 +546,7 @@ class TensorShadow:
             operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue
-            unseen, formal = self.clocks.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
+            unseen, formal = self.clocks.missing(lambda order, number=number: ~order.done[warp, [order.column(number)]])  # type: ignore[misc]
             if unseen.any():
                 having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.sets, np.array([entry]))]
                 self.reporting.tell(
@@ -709,15 +714,14 @@ class TensorShadow:
 
 def _of_all(of_first: np.ndarray, twins: Twins) -> np.ndarray:
     """A table of who wrote cells, of all CTAs, from that of the first one."""
-    numbers = twins.numbers.astype(np.int32)
     kinds = (
         of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
     )  # most often one has done it all
     of_each = np.stack([kinds] * twins.count)
-    for own, row, begin in zip(of_each, numbers, range(0, twins.count * twins.warps, twins.warps), strict=True):
+    for n, own in enumerate(of_each):
         by_operation = own >= OPERATIONS
-        own[(own >= 0) & ~by_operation] += begin
-        own[by_operation] = row[own[by_operation] - OPERATIONS] + OPERATIONS
+        own[(own >= 0) & ~by_operation] += n * twins.warps
+        own[by_operation] += n * twins.columns
     found: np.ndarray = of_each if kinds is of_first else of_each[..., None]
     return found
 

@@ -17,12 +17,19 @@ V = TypeVar("V")
 
 
 class Twins:
-    """CTAs of `warps` warps each, of which the first one stood for all. `room` is for how many operations of all there is room, `made` has of each mbarrier of the first
-    CTA those of all, and `used` are those of its own of which not all have been invalidated; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
+    """CTAs of `warps` warps each, of which the first one stood for all. Each has so many `columns` for operations, and rows of flags have `width` of them; `made` has of each
+    mbarrier of the first CTA those of all, and `used` are those of its own of which not all have been invalidated."""
 
-    def __init__(self, ctas: Sequence[Cta], warps: int, room: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
-        self.ctas, self.count, self.warps, self.room, self.made, self.used = ctas, len(ctas), warps, room, made, used
-        self.numbers = np.zeros((self.count, 0), np.int64)
+    def __init__(self, ctas: Sequence[Cta], warps: int, columns: int, width: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
+        self.ctas, self.count, self.warps, self.columns, self.width, self.made, self.used = (
+            ctas,
+            len(ctas),
+            warps,
+            columns,
+            width,
+            made,
+            used,
+        )
         self._of: dict[int, list[Any]] = {}
 
     def add(self, ops: list[Any]) -> None:
@@ -57,10 +64,12 @@ class Twins:
         return found.reshape(self.count, *of_one.shape[:-1], -1)
 
     def flags(self, of_one: np.ndarray) -> np.ndarray:
-        """What is known of operations, the last axis these: (CTAs, ..., room)."""
-        found = np.zeros((self.count, *of_one.shape[:-1], self.room), bool)
-        for own, numbers in zip(found, self.numbers, strict=True):
-            own[..., numbers] = of_one[..., : len(numbers)]
+        """What is known of operations, the last axis these: (CTAs, ..., width)."""
+        if self.width == self.columns:
+            return np.repeat(of_one[None], self.count, axis=0)
+        found = np.zeros((self.count, *of_one.shape[:-1], self.width), bool)
+        for n, own in enumerate(found):
+            own[..., n * self.columns : (n + 1) * self.columns] = of_one
         return found
 
     def rows(self, of_one: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
