@@ -610,7 +610,7 @@ WRONG_STORES = {
     "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
     "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r those of r + 32 modulo 128"),
     "64 rows twice": (Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"), "R508", "rows 0 and 64 of A get the same scale factors"),
-    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "nobody has written"),
+    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "before anything has written"),
     "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
     "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
     "one row block": (Stored(grid=(2, 1), wrong="a", turn="shl.b32 %r33, %r3, 7; sub.u32 %r30, %r30, %r33;"), "R508", "rows 0 to 127 of A and rows 128 to 255"),

@@ -289,7 +289,7 @@ def decode(
     smemsim decode 0x08200490 --kind f16 --cta-group 1
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim decode 0x4000004002000040 --arch sm_90a --dtype bf16 --major MN --tile 128x64
-    smemsim decode 0x8000004000010040 --arch sm_90a --swizzle 128B
+    smemsim decode 0x4000004000010040 --arch sm_90a --swizzle 128B
     smemsim decode 'S<3,4,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))' --dtype bf16 --zipped-divide 64,16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,

@@ -308,7 +308,7 @@ MOST_MENTIONED = 4  # lines of PTX of which the line of the source is named
 class Finding:
     """One thing that is wrong, or will be. Four parts say it: what is wrong, where, why, and what to write instead (`parts`).
 
-    `what` and `why` are clauses, `repair` is the fix; it was `tried` if smemsim ran with it and found nothing. `halves` are the accesses that it is about,
+    `what` and `why` are clauses, `repair` is the fix; it was `tried` if smemsim has executed the scenario with it. `halves` are the accesses that it is about,
     each with its own line: both halves of a race. `message` has all but the fix as one text. `at` is the place, `where` the same in words.
     `source` says where the rule is written, `rule` is its name, `grade` what it rests on. `cause` is the finding that this one follows from.
     Of operands, `wrong` of `of` elements are wrong, `first` is the first of these, and `pattern` says what they
@@ -554,13 +554,15 @@ class Finding:
         """The labelled lines of a message."""
         if isinstance(self.at, InLaunch):
             yield from self._rows_of_launch(self.at)
+        else:
+            yield from (Labelled(half.does, told(half.text)) for half in self.halves)
         if self.why or self.because:
             because = (
                 f"follows from {self.cause.code}" if self.cause is not None and not isinstance(self.cause.at, InLaunch) else self.because
             )
             yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
         if self.repair:
-            yield Labelled("fix", told(self.repair) + " (tried: no finding is left)" * self.tried, style="green")
+            yield Labelled("fix", told(self.repair) + " (tried)" * self.tried, style="green")
 
     def page_rows(self) -> tuple[Labelled, ...]:
         """The labelled lines that a page shows between its head and the fix."""
@@ -569,8 +571,9 @@ class Finding:
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
         """Where it is: each access with its lines, or the instruction; then the sources of other lines that the sentences name."""
         for half in self.halves:
-            yield Labelled(half.does, told(half.text), half.at(at.launch))
-        if not self.halves and at.instruction is not None and self.place is not None:
+            yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
+        is_named = any(half.instruction is not None for half in self.halves)
+        if not is_named and at.instruction is not None and self.place is not None:
             inner = "" if at.source is None or self.place is at.source else f", by {at.source}"
             yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
         named = {half.instruction.line for half in self.halves if half.instruction is not None}

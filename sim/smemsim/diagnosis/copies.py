@@ -20,7 +20,7 @@ from smemsim.core.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, Copy
 from smemsim.core.tables import TableError, mistake, plain
 from smemsim.core.words.operand import operand_addresses
 from smemsim.diagnosis.reads import grid, holds_scales, made_words, tmem_at
-from smemsim.diagnosis.report import share_of
+from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import CopyStep, Grid, Layout, Operand, ScenarioTables, Step, TmaStore
 from smemsim.diagnosis.scenario_machine import (
     COMMON_SWIZZLES,
@@ -214,9 +214,9 @@ def _scale_layout(
     text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
-                f"{share_of(wrong.wrong, wrong.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
-                f"lie {lies} further; {full_name(row)} wants {wants}",
-                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade),
+                f"scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) lie {lies} further; {full_name(row)} wants {wants}",
+                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
+                halves=share_rows(wrong.wrong, wrong.of, "bytes"), tried=bool(changes)),
         first=wrong.first, wrong=wrong.wrong, of=wrong.of)  # fmt: skip
 
 
@@ -339,7 +339,7 @@ def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: Tm
     where, title = Path.of("step", number), f"step {number + 1} ({step.op})"
     at = int(np.nonzero(wrong)[0][0])
     is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
-    share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
+    share = share_rows(int(wrong.sum()), wrong.size, "bytes", f"{is_} goes to {tensor.named(int(target[at]))}")
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step.buffer]
     tried = [] if arguments.raw is not None else [(Path.of("map", step.map, "swizzle"), {name: name for name in COMMON_SWIZZLES})]
@@ -349,12 +349,13 @@ def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: Tm
             again = rerun({path: value})
             other = None if again is None else _stored(again, step)
             if other is not None and (other[0] == other[1]).all():
-                machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {value}",
+                machine.say(finding("R501", path, title, "the threads wrote with another swizzle than the store reads with", f"{path} = {value}", halves=share, tried=True,
                                     changes=(Fix(path, scenario.value_at(path), value),), subject=where, **counts))  # fmt: skip
                 return
     phase = next((f for f in machine.findings if f.code == "A105" and any(fix.path.startswith(buffer.path) for fix in f.changes)), None)
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
-    machine.say(finding(code, where, title, share, cause=phase, **counts))
+    what = "bytes are stored that no step wrote" if code == "R507" else "the store takes other bytes than are meant"
+    machine.say(finding(code, where, title, what, cause=phase, halves=share, **counts))
 
 
 def _stored(machine: Machine, step: TmaStore) -> tuple[np.ndarray, np.ndarray] | None:

@@ -27,7 +27,7 @@ from smemsim.core.words.instr import InstrDescriptor
 from smemsim.core.words.operand import swizzled
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.reads import Cells, as_given, blamed_copy, grid, steps_from, steps_of, tmem_at
-from smemsim.diagnosis.report import share_of
+from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import CopyStep, Grid, Meant, MmaStep, Operand, ScenarioTables, Step
 from smemsim.diagnosis.scenario_machine import TMEM, Counts, Machine, Read, finding
 
@@ -247,7 +247,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), what=f"{share_of(wrong.wrong, wrong.of, 'elements')}; {text}",
+        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), what=text,
                                    repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if wrong.fix or wrong.code != "R508":
@@ -341,13 +341,13 @@ def _compare(
     if not bad.any():
         return None
     count, total = int(bad.any(axis=1).sum()), bad[:, 0].size
-    share = f"{share_of(count, total, 'elements')} in tensor memory"
+    share = share_rows(count, total, "elements in tensor memory")
     counts: Counts = {"wrong": count, "of": total, "grade": layout.grade}
     options = [[c for c, _ in cells.places(machine, want)] for want in wanted]
     if all(options):
         near = [min(o, key=lambda c: abs(c - used)) for o, used in zip(options, columns, strict=True)]
         right = np.array([layout.lane << LANE_SHIFT | c for c in near]).reshape(shape)
-        return finding("R502", where / "tmem", title, f"{share}; other columns have them", f"columns {columns} must be {near}",
+        return finding("R502", where / "tmem", title, "other columns of tensor memory hold A", f"columns {columns} must be {near}", halves=share, tried=True,
                        numbers={"used": columns, "needed": near}, changes=(Fix(where / "tmem", plain(tmem), as_given(right, tmem)),), **counts)  # fmt: skip
     part, copy, first = (int(x[0]) for x in np.nonzero(bad.any(axis=3)))
     line = (
@@ -359,6 +359,6 @@ def _compare(
     if lies:
         text = f"row {first} lies in lane {lies[0]} and is read in lane {int(cells.lane[copy, first, 0])}"
         again = f", {layout.copies} times, once for each band of N" if layout.copies > 1 else ""
-        return finding("I604", where / "tmem", title, f"{share}; {text}: A lies in the lanes of D (layout {layout.name}){again}",
+        return finding("I604", where / "tmem", title, f"{text}: A lies in the lanes of D (layout {layout.name}){again}", halves=share, repair=
                        "bring the rows to these lanes", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
-    return finding("R508", where, title, f"{share}; no column has them all", **counts)
+    return finding("R508", where, title, "no column of tensor memory holds all elements of A", halves=share, **counts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
-from smemsim.core.finding import Finding, Path
+from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.diagnosis.scenario_machine import Machine
@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Page, Picture
     from smemsim.diagnosis.tile import TilePicture
 
-__all__ = ["Report", "cause_of", "fitting", "share_of", "target_of"]
+__all__ = ["Report", "cause_of", "fitting", "share_of", "share_rows", "target_of"]
+
+
+def share_rows(wrong: int, of: int, what: str, first: str = "", shape: Sequence[str] = ()) -> tuple[Half, ...]:
+    """How much of an operand is wrong, its first wrong element and what the wrong ones have in common, as rows of a message.
+
+    >>> [row.text for row in share_rows(3, 8, "bytes", "byte 5 is 0")]
+    ['3 of 8 bytes (37.5%)', 'byte 5 is 0']
+    """
+    return (
+        Half("wrong", f"{wrong} of {of} {what} ({wrong / of:.1%})"),
+        *([Half("first", first)] if first else []),
+        *(Half("seen", text) for text in shape),
+    )
 
 
 def share_of(wrong: int, of: int, what: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.base.errors import InputError, Unmodelled
-from smemsim.core.finding import Element, Finding, Fix, Path
+from smemsim.core.finding import Element, Finding, Fix, Half, Path
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.copy import copied_cells
 from smemsim.core.machine.tmem.layout import ScaleLayout
@@ -22,7 +22,7 @@ from smemsim.diagnosis.causes.cause import judge
 from smemsim.diagnosis.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.diagnosis.instructions import kind_of_step
 from smemsim.diagnosis.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
-from smemsim.diagnosis.report import share_of
+from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import AnyOperand, CopyStep, Meant, MmaStep, ScenarioTables
 from smemsim.diagnosis.scenario_machine import NAMES, TMEM, UNWRITTEN, Counts, Machine, Read, finding, no_rerun
 from smemsim.diagnosis.tensors import GlobalTensor
@@ -178,7 +178,7 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
         return
     any_copy = wrong.any(axis=2)
     counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, part, wrong), "grade": part.grade}
-    share = f"{share_of(counts['wrong'], counts['of'], 'scale factors')}; first: {_told(counts['first'])}"
+    share = share_rows(counts["wrong"], counts["of"], "scale factors", _told(counts["first"]))
     places = [
         part.cells.places(machine, part.meant[at], part.mode.ids) if wrong[at].any() else [(int(part.column[at]), int(part.id[at]))]
         for at in np.ndindex(shape)
@@ -197,13 +197,22 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
                 blamed = blamed or machine.say(upstream)
     if blamed is not None:
         cause = blamed.cause or blamed
-        yield finding("R508", part.where, part.title, share, f"see {cause.code}", cause=cause, **counts)
+        yield finding(
+            "R508",
+            part.where,
+            part.title,
+            "the scale factors are not what is meant",
+            f"see {cause.code}",
+            cause=cause,
+            halves=share,
+            **counts,
+        )
         return
     nowhere = ~np.isin(part.meant, machine.tmem) & (part.meant >= 0)
     if nowhere.any():
-        yield finding("R507", part.where, part.title, f"{share}; {int(nowhere.sum())} of them lie nowhere in tensor memory: no copy brought them", **counts)  # fmt: skip
+        yield finding("R507", part.where, part.title, f"{int(nowhere.sum())} scale factors lie nowhere in tensor memory: no copy brought them", halves=share, **counts)  # fmt: skip
         return
-    yield finding("S702", part.where / "tmem", part.title, f"{share}; no column and no scale id has them all", **counts)
+    yield finding("S702", part.where / "tmem", part.title, "no column and no scale id has all scale factors", halves=share, **counts)
 
 
 def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
@@ -274,7 +283,7 @@ def _told(first: Element) -> str:
 
 
 def _other_slice(
-    machine: Machine, step: MmaStep, number: int, part: Slice, places: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
+    machine: Machine, step: MmaStep, number: int, part: Slice, places: list[list[tuple[int, int]]], legal: np.ndarray, share: tuple[Half, ...], counts: Counts
 ) -> Finding:  # fmt: skip
     """The finding that all scale factors lie in tensor memory, in other columns or at other ids."""
     used = list(zip(part.column.flat, part.id.flat, strict=True))
@@ -302,7 +311,7 @@ def _other_slice(
     idesc_path = Path.of("step", number, "idesc")
     refused = next((f for f in machine.findings if f.code == "I603" and f.path == part.id_key == idesc_path), None)
     numbers = {name: {"used": a.tolist(), "needed": b.tolist()} for name, (a, b) in differ.items()}
-    return finding("S702", where, part.title, f"{share}; other columns or scale ids have them{illegal}", told, numbers=numbers, changes=changes, subject=part.where,
+    return finding("S702", where, part.title, f"the scale factors of other columns or scale ids are read{illegal}", told, halves=share, tried=bool(changes), numbers=numbers, changes=changes, subject=part.where,
                    cause=refused, **counts)  # fmt: skip
 
 
@@ -311,7 +320,7 @@ def _table(values: np.ndarray) -> list[int] | list[list[int]]:
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
+def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.ndarray, share: tuple[Half, ...], counts: Counts) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
     writer = int(part.cells.read(machine.tmem_writer, int(part.column[at]), int(part.id[at]))[0].max())
@@ -321,7 +330,8 @@ def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.nd
     lanes = sorted(set((part.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
     return finding("I605", Path.of("step", issue.step, "shape"), f"step {issue.step + 1} (copy)",
-                   f"{share}; the scale factors are right in the first lanes and wrong in lanes {listed}: the MMA reads them in every 32 lanes, which {name} does not fill alike",
+                   f"the scale factors are right in the first lanes and wrong in lanes {listed}: the MMA reads them in every 32 lanes, and {name} does not fill all of them",
+                   halves=share, repair=
                    f"copy with {full_name(SCALE_COPY)}", **counts)  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from smemsim.base.arguments import choice, shown
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, SmemsimError
-from smemsim.core.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
+from smemsim.core.finding import Element, Finding, Fix, Half, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.core.layout.cute import CuteLayout, byte_axes
 from smemsim.core.machine.global_memory import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.core.machine.owners import Owners
@@ -313,11 +313,12 @@ def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
     inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
     grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
+    halves: tuple[Half, ...] = (), tried: bool = False,
 ) -> Finding:  # fmt: skip
     """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
     return Finding(
         code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
-        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes, halves=halves, tried=tried,
     )  # fmt: skip
 
 

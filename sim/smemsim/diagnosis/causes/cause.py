@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.base.errors import Unmodelled
-from smemsim.core.finding import Element, Finding, Fix
+from smemsim.core.finding import Element, Finding, Fix, Half
 from smemsim.core.machine.product import shared_grade
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import CHUNK
@@ -19,7 +19,7 @@ from smemsim.diagnosis.causes.repairs import Repair, descriptor_repairs, named_c
 from smemsim.diagnosis.causes.threads import refused_for_its_swizzle
 from smemsim.diagnosis.causes.writers import all_right, paired_repairs, writer_repairs
 from smemsim.diagnosis.instructions import idesc_with
-from smemsim.diagnosis.report import share_of
+from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import MmaStep, ScenarioTables
 from smemsim.diagnosis.scenario_machine import (
     NAMES,
@@ -55,7 +55,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
     first = _first(seen)
     shape = pattern(seen)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
-    share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
+    share = share_rows(counts["wrong"], wrong.size, "elements", _told(first), shape)
     repairs = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
     if blamed is not None and any(r.code != "R508" for r in repairs):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
@@ -63,42 +63,60 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
         mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
         if now != mode and all_right(rerun({target / "swizzle": mode}), read):
             machine.findings[:] = [f for f in machine.findings if f.path != target]
-            return [finding("R501", target / "swizzle", read.title, f"{share}; {target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}",
+            return [finding("R501", target / "swizzle", read.title, f"{target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}", halves=share, tried=True, repair=
                             f"{target}.swizzle = {mode}", changes=(Fix(target / "swizzle", now, mode),), subject=read.where, **counts)]  # fmt: skip
     if blamed is not None:
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         cause = None if blamed.code == "A105" else blamed
-        return [finding("R508", read.where, read.title, share, f"see {blamed.code}", cause=cause, **counts)]
+        return [
+            finding(
+                "R508",
+                read.where,
+                read.title,
+                "the operand is not what is meant",
+                f"see {blamed.code}",
+                cause=cause,
+                halves=share,
+                **counts,
+            )
+        ]
     repairs = repairs or list(paired_repairs(machine, read, scenario, rerun))
     if repairs:
         best = repairs[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
         others = [f"or {r.text}" for r in repairs[1:3]]
         gone = _overwritten(machine, read.meant[wrong]) if best.where.key == "at" else ""
-        told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
+        told = finding(code, best.where, read.title, f"{best.message}{gone}", "; ".join([best.text, *others]), halves=share, tried=bool(best.changes),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
         return [told, *_square(read, told)]
     return [_unrepaired(machine, seen, scenario, rerun, share, counts)]
 
 
-def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun, share: str, counts: Counts) -> Finding:
+def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun, share: tuple[Half, ...], counts: Counts) -> Finding:
     """The finding about a wrong operand that no single change makes right."""
     read, wrong = seen.read, seen.wrong
     got = seen.got[wrong]
     between = _between_chunks(seen)
     if between:
-        return finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)
+        return finding("D303", read.where, read.title, between, "tiles that begin on multiples of 16 B", halves=share, **counts)
     if (got == OUTSIDE).any():
         ends = "the transfer's coordinates, or the extents of its map, end before the data does"
-        return finding("T209", read.where, read.title, f"{share}; {ends}", **counts)
+        return finding("T209", read.where, read.title, ends, halves=share, **counts)
     outside = _outside_buffer(machine, seen)
     if outside:
-        return finding("A107", read.where, read.title, f"{share}; {outside}", **counts)
+        return finding("A107", read.where, read.title, outside, halves=share, **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
     when = _when(machine, rerun, scenario, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
-        return finding("R507", read.where, read.title, f"{share}{when}", **counts)
-    return finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)
+        return finding("R507", read.where, read.title, f"no step wrote the bytes that are read{when}", halves=share, **counts)
+    return finding(
+        "R508",
+        read.where,
+        read.title,
+        f"the operand is not what is meant, and no single change makes it right{when}",
+        halves=share,
+        **counts,
+    )
 
 
 def look(machine: Machine, read: Read) -> Seen:

@@ -8,7 +8,7 @@ from smemsim.base.errors import InputError
 from smemsim.core.finding import Fix, Path
 from smemsim.core.spec.swizzles import MODES
 from smemsim.core.tables import mistake
-from smemsim.diagnosis.report import share_of
+from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import ThreadsStep
 from smemsim.diagnosis.scenario_machine import (
     NAMES,
@@ -129,8 +129,8 @@ def mismatch(
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
     read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
-    share = share_of(int(wrong.sum()), wrong.size, "bytes")
-    first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
+    first = f"({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
+    share = share_rows(int(wrong.sum()), wrong.size, "bytes", first)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({target / "swizzle": str(layout.mode.swizzle)})
@@ -141,7 +141,17 @@ def mismatch(
                                 f"{target}.swizzle = {layout.mode.swizzle}", changes=(Fix(target / "swizzle", now, str(layout.mode.swizzle)),), **counts))  # fmt: skip
             return
     if buffer.name in machine.failed:
-        machine.say(finding("R508", where, title, f"{share}; {first}", cause=machine.failed[buffer.name], **counts))
+        machine.say(
+            finding(
+                "R508",
+                where,
+                title,
+                "the threads read other bytes than are meant",
+                cause=machine.failed[buffer.name],
+                halves=share,
+                **counts,
+            )
+        )
         return
     for mode in MODES.values():
         other = SharedLayout(mode, True, layout.mn, layout.k)
@@ -151,8 +161,17 @@ def mismatch(
                 values.get(str(mode.swizzle), str(mode.swizzle)),
                 str(layout.mode.swizzle) if buffer.cute is None else buffer.cute,
             )
-            machine.say(finding("R501", where, title, f"{share}; the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}; {first}",
+            machine.say(finding("R501", where, title, f"the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}", halves=share, tried=True, repair=
                                 f"{path} = {new}", changes=(Fix(path, now, new),), **counts))  # fmt: skip
             return
     code = "R507" if read < 0 else "R508"
-    machine.say(finding(code, where, title, f"{share}; {first}", **counts))
+    machine.say(
+        finding(
+            code,
+            where,
+            title,
+            "no step wrote the bytes that are read" if read < 0 else "the threads read other bytes than are meant",
+            halves=share,
+            **counts,
+        )
+    )
