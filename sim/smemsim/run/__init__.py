@@ -1,15 +1,16 @@
-"""Programs: PTX linked and executed by warps in vectorised steps over the machine's memories, and a watch on what they do to them.
+"""Programs: PTX linked and executed by warps in vectorised steps over the machine's memories, and observers that hear what happens.
 
 How a launch goes through the package:
 
-1. `device` reads the PTX (`smemsim.core.ptx`), packs the arguments (`arrays`) and makes a `launch.Launch`.
-2. `linking` makes a program of an entry: calls inlined or kept as routines (`inline`), products fused as ptxas does (`fused`), variables placed; then
-   every instruction becomes a step, and steps become blocks (`program`). Who makes a step of which instruction is told in `registry`; the builders stand
-   in the families `alu`, `memory`, `copies`, `barriers`, `matrix`, `tcgen05` and `threads`.
-3. `execute` runs clusters in waves: a `wave.Wave` holds the registers and the shared memory of all threads that run together. `running` picks the block
-   that runs next and finds what never ends, `blocks` executes it, `hangs` tells who waits for whom. `spread` runs parts of a grid in other processes.
-4. While it runs, the steps report what they read, write and order as `events` to observers, of which the sanitizer is one. They note their transfers and matrix
-   instructions as `records`, and end the kernel through `traps` and `asynchronous.stop`. All findings are in `LaunchResult.findings`; `smemsim.diagnosis` makes a `Run` of them.
+1. `engine.device` reads the PTX (`smemsim.core.ptx`), packs the arguments (`engine.arrays`) and makes an `engine.launch.Launch`.
+2. `lower` makes a program of an entry: it inlines calls or keeps routines (`lower.inline`), fuses products as ptxas does, and places variables. Then
+   every instruction becomes a step, and steps become blocks (`lower.program`). `isa.registry` says which builder makes the steps of an instruction. The
+   builders stand in the families `alu`, `memory`, `copies`, `barriers`, `matrix`, `tcgen05` and `threads` of `isa`.
+3. `engine.grid` runs clusters in waves. An `engine.wave.Wave` is what instructions see of the threads that run together. Its parts are the grid, memories,
+   registers, positions and progress; a family keeps its own state in a `slots.Slot`. `engine.scheduler` picks the block that runs next and finds loops that
+   never end, `engine.blocks` executes a block, `engine.hangs` reports who waits for whom. `procs` runs parts of a grid in other processes.
+4. Steps report what happens to observers (`events`), and end the kernel through `engine.traps` and `isa.asynchronous.stop`. `sanitizer` is one observer.
+   `Launch.result` (`engine.launch_result.LaunchResult`) is what a launch leaves besides memory; `smemsim.diagnosis` makes a `Run` of it.
 """
 
 from smemsim.base.lazy_exports import door
