@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from smemsim.base.errors import InputError
 from smemsim.core.finding import Finding, InWord, Path
 from smemsim.core.spec.architectures import ARCHITECTURES, MACHINES, any_architecture
 from smemsim.core.spec.findings import CODES
@@ -603,7 +604,12 @@ _TARGETS = {(arch, encode): Target(arch, encode) for arch in (None, *MACHINES) f
 
 def target(arch: Any, *, encode: bool) -> Target:
     """What a map is judged for; the architecture by its name, None for one of them all."""
-    return _TARGETS[None if arch is None else any_architecture(arch).name, encode]
+    if arch is None:
+        return _TARGETS[None, encode]
+    found = any_architecture(arch)
+    if not found.has_clusters:
+        raise InputError(f"arch = {found.name!r}: not an architecture that has tensor maps; they came with sm_90a")
+    return _TARGETS[found.name, encode]
 
 
 _WHOLE = InWord("tensor map", Path())

@@ -68,7 +68,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     reads = [[c.read(item, kind) for item in part] for part in parts[1:]]
     metadata, where = None, None
     if isinstance(of, MmaSync) and of.is_sparse:
-        operand = operands.next("metadata")
+        [operand] = items(operands.next("metadata"), 1, "the metadata")
         metadata = c.read(operand, "b32")
         selector = operands.next("a selector")
         if not isinstance(selector, Immediate):
