@@ -320,7 +320,7 @@ def test_block_scaled_products_come_out_exact_with_every_selector(kind, a, b, k,
     scale_b, held_b = scale_registers(rng, 8, factors, scale, byte, thread_b)
     name = f"mma{'.sp::ordered_metadata' if sparse else ''}.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{factors}X.f32.{a}.{b}.f32.{scale}"
     behind = (
-        ", {0}, 0" if sparse else ""
+        ", {{{0}}}, 0" if sparse else ""
     ) + f", {{{{{{{int(sparse)}}}}}}}, {{{{{byte}, {thread_a}}}}}, {{{{{{{sparse + 1}}}}}}}, {{{{{byte}, {thread_b}}}}}"
     d, _ = through("sm_120a", name, 4, [*registers, C0, metadata, held_a, held_b], behind)
     each = k // factors
