@@ -2,12 +2,14 @@
 
 import json
 import re
+import tarfile
 
 import pytest
 from click.testing import CliRunner
 
 import smemsim
 from gpu_faults import KERNELS
+from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
 from smemsim.diagnosis import Pipeline
@@ -127,3 +129,13 @@ def test_a_launch_without_a_record_says_how_to_get_one(tmp_path):
         _ = run.pipeline
     with pytest.raises(InputError, match="one process"):
         smemsim.launch_file(FOLDER, pipeline=True, workers=2)
+
+
+@pytest.mark.parametrize("name", ["triton_tma_f16_stages4", "gluon_specialized_e4m3", "cuda_kit_bf16_1_kk_128b_128b"])
+def test_rings_of_tcgen05_allow_as_many_loads_as_they_have_stages(tmp_path, name):
+    with tarfile.open(ROOT / "golden" / "compiled" / "launches_sm_100a" / "launches.tar.xz") as archive:
+        archive.extractall(tmp_path, [one for one in archive.getmembers() if one.name.split("/")[-2:][0] == name], filter="data")
+    run, _ = smemsim.launch_file(next(tmp_path.rglob("launch.json")).parent, pipeline=True, progress=False)
+    (ring,) = run.pipeline.rings
+    assert len(ring.stages) - 1 <= ring.depth <= len(ring.stages)
+    assert not ring.held

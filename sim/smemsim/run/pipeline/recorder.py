@@ -244,8 +244,10 @@ class PipelineRecorder(Observer):
             return
         for thread, barrier in commits:
             if self._begin <= thread < self._end:
-                made = _Known(reads=self._multiplied[thread], time=self._ends[thread])
-                made.origins = {bit: Origin(i, i) for bit in _bits(made.reads)}
+                known, reads = self._known[thread], self._multiplied[thread]
+                made = _Known(known.issued, known.loads, reads, {bit: Origin(i, i) for bit in _bits(reads)}, self._ends[thread])
+                made.learn(known)  # what has been issued began after what its thread knew
+                made.time = self._ends[thread]
                 self._open[barrier.cta.index, barrier.offset].learn(made)
 
     # ---- mbarriers
