@@ -337,8 +337,8 @@ AGAIN = "@%p9 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n"
 @pytest.mark.parametrize(
     ("wrong", "right", "words"),
     [
-        (MADE + USED.format(1) + AGAIN + USED.format(2), MADE + USED.format(1) + INVAL + AGAIN + USED.format(2), "of CTA 0 again, which line"),
-        (MADE + USED.format(1) + "@%p9 st.shared.b32 [%r5], 7;", MADE + USED.format(1) + INVAL + "@%p9 st.shared.b32 [%r5], 7;", "st.shared.b32 overwrites the mbarrier"),
+        (MADE + USED.format(1) + AGAIN + USED.format(2), MADE + USED.format(1) + INVAL + AGAIN + USED.format(2), "of CTA 0 is initialised again"),
+        (MADE + USED.format(1) + "@%p9 st.shared.b32 [%r5], 7;", MADE + USED.format(1) + INVAL + "@%p9 st.shared.b32 [%r5], 7;", "of CTA 0 is overwritten, and was not invalidated; write: st.shared.b32"),
         (MADE + COPY + INVAL, MADE + COPY + WAIT + "bar.sync 0;" + INVAL, "may still complete"),
         (
             MADE + COPY + "setp.lt.u32 %p3, %r1, 32; @%p3 bra J;\n" + WAIT + "J:" + INVAL,

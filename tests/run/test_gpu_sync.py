@@ -128,7 +128,7 @@ def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
 def test_a_barrier_that_is_initialised_again_has_its_bytes_counted():
     body = """mov.u32 %r5, sm; mbarrier.init.shared.b64 [%r5], 1; mbarrier.expect_tx.relaxed.cta.shared.b64 [%r5], 32;
         mbarrier.init.shared.b64 [%r5], 1;"""
-    assert "expect 32 bytes in all" in found(body, block=1)["T210"]
+    assert "expects 32 bytes" in found(body, block=1)["T210"]
 
 
 def test_whoever_looks_at_many_barriers_in_turn_finds_the_complete_one():
@@ -402,7 +402,7 @@ def test_bytes_that_never_come_in_a_phase_that_nobody_waits_for_are_a_remark(aft
     done, _ = run(body, [], block=1)
     (found,) = (f for f in done.result.findings.values() if f.code == "T210")
     assert found.severity == severity
-    assert ("nobody waits for the phase" in found.message) == (severity == "note")
+    assert ("no thread waits for the phase" in found.message) == (severity == "note")
     assert found.breaks_rule == (severity != "note")  # so that --strict fails for it
 
 

@@ -123,7 +123,9 @@ def find_uninitialised(x: Wave, i: Instruction) -> None:
 
 def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:
     """X010 where hardware goes on all the same."""
-    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
+    x.launch.find(
+        "X010", i, message, repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then", halves=(Half("use", i.name, i),)
+    )
 
 
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:

@@ -252,7 +252,7 @@ def record_alike(x: Wave, loads: Sequence[Load]) -> None:
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:
     """A finding that ends the kernel."""
-    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair, arrays=arrays)
+    x.launch.find(code, i, message, repair, arrays=arrays, why=f"it traps: CUDA error {cuda_error}")
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 
@@ -268,7 +268,7 @@ def stops(
         yield
     except HardwareTrap as trap:
         code, repair = code_of(trap)
-        x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
+        x.launch.find(code, i, trap.reason, repair, why=f"it traps: CUDA error {trap.cuda_error}")
         raise
     except OutsideError as problem:
         message, repair = str(problem), "check the address"

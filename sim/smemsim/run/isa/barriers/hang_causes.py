@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP, Cta, Wait
@@ -354,25 +355,24 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     if each and each.is_integer():
         right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
     bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
-    message = (
-        f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} was told to expect {state.all_expected} bytes in all "
-        f"({size} a time), {state.all_brought} came ({bringing})"
-    )
+    what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected} bytes ({size} each time), and {state.all_brought} arrive"
+    why, at = "", i
+    halves = Half("expect", f"{size} bytes ({i.name})", i), Half("bring", bringing)
     cause = wrong_delivery(barrier, x, size, rounds)
     if cause is None and hangs and not state.all_brought and is_to_come():
         return
     if cause is not None:
         at, why, right = cause
-        message, i = f"{why}: {message} at line {i.line}", at
+        halves = (halves[0], Half("copy", at.name, at), halves[1])
     elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
-        message, right = f"{message}; of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
+        why, right = f"of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
     if cause is None and not hangs and state.all_brought > state.all_expected:
-        message = f"{message}; the run goes on here, and an H200 hung where expect_tx was too small"
+        why = "; ".join(filter(None, (why, "the run goes on here; an H200 hung where expect_tx was too small")))
     milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
     if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
-        milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
-        right, because = "expect bytes in phases alone that somebody waits for", ""  # no rule is broken: it may end in any phase
-    x.launch.find("T210", i, message, right, because=because, milder=milder, touched=barrier.touched)
+        milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
+        right, because = "expect bytes only in phases that a thread waits for", ""  # no rule is broken: it may end in any phase
+    x.launch.find("T210", at, what, right, because=because, milder=milder, touched=barrier.touched, why=why, halves=halves)
 
 
 # ---- waiting
