@@ -80,7 +80,7 @@ def test_a_full_heap_gives_a_null_pointer_and_what_is_given_back_is_there_again(
         (f"{malloc(64)} {free()} st.u32 [%d1+60], %r1;", "which free at line", 700),
         (f"{malloc(64)} st.u32 [%d1+60], %r1; {free()} st.u32 [%d1], %r1;", "which free at line", 700),
         (f"{malloc(64)} {free()} {free()}", "has given back already", 719),
-        (f"{malloc(64)} add.u64 %d1, %d1, 16; {free()}", "16 bytes behind the begin", 700),
+        (f"{malloc(64)} add.u64 %d1, %d1, 16; {free()}", "16 bytes after the begin", 700),
         (free("%d20"), "did not give", 700),
     ],
 )

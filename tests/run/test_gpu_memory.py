@@ -196,8 +196,8 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
-        ("ld.global.b32 %r2, [%d20+256];", "X001", "right behind the array of args[0]"),
-        ("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d20+240]; ld.global.b32 %r2, [%d20+-4];", "X001", "4 bytes in front of"),
+        ("ld.global.b32 %r2, [%d20+256];", "X001", "right after the array of args[0]"),
+        ("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d20+240]; ld.global.b32 %r2, [%d20+-4];", "X001", "4 bytes before"),
         ("ld.global.b64 %d2, [%d20+252];", "X002", "not a multiple of the 8 bytes"),
         ("mov.u64 %d1, 0; st.global.b32 [%d1+8], %r1;", "X001", "null pointer"),
         ("mad.lo.u32 %r2, %r1, 4, 5200; ld.shared.b32 %r3, [%r2];", "X001", "past the end of the CTA's window"),
@@ -732,4 +732,4 @@ def test_an_index_of_32_bits_that_overflows_is_told_with_the_element_that_was_me
             continue
         (finding,) = run.findings
         assert (finding.code, finding.repair.startswith("compute the index in 64 bits: (size_t)")) == ("X001", True)
-        assert f"in front of element {1 << 31} of" in finding.message
+        assert f"before element {1 << 31} of" in finding.message

@@ -579,7 +579,7 @@ END:
         return
     line = next(n for n, words in enumerate(text.splitlines(), 1) if "tcgen05.dealloc" in words)
     assert f"warp 0 of CTA 0 has given it back at line {line} (tcgen05.dealloc" in found["X009"].message
-    assert f"a barrier in front of line {line}" in found["X009"].repair
+    assert f"a barrier before line {line}" in found["X009"].repair
 
 
 @pytest.mark.parametrize(

@@ -745,7 +745,7 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     assert "1 launch of 1 kernel" in done.stderr
     done = run([program, "over"], arch="sm_103a")
     assert "cuCtxSynchronize(): CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
-    assert "right behind the array allocation2" in done.stderr
+    assert "right after the array allocation2" in done.stderr
 
 
 @pytest.mark.parametrize(

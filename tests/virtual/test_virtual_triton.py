@@ -97,7 +97,7 @@ def test_a_fault_fails_the_test_that_has_it_alone(name, arch):
 def test_an_access_past_a_tensor_names_the_tensor_and_the_line_that_made_it(arch):
     text = outcomes(arch)[0]["test_past_the_end"]
     line = next(n for n, source in enumerate(SUITE.read_text(encoding="utf-8").splitlines(), 1) if "empty(250" in source)
-    assert "right behind" in text
+    assert "right after" in text
     assert re.search(rf"gpu_suite\.py:{line} \(empty, float32\[250\]\)", text)
     assert "1000 bytes" in text
 

@@ -294,6 +294,6 @@ def _quiet(wave: Wave) -> str:
     if wave.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
         return ""
     return (
-        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a higher "
+        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of any thread: it is endless, or needs a higher "
         f"limit (a loop without a store is ended after limit / {QUIET}, at the least {LEAST_QUIET:,}; limit = {2 * QUIET * most} allows twice as many)"
     )

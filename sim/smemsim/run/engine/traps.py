@@ -82,9 +82,14 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None
-    what = f"{size} byte{'s' * (size > 1)} at {space} address {address:#x} cannot be accessed: {where}"
+    what = f"{size} byte{'s' * (size > 1)} at {space} address {address:#x} {'are' if size > 1 else 'is'} out of bounds: {where}"
     who = Half("access", f"{thread_name(x, thread)}{more} ({i.name})", i)
-    x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,))
+    why = (
+        ""
+        if near is None or near.chunks is not None
+        else "a GPU faults only if no memory is mapped there; otherwise the access reaches another allocation"
+    )
+    x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,), why=why)
     return message
 
 
@@ -198,13 +203,12 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
     begin, end = near.begin, near.end
     name = region_name(x.launch, begin, end)
     if address < begin:
-        place = f"{begin - address} bytes in front of {name}"
+        place = f"{begin - address} bytes before {name}"
     elif address >= end:
-        place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
+        place = f"right after {name}" if address == end else f"{address - end} bytes past the end of {name}"
     else:
         place = f"{address + size - end} of them past the end of {name}"
-    note = "; a GPU faults only where nothing else lies there, and otherwise touches other data"
-    return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
+    return f"{place}, {end - begin} bytes at {begin:#x}", "guard the access, or make the array large enough"
 
 
 def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
@@ -218,7 +222,7 @@ def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
             unit = "bytes" if element == 1 else f"elements of {element} bytes"
             wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) in front of"
             return (
-                f"2^32 {unit} in front of element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: an index of 32 bits has overflowed, and "
+                f"2^32 {unit} before element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: an index of 32 bits has overflowed, and "
                 f"{index} became {index - (1 << 32)}",
                 f"compute the index in 64 bits: {wide} a factor of the product that overflows",
             )
@@ -229,9 +233,9 @@ def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
     """Of an address in the kernels' heap that is in no allocation."""
     chunk = x.launch.memory.heap.near(address)
     if chunk is None:
-        return "in front of all allocations of the kernels' heap", "check the index"
+        return "before all allocations of the kernels' heap", "check the index"
     if chunk.freed and address < chunk.end:
-        return f"inside of {chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back", "free it behind its last use"
+        return f"inside of {chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back", "free it after its last use"
     place = (
         f"{address + size - chunk.end} of them past the end of" if address < chunk.end else f"{address - chunk.end} bytes past the end of"
     )

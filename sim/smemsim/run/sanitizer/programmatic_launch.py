@@ -34,7 +34,7 @@ __all__ = ["Prerequisite"]
 
 
 BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
-REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or in front of a barrier that orders it"
+REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or before a barrier that orders it"
 
 
 class Prerequisite:

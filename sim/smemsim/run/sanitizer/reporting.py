@@ -43,7 +43,7 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
     "arrive": ("whose scope by the PTX ISA leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
     "lane": (
         "which by the PTX ISA answers for the reads of the lane that executes it alone",
-        "bar.warp.sync (__syncwarp) in front of the arrival",
+        "bar.warp.sync (__syncwarp) before the arrival",
     ),
     "warpgroup": ("which by the PTX ISA waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
 }
@@ -221,7 +221,7 @@ class Reporting:
         mine = op.barriers[barrier.cta.index][1]
         if mine == barrier.offset:
             why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
-            return why, "let each phase expect all bytes that are read behind it, and no others come"
+            return why, "let each phase expect all bytes that are read after it, and no others"
         pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
         ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
         why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
@@ -239,7 +239,11 @@ class Reporting:
     def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
         """That a warp does not know an operation to be over, and whether others do."""
         by = self.who_waited(op, only_read=only_read)
-        return "nobody has waited for it" if by < 0 else f"warp {self.warp(by)} has waited for it, and nothing tells warp {self.warp(warp)}"
+        return (
+            "no thread has waited for it"
+            if by < 0
+            else f"warp {self.warp(by)} has waited for it, and warp {self.warp(warp)} has not synchronised with that warp since"
+        )
 
     def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
         """How to wait for an operation, or how a warp is told that others have."""
@@ -255,13 +259,13 @@ class Reporting:
             return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+        return f"let warp {self.warp(by)} arrive ({how}) after its wait, at a barrier that warp {self.warp(warp)} waits for"
 
     def commit_of(self, i: Instruction) -> str:
         """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""
         there = self.following(i, "tcgen05.commit")
         if there is None:
-            return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait)"
+            return "tcgen05.commit after it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait)"
         return f"wait for the phase of the mbarrier at which tcgen05.commit of line {there.line}, by the thread that issued it, arrives (mbarrier.try_wait)"
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
@@ -330,7 +334,7 @@ class Reporting:
             return ""
         return (
             "; or, if it means the bytes of an earlier phase, which it has waited for, let the load wait for an mbarrier at which the readers arrive "
-            "(tcgen05.commit, mbarrier.arrive) behind this read"
+            "(tcgen05.commit, mbarrier.arrive) after this read"
         )
 
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:

@@ -1102,7 +1102,7 @@ class SharedShadow:
         """What to put between the access of a warp and that of another one, at `line`."""
         if by := self.objects.arrives_before(other, line, one):
             name = "mbarrier.arrive" if by.op == "mbarrier" else by.name
-            return f"move {name} of line {by.line} behind line {line}: it arrives before that access is done"
+            return f"move {name} of line {by.line} after line {line}: it arrives before that access is done"
         if relaxed := self.objects.arrives_relaxed(other, line, one):
             return f".release in place of .relaxed in the mbarrier.arrive of line {relaxed}, which releases nothing"
         if change := self.objects.counts_too_few(other, one):

@@ -71,7 +71,7 @@ def _unseen(barrier: Mbarrier) -> str:
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
-        return f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
+        return f"wait for the mbarrier of the stage that is read: phases of {names} are over, and no thread has waited for any of them"
     if last == state.seen:
         return f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
     by = f"phases {state.seen} to {last} went by without a wait"
@@ -396,7 +396,7 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     if state.tx > 0:
         left.append(f"{state.tx} bytes that were expected have not come")
     if state.tx < 0:
-        left.append(f"{-state.tx} bytes have come that nobody expected")
+        left.append(f"{-state.tx} bytes have come that no phase expected")
     lacks = " and ".join(left) or "nothing is missing"
     known = [
         f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
@@ -405,5 +405,5 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     ]
     elsewhere = misdirected(barrier, x)
     told = "" if elsewhere is None else f"; {elsewhere[0]}"
-    history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
+    history = "; so far " + "; ".join(known) if known else "; no thread has arrived, and no bytes have come"
     return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"

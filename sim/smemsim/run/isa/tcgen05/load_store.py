@@ -170,7 +170,7 @@ class _Access:
         i, warp = by
         self._stop(
             x, "X009", f"{what} any more {where}: {warp_name(x, warp)} has given it back at line {i.line} ({i.name})",
-            f"let it be given back after this: a barrier in front of line {i.line}, behind the last use of all warps",
+            f"let it be given back after this: a barrier before line {i.line}, after the last use of all warps",
         )  # fmt: skip
 
     def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:

@@ -435,7 +435,7 @@ class Stack:
         sentence = (
             f"{i.text}: the stack of {thread_name(x, thread)} is full: {int(self.depth[thread])} calls within one another, "
             f"{int(self.top[thread]) - self.bottom + int(self.registers[thread])} bytes of variables and kept registers; smemsim gives a thread "
-            f"{STACK_BYTES}, a GPU 1024 if nobody asks for more"
+            f"{STACK_BYTES}, a GPU 1024 unless more is asked for"
         )
         x.launch.find("X001", i, sentence, "end the recursion earlier, or walk with a loop and a stack of your own")
         raise HardwareTrap(f"{sentence}", cuda_error=STACK_ERROR)

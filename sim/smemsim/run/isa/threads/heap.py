@@ -62,7 +62,7 @@ def _wrong(x: Wave, i: Instruction, thread: int, address: int) -> None:
     elif chunk.freed and chunk.begin == address:
         where, error = f"{chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back already", LAUNCH_FAILURE
     else:
-        where, error = f"{address - chunk.begin} bytes behind the begin of {chunk}", ILLEGAL_ADDRESS
+        where, error = f"{address - chunk.begin} bytes after the begin of {chunk}", ILLEGAL_ADDRESS
     message = f"free of {thread_name(x, thread)}: {address:#x}, {where}"
     x.launch.find("X001", i, message, "free once, and what malloc gave", because="golden/sm_90a/heap")
     if error:
