@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -136,8 +135,8 @@ class Wave(Protocol):
         """Blocks of instructions that have run."""
 
     @property
-    def ctas(self) -> Sequence[Any]:
-        """The CTAs (`Cta`)."""
+    def ctas(self) -> Any:
+        """The CTAs (`Cta`), by their index in the wave."""
 
     @property
     def threads(self) -> np.ndarray:
