@@ -98,13 +98,22 @@ class Wave(Protocol):
     sel: Any  # ALL, or the threads that run
     at: int  # the block that runs
     step: int  # the instruction within it
-    tensor: Any  # tensor memory, by CTA
     r: Any  # registers
     memories: Any
     positions: Any
     in_flight: Any
-    alike: Any
-    observed_by_another: Any
+
+    @property
+    def tensor(self) -> Any:
+        """Tensor memory, by CTA."""
+
+    @property
+    def alike(self) -> Any:
+        """Something made once for all waves of so many threads, by its name: `alike(name, make)`."""
+
+    @property
+    def observed_by_another(self) -> Any:
+        """One sanitizer takes the place of another: `observed_by_another(before, after)`."""
 
     @property
     def total(self) -> int:
@@ -161,8 +170,9 @@ class Wave(Protocol):
 
 def current(x: Any) -> Instruction:
     """The instruction that the wave executes now."""
-    instructions: tuple[Instruction, ...] = x.program.blocks[x.at].instructions
-    return instructions[min(x.step, len(instructions) - 1)]
+    instructions = x.program.blocks[x.at].instructions
+    found: Instruction = instructions[min(x.step, len(instructions) - 1)]
+    return found
 
 
 _MBARRIERS: Slot[dict[int, Any]] = Slot(lambda cta: {})

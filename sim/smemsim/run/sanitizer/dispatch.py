@@ -87,7 +87,7 @@ class Events(AsyncEvents):
         """Threads are about to read and change something by an atomic operation; an exchange takes what is there."""
         i, piece, size = access.instruction, access.piece, access.size
         if "async" in i.modifiers:
-            self.unwritten = self.blank(piece.at, size)
+            self.looks_at_unwritten(piece.at, size)
             return
         if "exch" in i.modifiers:
             for_part(x, piece, lambda: self.takes(x, i, piece, size))

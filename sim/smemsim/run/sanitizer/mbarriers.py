@@ -275,7 +275,8 @@ class MbarrierObjects:
         """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
         for op in one.barrier.copies:
             if self.operations.remembers(op) and not self.clocks.done[warps, self.clocks.column(op.number)].all():
-                return op.instruction
+                instruction: Instruction = op.instruction
+                return instruction
         for arrival in one.arrivals.values():
             if self._know(one, warps, arrival.phase):
                 continue

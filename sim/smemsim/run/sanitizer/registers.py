@@ -246,7 +246,7 @@ class RegistersInFlight:
         )  # fmt: skip
 
     def _register(self, slot: int) -> str:
-        return self.x.program.inlined.registers[slot].name
+        return str(self.x.program.inlined.registers[slot].name)
 
     def _sums_named(self, warps: set[int], slots: frozenset[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""

@@ -69,7 +69,7 @@ class Reporting:
         self.x, self.clocks, self.operations = x, clocks, operations
         self.excuses: dict[Formal, Instruction] = {}
         self.waits: dict[int, Waited] = {}
-        self.lines = x.program.lines
+        self.lines: dict[int, Instruction] = x.program.lines
         self._per_cta = x.stride // WARP
         self.group_waits: dict[
             tuple[int, str], tuple[Instruction, int, Any]

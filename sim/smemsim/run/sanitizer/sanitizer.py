@@ -318,6 +318,10 @@ class Sanitizer(Events, Observer):
         blank: np.ndarray = at[self.shared.blank_of(at, flat, size) != 0]
         return blank
 
+    def looks_at_unwritten(self, flat: np.ndarray, size: int) -> None:
+        """Remember in `unwritten` the words at places `flat` that nobody has written."""
+        self.unwritten = self.blank(flat, size)
+
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
         """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
         if blank.size:

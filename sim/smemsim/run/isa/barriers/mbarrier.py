@@ -486,7 +486,7 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *,
 
     Ends the kernel with X010 where none was initialised, or where something else was written over it.
     """
-    barrier = mbarriers(cta).get(offset)
+    barrier: Mbarrier | None = mbarriers(cta).get(offset)
     i = i or current(x)
     if barrier is None:
         inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)

@@ -381,8 +381,8 @@ class _Wait:
                 state.asked = state.phase
                 waiting.append((state, here[~its]))
         if x.observer is not None and passed:
-            given: dict[str, Any] = {"relaxed": self.relaxed, "scope": self.scope, "by_parity": self.by_parity, "is_seen": self.is_seen}
-            x.observer.mbarriers_passed(x, self.i, with_threads(passed), **given)
+            how: dict[str, Any] = {"relaxed": self.relaxed, "scope": self.scope, "by_parity": self.by_parity, "is_seen": self.is_seen}
+            x.observer.mbarriers_passed(x, self.i, with_threads(passed), **how)
         return named.of_all(done), [(barrier, threads) for threads, barrier in with_threads(waiting)]
 
     def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:

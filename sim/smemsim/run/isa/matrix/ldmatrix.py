@@ -192,7 +192,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         _told(x, i, lanes, lambda: note_write(x, i, piece, ROW, written=written, is_joint=True))
         follow.ends(x, piece)
         marks = None if x.taint is None else x.taint.parts_of_registers(sources, x.threads)
-        if marks is not None:
+        if marks is not None and x.taint is not None:
             x.taint.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
