@@ -102,6 +102,7 @@ class Wave(Protocol):
     memories: Any
     positions: Any
     in_flight: Any
+    cohort: Any  # its CTAs (`Cohort`), where several of them may be checked as one
 
     @property
     def tensor(self) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from smemsim.base.budget import ask, hold
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.cohort import Cohort
 from smemsim.run.engine.livelock import FIRST, Progress, ReadOnlyLoop, StateCycle
 from smemsim.run.engine.positions import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, YIELDED, Positions, Wait
 from smemsim.run.engine.wave_grid import ALL, OFFSET_MASK, RANK_SHIFT, WARP, WARPGROUP, Cta, Ctas, WaveGrid, are_whole_warps
@@ -78,6 +79,7 @@ class Wave:
         self.r, self.shared = self.registers.arrays, self.memories.shared
         self.sel: Any = ALL
         self.at, self.step = 0, 0
+        self.cohort = Cohort.of(self)
         self.slots: dict[Any, Any] = {}  # the state of instruction families (`slots.Slot`)
         self.warp_scheduler: Any = None
         self.in_flight: Any = None

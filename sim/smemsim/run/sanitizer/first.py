@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.cohort import Cohort, are_repeated
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
@@ -45,7 +46,7 @@ class FirstCta:
     """The first CTA of a wave as a wave of its own: what the parts of the watch ask of one."""
 
     def __init__(self, x: Wave) -> None:
-        self.wave, self.launch, self.program = x, x.launch, x.program
+        self.wave, self.launch, self.program, self.cohort = x, x.launch, x.program, None
         self.stride = self.total = x.stride
         self.pitch, self.window_begin, self.scratch = x.pitch, x.window_begin, x.scratch
         self.ctas = Ctas(1, lambda index: x.ctas[index])
@@ -260,7 +261,8 @@ class SanitizerOfFirst(Events):
         self.has_declared = history is not None and x.launch.memory.has_declared
         # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
         self.brought: dict[int, list[Any]] = {}
-        self._threads, self._places = (np.arange(self.count)[:, None] * of for of in (x.stride, x.pitch))
+        assert x.cohort is not None
+        self.cohort: Cohort = x.cohort
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
         self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
         self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
@@ -273,14 +275,7 @@ class SanitizerOfFirst(Events):
     def is_possible(x: Wave) -> bool:
         """May the first CTA stand for all: are there several that leave each other alone, with asynchronous operations, and none of what is rare?"""
         launch, program = x.launch, x.program
-        if (
-            launch.cluster_size > 1
-            or len(x.ctas) < 2
-            or x.scratch
-            or launch.schedule is not None
-            or not launch.window_bytes
-            or not launch.has_cohorts
-        ):
+        if x.cohort is None or not x.cohort.is_apart or x.scratch or launch.schedule is not None or not launch.window_bytes:
             return False
         if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
             return False
@@ -380,19 +375,11 @@ class SanitizerOfFirst(Events):
         """Have the same threads of each CTA exited?"""
         if self.x.positions.together is not None:
             return True
-        gone = (self.x.pc >= EXITED).reshape(self.count, -1)
-        return bool((gone == gone[0]).all())
+        return self.cohort.are_same(self.x.pc >= EXITED)
 
     def own(self, threads: np.ndarray) -> np.ndarray | None:
         """Those of the first CTA among threads, where each CTA has the same ones, in its order."""
-        return self._of_first(threads, self._threads, self.x.stride)
-
-    def _of_first(self, numbers: np.ndarray, begins: np.ndarray, end: int) -> np.ndarray | None:
-        if not len(numbers) or len(numbers) % self.count:
-            return None
-        each = numbers.reshape(self.count, -1)
-        own: np.ndarray = each[0]
-        return own if int(own.max()) < end and bool((each - begins == own).all()) else None
+        return self.cohort.own_threads(threads)
 
     def own_count(self, threads: Sequence[int], what: Sequence[Sequence[Any]]) -> int:
         """How many of issuing threads are of the first CTA, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
@@ -401,11 +388,11 @@ class SanitizerOfFirst(Events):
             own = self.own(np.asarray(threads))
             self._known[key] = 0 if own is None else len(own)
         count = self._known[key]
-        return 0 if any(list(each) != list(each[:count]) * self.count for each in what) else count
+        return count if all(are_repeated(each, count) for each in what) else 0
 
     def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
         """The places (bytes) of an access of the running threads in the first window."""
-        own = self._of_first(flat, self._places, self.x.pitch) if self.is_alike else None
+        own = self.cohort.own_places(flat) if self.is_alike else None
         return None if own is None else np.ascontiguousarray(own, np.int64)
 
     def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.run.cohort import Cohort, are_repeated, own_of
 from smemsim.run.sanitizer import operation_sets, shared_loops
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, PART_BITS, Lanes
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Renumbering
 from smemsim.run.sanitizer.shared_loops import Tables
-from smemsim.run.warps import ALL
 
 if TYPE_CHECKING:
     from smemsim.run.views import Cta, Wave
@@ -35,7 +35,8 @@ class Folding:
         self.x, self.clocks, self.lanes = x, clocks, lanes
         self.count, self.warps = len(x.ctas), len(clocks.clock) // len(x.ctas)
         self._numbers = np.arange(self.count, dtype=np.int64)[:, None]
-        self._threads, self._bytes = self._numbers * x.stride, self._numbers * x.pitch
+        assert x.cohort is not None
+        self.cohort: Cohort = x.cohort
         self._times = self._numbers * self.warps << PART_BITS
         self._alike: set[int] = set()  # operations of the first CTA that the others have issued alike, by number
         self._open: set[int] = set()  # those of which not all warps know that they are over
@@ -54,7 +55,7 @@ class Folding:
     @staticmethod
     def is_possible(x: Wave) -> bool:
         """Do the CTAs of a wave leave each other's windows alone?"""
-        return x.launch.has_cohorts and x.launch.cluster_size == 1 and len(x.ctas) > 1 and not x.scratch
+        return x.cohort is not None and x.cohort.is_apart and not x.scratch
 
     def are_in_step(self, epochs: Epochs) -> bool:
         """Do the warps of all CTAs have the same clocks, meetings and epochs?"""
@@ -85,14 +86,10 @@ class Folding:
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
         something else of each other."""
-        if len(places) % self.count or not self.are_in_step(epochs) or not self._know_the_same():
+        if not self.are_in_step(epochs) or not self._know_the_same():
             return None
-        threads, at = (of.reshape(self.count, -1) for of in (self.x.threads, places))
-        if not (at - self._bytes == at[0]).all():
-            return None
-        if self.x.sel is not ALL and not (threads - self._threads == threads[0]).all():
-            return None
-        return at[0], threads[0]
+        at, threads = self.cohort.own_places(places), self.cohort.own_threads(self.x.threads)
+        return None if at is None or threads is None else (at, threads)
 
     def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
         """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
@@ -100,14 +97,13 @@ class Folding:
         count, own = self.count, len(ops) // self.count
         if not own or own * count != len(ops) or not self.are_in_step(epochs) or not self._know_the_same():
             return 0
-        index = np.array([cta.index for cta in ctas]).reshape(count, own)
-        warps = np.array([op.warps[0] for op in ops]).reshape(count, own) - self._numbers * self.warps
-        lanes = np.array([op.lane for op in ops]).reshape(count, own)
-        if (index != self._numbers).any() or (warps != warps[0]).any() or (lanes != lanes[0]).any():
+        if [cta.index for cta in ctas] != np.repeat(self._numbers, own).tolist():
             return 0
-        numbers = np.array([op.number for op in ops]).reshape(count, own) - self._apart
-        new = set(numbers[0].tolist()) - self._alike
-        if (numbers != numbers[0]).any() or not self._know_alike(new):
+        if not are_repeated([op.lane for op in ops], own) or own_of(np.array([op.warps[0] for op in ops]), count, self.warps) is None:
+            return 0
+        numbers = own_of(np.array([op.number for op in ops]), count, self.clocks.own_columns)
+        new = set() if numbers is None else set(numbers.tolist()) - self._alike
+        if numbers is None or not self._know_alike(new):
             return 0
         self._alike |= new
         self._open |= new

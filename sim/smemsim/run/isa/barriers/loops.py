@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from smemsim.base.compiling.loop import compiled
 
-__all__ = ["are_alike", "pass_phase"]
-
-
-@compiled(reads="values")
-def are_alike(values, count, apart):  # type: ignore[no-untyped-def]
-    """Are the values of threads of `count` CTAs those of the first CTA, `apart` more from one CTA to the next?"""
-    own, is_alike = len(values) // count, True
-    for n in range(own, len(values)):
-        is_alike &= values[n] == values[n - own] + apart
-    return is_alike
+__all__ = ["pass_phase"]
 
 
 @compiled(reads="tid parity")

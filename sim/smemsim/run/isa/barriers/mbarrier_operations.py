@@ -14,7 +14,6 @@ from smemsim.core.ptx.module import Instruction, Sink
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import ALL, YIELDED, Cta
-from smemsim.run.isa.barriers import loops
 from smemsim.run.isa.barriers.hang_causes import park
 from smemsim.run.isa.barriers.mbarrier import (
     Mbarrier,
@@ -71,19 +70,13 @@ def _runs(at: np.ndarray) -> Iterator[tuple[int, int]]:
 def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slice]] | None:
     """The offsets of mbarriers that running threads of the first CTA name, where those of the others do the same: of each its threads, the first of those that run.
     None where others do something else, or have other `values`: those of each thread, or one of all."""
-    count = len(x.ctas)
-    own, rest = divmod(len(at), count)
-    if not own or rest or x.launch.cluster_size > 1 or not x.launch.has_cohorts:
+    cohort = x.cohort
+    own = None if cohort is None or not cohort.is_apart else cohort.own_places(at)
+    if cohort is None or own is None or not all(cohort.are_same(each) for each in values if each.ndim):
         return None
-    if (
-        at[:own].max() >= x.pitch
-        or not loops.are_alike(at, count, x.pitch)
-        or not all(loops.are_alike(each, count, 0) for each in values if each.ndim)
-    ):
+    if x.sel is not ALL and cohort.own_threads(x.threads) is None:
         return None
-    if x.sel is not ALL and (x.threads[own - 1] >= x.stride or not loops.are_alike(x.threads, count, x.stride)):
-        return None
-    return [(int(at[lo]) + x.window_begin, slice(lo, hi)) for lo, hi in _runs(at[:own])]
+    return [(int(own[lo]) + x.window_begin, slice(lo, hi)) for lo, hi in _runs(own)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -147,7 +147,7 @@ class _Alike:
 def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> list[_Alike]:
     """What the running threads issue, by the values of operands: `reads` are those, a map's address the first one. Nothing where each is to be looked at by itself."""
     threads = x.threads
-    if len(threads) < 2 or x.in_flight is not None or x.launch.cluster_size > 1 or not x.launch.has_cohorts:
+    if len(threads) < 2 or x.in_flight is not None or x.cohort is None or not x.cohort.is_apart:
         return []
     values, boxes = np.empty((len(threads), len(reads)), np.int64), np.empty((len(threads), len(coordinates)), np.int64)
     for to, several in ((values, reads), (boxes, coordinates)):

@@ -23,6 +23,7 @@ from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
+from smemsim.run.cohort import are_repeated
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
@@ -159,9 +160,8 @@ def _warpgroups(x: Wave) -> Warpgroups:
         ctas = [x.ctas[n] for n in cta.tolist()]
         windows = Windows([cta.shared for cta in ctas])
         issuers = list(zip([cta.number for cta in ctas], tids.tolist(), strict=True))
-        own, rest = divmod(len(firsts), len(x.ctas))
-        if rest or len(x.ctas) < 2 or not x.launch.has_cohorts or (np.diff(firsts.reshape(-1, own), axis=0) != x.stride).any():
-            own = 0
+        of_first = None if x.cohort is None else x.cohort.own_threads(firsts)
+        own = 0 if of_first is None else len(of_first)
         each = list(dict.fromkeys([cta.number for cta in ctas]))
         found = kept[key] = Warpgroups(key, firsts.tolist(), own, issuers, ctas, each, numbers, where, windows)
     return found
@@ -193,11 +193,6 @@ class _Words:
         for n, own in enumerate(words):
             found.setdefault(own, []).append(n)
         return list(found.values())
-
-
-def _are_alike(values: list[Any], own: int) -> bool:
-    """Have all CTAs the same values, so many each? False where that number is not known."""
-    return own > 0 and values == values[:own] * (len(values) // own)
 
 
 class _Mma:
@@ -258,9 +253,9 @@ class _Mma:
         values, goes_on = self._held(x, here, scale)
         self._check_fences(x, here)
         adds = scale.tolist()
-        own = words.own if _are_alike(adds, words.own) else 0
+        own = words.own if are_repeated(adds, words.own) else 0
         make = functools.partial(self._events, here.issuers, (words.a, words.b), adds, goes_on)  # keeps no CTA
-        products = Products(len(adds), make, here.each if _are_alike(goes_on, own) else ())
+        products = Products(len(adds), make, here.each if are_repeated(goes_on, own) else ())
         judge_products(x, products)  # before they are executed: one may be what ends the kernel
         if metadata is not None and x.launch.judge is not None:
             x.launch.judge.metadata(x, products, of.metadata_places, metadata, self._origins(x))
@@ -289,7 +284,7 @@ class _Mma:
             if len(kept) >= MOST_WORDS:
                 kept.clear()
             of_a, of_b = None if a is None else a.tolist(), b.tolist()
-            own = here.own if _are_alike(of_b, here.own) and (of_a is None or _are_alike(of_a, here.own)) else 0
+            own = here.own if are_repeated(of_b, here.own) and (of_a is None or are_repeated(of_a, here.own)) else 0
             found = kept[key] = _Words(of_a, of_b, own, self.of.reads(here.windows, of_a, of_b))
         return found
 

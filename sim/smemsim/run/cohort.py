@@ -1,0 +1,84 @@
+"""CTAs of a wave that do the same, each by its own threads and in its own window: here alone that is compared.
+
+What CTAs do at once is told by numbers: of threads, warps, places in shared memory, operations. Those of the first CTA come first, then those of each other one, in the same
+order. The CTAs do the same where each one's numbers are the first one's, and as far behind them as its threads, or its window, are behind the first one's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.base.compiling.loop import compiled
+
+if TYPE_CHECKING:
+    from smemsim.run.views import Wave
+
+__all__ = ["Cohort", "are_repeated", "own_of"]
+
+
+@compiled(reads="numbers")
+def _are_same(numbers, count, stride):  # type: ignore[no-untyped-def]
+    """Are the numbers of `count` CTAs those of the first one, `stride` more from one CTA to the next, and those of the first one less than that?"""
+    own, are_same = len(numbers) // count, True
+    if stride == 0:
+        for n in range(own, len(numbers)):
+            are_same &= numbers[n] == numbers[n - own]
+        return are_same
+    for n in range(own):
+        are_same &= numbers[n] < stride
+    for n in range(own, len(numbers)):
+        are_same &= numbers[n] == numbers[n - own] + stride
+    return are_same
+
+
+def own_of(numbers: np.ndarray, count: int, stride: int) -> np.ndarray | None:
+    """Those of the first of `count` CTAs among numbers (n,), where each CTA has the same, `stride` apart (0: the same numbers); None where one has others.
+
+    >>> own_of(np.array([3, 5, 67, 69]), 2, 64)
+    array([3, 5])
+    >>> own_of(np.array([3, 5, 67, 70]), 2, 64) is None
+    True
+    """
+    own, rest = divmod(len(numbers), count)
+    return None if rest or not own or not _are_same(numbers, count, stride) else numbers[:own]
+
+
+def are_repeated(items: Sequence[Any], own: int) -> bool:
+    """Has each CTA equal items, so many (`own`) each? False where that number is 0: not known.
+
+    >>> are_repeated([1, 2, 1, 2], 2), are_repeated([1, 2, 2, 1], 2)
+    (True, False)
+    """
+    return own > 0 and list(items) == list(items[:own]) * (len(items) // own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cohort:
+    """The CTAs of a wave, `count` of `threads` threads each with windows of `window` bytes, as far as they do the same. `is_apart`: none reaches another one's window."""
+
+    count: int
+    threads: int
+    window: int
+    is_apart: bool
+
+    @classmethod
+    def of(cls, x: Wave) -> Cohort | None:
+        """The CTAs of a wave, where there are several that may be executed and checked as one (`SMEMSIM_COHORTS`)."""
+        launch = x.launch
+        return cls(len(x.ctas), x.stride, x.pitch, launch.cluster_size == 1) if launch.has_cohorts and len(x.ctas) > 1 else None
+
+    def own_threads(self, threads: np.ndarray) -> np.ndarray | None:
+        """The first CTA's among threads, where each CTA has the same; else None."""
+        return own_of(threads, self.count, self.threads)
+
+    def own_places(self, at: np.ndarray) -> np.ndarray | None:
+        """The first CTA's among places in the windows (bytes), where each CTA has the same; else None."""
+        return own_of(at, self.count, self.window)
+
+    def are_same(self, values: np.ndarray) -> bool:
+        """Has each CTA the same values?"""
+        return own_of(values, self.count, 0) is not None
