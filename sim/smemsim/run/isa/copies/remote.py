@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from smemsim.run.origins import followed_store
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import Taint
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Linker
 
@@ -133,7 +134,7 @@ def _counted(
                 x.observer.completes_on(x, operation, [barrier])
         marks = None if x.taint is None else x.taint.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
-            x.taint.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
+            cast("Taint", x.taint).put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
         if reduced is not None:
             x.observer.reduced(x, reduced)
         taken, piece = take(x), piece._replace(at=piece.at.copy())

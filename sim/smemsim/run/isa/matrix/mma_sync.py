@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from smemsim.run.checks import Taint
     from smemsim.run.engine.wave import Wave
     from smemsim.run.isa.memory.spaces import Locate
     from smemsim.run.isa.registers import Read
@@ -222,7 +223,7 @@ def _follow(
     Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has. `values` are the registers of A and B if their elements
     are always numbers: what is multiplied with zeros alone counts for nothing then.
     """
-    taint, origins, warps = x.taint, x.taint.origins, x.n // WARP
+    taint, origins, warps = _taint(x), _taint(x).origins, x.n // WARP
     if places is None:
         marks = taint.of_registers([item for part in parts[1:] for item in part], x.threads)
         of_warps = 0 if marks is None else [origins.computed(i, taint.of_warps(list(marks), x.threads), is_result=True)] * len(parts[0])
@@ -397,7 +398,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 note_write(x, i, piece, memory.size, written=written, is_joint=True)
                 if marks is not None:
                     mine_of_marks = marks[:, memory.element]
-                    x.taint.stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])
+                    _taint(x).stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
@@ -442,16 +443,21 @@ def _mark_fragment(x: Wave, registers: Sequence[Operand], marks: Mapping[int, np
     _put_fragment(x, registers, each.reshape(len(x.threads), count * size))
 
 
+def _taint(x: Wave) -> Taint:
+    """What follows values in doubt, where something does."""
+    return cast("Taint", x.taint)
+
+
 def _put_fragment(x: Wave, registers: Sequence[Operand], marks: np.ndarray) -> None:
     """Registers have got values whose bytes have these marks (threads, bytes): those that are left repeat the first."""
     size = 8 if marks.shape[1] * WARP > len(registers) * WARP * 4 else 4
     of_registers = marks.reshape(len(marks), -1, size).transpose(1, 0, 2)
-    x.taint.put_parts_of_registers(registers, x.threads, of_registers[np.arange(len(registers)) % len(of_registers)])
+    _taint(x).put_parts_of_registers(registers, x.threads, of_registers[np.arange(len(registers)) % len(of_registers)])
 
 
 def _marks_of(x: Wave, registers: Sequence[Operand], size: int) -> np.ndarray | None:
     """The marks of the elements of a fragment, of `size` bytes each: (threads, elements); None where there are none."""
-    taint = x.taint
+    taint = _taint(x)
     found = taint.parts_of_registers(registers, x.threads, max(4, size)) if taint.slots else None
     return None if found is None else taint.origins.all(found.transpose(1, 0, 2).reshape(len(x.threads), -1, size), axis=2)
 
@@ -460,7 +466,7 @@ def _follow_fragments(
     x: Wave, i: Instruction, targets: Sequence[Operand], fragments: Sequence[Sequence[Operand]], parts: Sequence[tuple[str, str]], of: Wmma
 ) -> None:
     """D has the marks of C, row by row those of A, and column by column those of B."""
-    origins, rows, columns = x.taint.origins, of.shape[0], of.shape[1]
+    origins, rows, columns = _taint(x).origins, of.shape[0], of.shape[1]
     found = np.zeros((x.n // WARP, rows, columns), np.int32)
     for (name, dtype), fragment in zip(parts, fragments, strict=True):
         marks = _marks_of(x, fragment, _BYTES[dtype])
