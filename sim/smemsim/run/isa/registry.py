@@ -56,7 +56,7 @@ class Gate:
 
     `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
     execute again; False when nobody goes on. `run` is the operation. `keeps` are the registers (a bit set) that it takes care of itself where their values
-    lie elsewhere (`Wave.settle`).
+    lie elsewhere (`Wave.materialize`).
     """
 
     opens: Callable[[Wave], bool]

@@ -1,7 +1,7 @@
 """Accumulators of wgmma as matrices, between two instructions that name their registers.
 
 A loop over K adds to the same registers again and again, and nobody reads them in between. Their values are then kept as matrices, and come back into the
-registers when a block of instructions begins that names one of them (`Wave.settle`).
+registers when a block of instructions begins that names one of them (`Wave.materialize`).
 
 Whether an instruction goes on with a sum follows from its registers: they hold what the last wgmma left there, also where a loop has moved it away and back.
 Zeros, or anything else that others have written there, begin another sum.
