@@ -377,7 +377,7 @@ class Launcher:
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(), *about.named)))
         elif run is not None and run.counting is not None and not self.device.policy.quiet:
-            self.device.tell(run.counters.text())
+            self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), run.counters.text()]))
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
             self._remarked.update(new)
@@ -400,6 +400,9 @@ class Launcher:
         from smemsim.virtual import record
 
         about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
+
+
+COST_NOTES = ("P902", "P903", "P904")
 
 
 def _without_time(run: Run) -> dict[str, Any]:

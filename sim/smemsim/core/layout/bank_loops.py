@@ -10,6 +10,18 @@ __all__ = ["busiest_banks", "different_sectors", "paired_lanes"]
 
 
 @compiled
+def is_row(at, active, warp, first, together, words):  # type: ignore[no-untyped-def]
+    """Do neighbours of a group lie in a row that fills every bank once, as in most accesses?"""
+    mask = (1 << together) - 1
+    if words * together != 32 or (active[warp] >> first) & mask != mask:
+        return False
+    in_row = 1
+    for lane in range(first + 1, first + together):
+        in_row += at[warp, lane] - at[warp, lane - 1] == 4 * words
+    return in_row == together
+
+
+@compiled
 def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: ignore[no-untyped-def]
     """Of byte offsets `at` (warps, 32) with masks `active`: the accesses of the busiest bank, summed over groups of `together` lanes, and its largest.
 
@@ -21,6 +33,10 @@ def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: i
         total = 0
         largest = 0
         for first in range(0, 32, together):
+            if is_row(at, active, warp, first, together, words):
+                total += 1
+                largest = max(largest, 1)
+                continue
             count[:] = 0
             for lane in range(first, first + together):
                 if not (active[warp] >> lane) & 1:
@@ -71,7 +87,7 @@ def different_sectors(at, active, shift, out):  # type: ignore[no-untyped-def]
             piece = at[warp, lane] >> shift
             is_new = True
             for j in range(n):
-                if kept[j] == piece:
+                if kept[n - 1 - j] == piece:  # the latest first: neighbours mostly share one
                     is_new = False
                     break
             if is_new:

@@ -48,6 +48,14 @@ class Counting(Observer):
             self.instructions[id(i)] = i
         return found
 
+    @staticmethod
+    def _warps(threads: np.ndarray) -> int:
+        """How many warps these threads (ascending) are of."""
+        count = len(threads)
+        if count and not threads[0] % LANES and threads[-1] - threads[0] == count - 1:
+            return -(-count // LANES)
+        return int(np.count_nonzero(np.diff(threads // LANES, prepend=-1)))
+
     # ---- events
 
     def wave_began(self, x: Wave) -> None:
@@ -57,8 +65,7 @@ class Counting(Observer):
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         threads = x.threads
         counts = self._blocks.setdefault(id(instructions), (instructions, [0, 0, 0]))[1]
-        warps = int(np.count_nonzero(np.diff(threads // LANES, prepend=-1)))
-        counts[0] += warps
+        counts[0] += self._warps(threads)
         counts[1] += len(threads)
 
     def accessed(self, x: Wave, access: Access) -> None:
@@ -70,7 +77,7 @@ class Counting(Observer):
             self._everywhere(x, row, access, threads)
         elif piece.space == "local":
             row.accessing += len(threads)
-            row.local_requests += int(np.count_nonzero(np.diff(threads // LANES, prepend=-1)))
+            row.local_requests += self._warps(threads)
         else:
             self._shared(x, row, access, threads)
 
@@ -102,7 +109,7 @@ class Counting(Observer):
         if op == "matrix":
             row.doubt(Sure.NONE, _MATRIX)
             return
-        if access.piece.space == "shared" and op != "remote" and (at // x.pitch != x.cta_of[threads]).any():
+        if x.launch.cluster_size > 1 and access.piece.space == "shared" and op != "remote" and (at // x.pitch != x.cta_of[threads]).any():
             op = _REMOTE_CTA
         rows, active = by_warp(threads, at)
         if access.kind == "copy":
@@ -112,14 +119,14 @@ class Counting(Observer):
                 op = "uniform"
             row.shared(op, rows, active, size)
             if op in OPS:
-                self._keep(i, op, rows % x.pitch, active, size)
+                self._keep(x, access, op, rows, active)
 
-    def _keep(self, i: Instruction, op: str, rows: np.ndarray, active: np.ndarray, size: int) -> None:
+    def _keep(self, x: Wave, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
         """Some accesses of each instruction, by offset in the window: what a layout is tried on."""
-        kept = self.samples.setdefault(id(i), [])
+        kept, size = self.samples.setdefault(id(access.instruction), []), access.size
         room = MOST_WARPS - sum(len(a.at) for a in kept)
         if room > 0:
-            kept.append(BankAccess(op, rows[:room], size, active[:room]))
+            kept.append(BankAccess(op, rows[:room] % x.pitch, size, active[:room]))
 
     def _copied(self, row: Row, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
         """cp.async: lanes of one warp may have read bytes of several lengths, or none."""
