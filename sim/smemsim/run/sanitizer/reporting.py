@@ -239,6 +239,8 @@ class Reporting:
     def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
         """That a warp does not know an operation to be over, and whether others do."""
         by = self.who_waited(op, only_read=only_read)
+        if by == warp:
+            return f"warp {self.warp(by)} has waited for it, and not every other warp that takes part has"
         return (
             "no thread has waited for it"
             if by < 0
