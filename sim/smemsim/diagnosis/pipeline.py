@@ -78,7 +78,8 @@ class Ring:
         place = {one.number: n for n, one in enumerate(fillings)}
         stages = tuple(dict.fromkeys(one.stage for one in fillings))
         allowed = tuple((one.issued & own & ~one.loads).bit_count() + 1 for one in fillings)
-        held, last = [], {}
+        held: list[Held] = []
+        last: dict[tuple[int, int], Filling] = {}
         for n, one in enumerate(fillings):
             before = last.get(one.stage)
             last[one.stage] = one
@@ -94,7 +95,7 @@ class Ring:
 def _is_read(filling: Filling, reads: int) -> bool:
     """Are all matrix instructions that read a filling complete, as far as this is known?"""
     wanted = filling.readers << (filling.number * READERS)
-    return reads & wanted == wanted
+    return bool(reads & wanted == wanted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +234,7 @@ FILLS = (("load under way", "k1"), ("full", "k0"), ("read by matrix instructions
 
 def pipeline_svg(pipeline: Pipeline) -> str:
     """A row for each stage over time, light and dark. Lengths are assumed, and the picture says so."""
-    parts, y = [svg_text(MARGIN, 28, "t", "Pipeline"), svg_text(MARGIN, 49, "s", SAYS)], TOP
+    parts, y = [svg_text(MARGIN, 28, "t", "Pipeline"), svg_text(MARGIN, 49, "s", SAYS)], float(TOP)
     for ring in pipeline.rings:
         for line in textwrap.wrap(pipeline._sentence(ring), 130):
             parts.append(svg_text(MARGIN, y, "s", line))

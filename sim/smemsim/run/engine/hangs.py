@@ -76,7 +76,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
-            halves = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
+            halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
             missing = _missing(wait)
             halves += (Half("overdue", _whereabouts(wave, missing)),) if missing is not None and missing.size else ()
             launch.find(

@@ -357,7 +357,7 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
     what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected} bytes ({size} each time), and {state.all_brought} arrive"
     why, at = "", i
-    halves = Half("expect", f"{size} bytes ({i.name})", i), Half("bring", bringing)
+    halves: tuple[Half, ...] = Half("expect", f"{size} bytes ({i.name})", i), Half("bring", bringing)
     cause = wrong_delivery(barrier, x, size, rounds)
     if cause is None and hangs and not state.all_brought and is_to_come():
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
 
 
 # The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and the stride.
-_CUT: Slot[dict[tuple[bytes, int | None], tuple[Instruction, int]]] = Slot(lambda launch: {})
+_CUT: Slot[dict[tuple[bytes, int], tuple[Instruction, int]]] = Slot(lambda launch: {})
 
 
 def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
@@ -116,7 +116,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
                 raw = _bytes(piece.memory, at)
                 raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
                 if field == "global_stride" and new % LIMITS.address_alignment:
-                    _CUT(x.launch)[raw[:8].tobytes(), ordinal] = i, new
+                    _CUT(x.launch)[raw[:8].tobytes(), cast("int", ordinal)] = i, new
             note_write(x, i, piece, SIZE, written=written)
 
     return run
