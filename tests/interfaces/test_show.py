@@ -402,7 +402,8 @@ def test_notebooks():
     piece = report._repr_html_()
     assert "<script" not in piece
     assert "&lt;b&gt;&amp;" in piece
-    assert html.escape(report.findings[0].message, quote=False) in piece
+    first = report.findings[0]
+    assert all(html.escape(text, quote=False) in piece for text in (first.what, first.repair, *(half.text for half in first.halves)))
     assert piece.count("<svg") == 1
     assert ET.fromstring(tile._repr_svg_()).tag == f"{SVG}svg"
     empty = check({"arch": "sm_90a"})

@@ -61,7 +61,8 @@ def page_fragment(page: Page) -> str:
     """The entries and the first still as a piece of HTML for a notebook: no script."""
     style = ".smemsim-report .wrong b,.smemsim-report .trap b{color:#cf222e}.smemsim-report .luck b{color:#9a6700}.smemsim-report li{margin:4px 0}"
     rows = [f"<li class={e.severity}><b>{e.severity} {html.escape(e.code)}</b> {html.escape(e.where)}: {html.escape(e.message)}"
-            + (f"<br>repair: {html.escape(e.repair)}" if e.repair else "") for e in page.entries]  # fmt: skip
+            + "".join(f"<br>{html.escape(row.label)}: {html.escape(row.text)}" for row in e.rows)
+            + (f"<br>fix: {html.escape(e.repair)}" if e.repair else "") for e in page.entries]  # fmt: skip
     picture = f"<div style='overflow-x:auto'>{grids_svg(page.stills[0][1])}</div>" if page.stills else ""
     head = f"<b>{html.escape(page.title)}</b> " * bool(page.title) + html.escape(f"{page.counted}. {page.evidence}")
     return f"<div class=smemsim-report><style>{style}</style><p>{head}</p><ul>{''.join(rows)}</ul>{picture}</div>"
