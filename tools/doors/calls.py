@@ -22,7 +22,7 @@ __all__ = ["API", "LAUNCHES", "RESULTS", "good_calls"]
 WORD = 0x4000004000010040
 # Classes that only smemsim makes: what its functions return.
 RESULTS = {
-    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "DeviceArray", "Finding", "FoundDescriptor", "Grade", "LboMode",
+    "Answer", "ConflictAnswer", "ConflictFree", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "DeviceArray", "Finding", "FoundDescriptor", "Grade", "LboMode",
     "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Run", "RunFinding", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
 }  # fmt: skip
 ARRAYS = [np.array(16), np.array([1.5]), np.zeros((0, 4)), np.array(["K"]), np.array([None]), np.zeros((64, 64), np.uint16), np.zeros((8, 16), np.uint8), np.zeros(2**10, np.uint8),
@@ -95,6 +95,8 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "explain_product": {"d": np.zeros((64, 64), np.uint32), "a": square, "b": square, "c": None, "arch": "sm_90a", "a_type": "bf16", "a_swizzle": "128B", "m": 64, "n": 64},
         "find_descriptors": {"places": 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16), "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16},
         "from_float64": {"values": [1.0, -2.5], "dtype": "bf16"},
+        "BankAccess": {"op": "ld", "at": np.zeros((1, 32), np.int64), "size": 4, "active": 0xFFFFFFFF, "name": ""},
+        "conflict_free_layouts": {"accesses": [smemsim.BankAccess("st", np.arange(32)[None] * 128, 4)], "pitch": 128, "tma": False, "swizzle": None, "most": 2},
         "launch_file": {"path": _launch_folder(), "sanitize": True, "limit": 1 << 20},
         "launch_triton": {"kernel": COMPILED, "grid": 1, "gpu": None, "a": np.zeros(4, np.float32), "n": 4, "sanitize": True, "progress": False},
         "mapa": {"smem_address": 1024, "cta_rank": 1},

@@ -30,7 +30,7 @@ COMMANDS = {
     "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and judge every kernel that it launches."),
     "plan": ("plan.plan_command", "Plan an operand tile: what should I write?"),
     "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
-    "solve": ("solve.solve", "Find all descriptors that read an operand, or the fault behind a wrong D."),
+    "solve": ("solve.solve", "Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts."),
     "show": ("show.show", "Draw where every element lies, and what is wrong with it."),
     "decode": ("decode.decode", "Explain a descriptor, a tensor map or a layout."),
     "map": ("map.map_command", "Show where an operand, or a TMA transfer, lies."),
