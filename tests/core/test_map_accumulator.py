@@ -67,7 +67,7 @@ def test_a_packed_register_has_two_elements_and_a_pair_two_ctas():
 def test_what_is_wrong_with_the_word_is_said_beside_the_picture():
     result = run("0x08200490 --kind mxf4nvf4")
     assert result.exit_code == 1
-    assert "I603 wrong b_sf_id" in result.stderr
+    assert "I603  b_sf_id = 1" in result.stderr
     assert "layout D" in result.stdout
 
 

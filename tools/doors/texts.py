@@ -55,7 +55,7 @@ CUTE = (
 def _pasted(rng: random.Random, cases: int, bench: Bench) -> None:
     def read(text: str) -> None:
         for given in read_input((text,), rng.choice((None, "sm_90a", "sm_100a"))).maps:
-            for sentence in map(str, (*given.violations, given.unreadable, *given.hints)):
+            for sentence in (getattr(one, "sentence", one) for one in (*given.violations, given.unreadable, *given.hints)):
                 assert "\n" not in str(sentence), sentence
             assert given.tm is not None or given.violations or given.unreadable
 

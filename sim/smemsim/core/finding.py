@@ -354,6 +354,12 @@ class Finding:
         return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
 
     @property
+    def sentence(self) -> str:
+        """The code, the place, the message and the fix on one line, for an exception or a table."""
+        place = f" {self.headed}" * (not self.what.startswith(self.headed))
+        return "; ".join(filter(None, (f"{self.code}{place}: {told(self.message)}", f"fix: {told(self.repair)}" if self.repair else "")))
+
+    @property
     def parts(self) -> Parts:
         """What is wrong, where, why and the fix, as a reader sees them.
 
@@ -639,7 +645,7 @@ def in_word(
     """A finding at a field of a word, of the severity that its code has unless another is given.
 
     >>> print(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used"))
-    D310 note leading_byte_offset: LBO = 64 B is never used
+    D310  leading_byte_offset  note: LBO = 64 B is never used
     """
     return Finding(code, severity or CODES[code].severity, InWord(word, Path.parse(field), against), message, repair, source)
 

@@ -50,7 +50,7 @@ class AccumulatorMap:
         """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks, where there is no such shape."""
         for finding in instr.problems(cta_group=cta_group, ws=ws):
             if finding.code == "I601" and finding.severity is Severity.TRAP:
-                raise InputError(f"instruction descriptor {instr.word:#010x}: {finding}")
+                raise InputError(f"instruction descriptor {instr.word:#010x}: {finding.sentence}")
         at = TmemAddress.decode(taddr)
         layout = AccumulatorLayout(instr.m, instr.n, cta_group, ws=ws, sparse=instr.sparsity, lane=at.lane, column=at.column)
         return cls(instr, layout)

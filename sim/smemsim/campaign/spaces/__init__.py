@@ -31,6 +31,7 @@ ORACLE_NAMES = (
     "cute-layouts",
     "cute-descriptors",
     "mmasim",
+    "mmasim-sync",
 )  # other people's answers; swept when they are named
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.base.arguments import shown, suggestion, whole
+from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError
 from smemsim.core.layout.banks import Cost, matrix_lanes, shared_cost
 from smemsim.core.layout.cute import CuteLayout, CuteSwizzle
@@ -57,14 +57,22 @@ class BankAccess:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if self.op not in OPS:
+        if not isinstance(self.op, str) or self.op not in OPS:
             raise InputError(f"op = {shown(self.op)}: needs one of {', '.join(OPS)}{suggestion(str(self.op), OPS)}")
-        if self.size not in LANES_TOGETHER:
+        if not isinstance(self.size, int) or self.size not in LANES_TOGETHER:
             raise InputError(f"size = {shown(self.size)}: needs one of {', '.join(map(str, LANES_TOGETHER))} bytes")
-        at = np.atleast_2d(np.asarray(self.at, np.int64))
+        try:
+            at = np.atleast_2d(np.asarray(self.at, np.int64))
+            lanes = np.asarray(self.active, np.int64)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"at = {shown(self.at)}, active = {shown(self.active)}: needs whole numbers, byte offsets and masks of lanes"
+            ) from None
         if at.ndim != 2 or not 1 <= at.shape[1] <= LANES or not at.size:
             raise InputError(f"at: needs (warps, lanes) with at most {LANES} lanes, not an array of shape {at.shape}")
-        active = np.broadcast_to(np.asarray(self.active, np.int64), (len(at),)) & ((1 << at.shape[1]) - 1)
+        if lanes.ndim > 1 or lanes.size not in (1, len(at)):
+            raise InputError(f"active: needs one mask, or one for each of {len(at)} warps, not an array of shape {lanes.shape}")
+        active = np.broadcast_to(lanes.reshape(-1), (len(at),)) & ((1 << at.shape[1]) - 1)
         if (at % self.size).any():
             raise InputError(f"at: byte offset {int(at[at % self.size != 0][0])} is no multiple of the {self.size} bytes of a lane")
         if (at < 0).any():
@@ -223,11 +231,17 @@ def conflict_free_layouts(
     >>> answer.now, answer.ideal, str(answer.layouts[0].swizzle)
     (8, 1, 'Swizzle<3,4,3>')
     """
-    found = tuple(accesses)
+    found = tuple(accesses) if isinstance(accesses, Iterable) and not isinstance(accesses, (str, bytes)) else (accesses,)
+    if any(not isinstance(one, BankAccess) for one in found):
+        raise InputError(f"accesses = {shown(accesses)}: needs a list of BankAccess")
     if not found:
         raise InputError("accesses: none; a layout is looked for that suits at least one")
     if pitch is not None:
         whole("pitch", pitch, minimum=1)
+    if swizzle is not None and not isinstance(swizzle, CuteSwizzle):
+        raise InputError(f"swizzle = {shown(swizzle)}: needs a CuteSwizzle, or None")
+    flag("tma", tma)
+    whole("most", most, minimum=1)
     now = ConflictFree(swizzle or CuteSwizzle(0, SWIZZLE_BASE, SWIZZLE_SHIFT))
     plain = [now(a.at) for a in found]
     unit = max(a.size for a in found)

@@ -254,7 +254,7 @@ class TensorMap(Encoded):
         >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(32, 8),
         ...                      swizzle="128B")
         >>> [str(finding)[:40] for finding in tm.problems()]
-        ['T208 note box_dim: box_dim[0] = 32 x 16 ']
+        ['T208  note: box_dim[0] = 32 x 16 bit = 6']
         """
         return problems(self, target(arch, encode=False))
 
