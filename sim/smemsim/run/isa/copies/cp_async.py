@@ -11,13 +11,13 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Immediate, Instruction, Register
-from smemsim.run.accesses import Piece
+from smemsim.run.accesses import Piece, Values
 from smemsim.run.engine.in_flight import lands
 from smemsim.run.events import Access
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.run.isa.barriers.mbarrier_operations import barriers
 from smemsim.run.isa.memory.load_store import gathered, merged, own_values, scattered
-from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, own, values_of
+from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, own
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.origins import followed_copy
 
@@ -82,7 +82,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
     """The threads' values go to shared memory: now, or when they land."""
     back = None if x.in_flight is None else _taken_back(x, piece, size)
-    written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
+    written = None if x.observer is None else Values(piece, size, lambda: own_values(piece, _WORD, values))
     scattered(piece, _WORD, values)
     own(x, piece, size)
     if x.observer is not None:
