@@ -215,7 +215,7 @@ def _write(asked: argparse.Namespace, kept: list[tuple[pathlib.Path, list[list[A
     gpu = Gpu()
     version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False).stdout.strip().splitlines()[-1]
     files = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(HERE.glob("counter_*.py"))}
-    source = {"command": " ".join(("python -m tools.capture.counter_launches", *sys.argv[1:])), "ptxas": assembler(), "assembler": asked.assembler, "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
+    source = {"command": f"python -m tools.capture.counter_launches --out golden/sm_90a --suite {asked.suite} --assembler {asked.assembler}", "ptxas": assembler(), "assembler": asked.assembler, "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
     write_suite(asked.out / asked.suite, suite=asked.suite, kind="launch_counters", arch=gpu.arch, title=TITLE, device=gpu.describe(), source=source, cases=len(kept), arrays=arrays)  # fmt: skip
 
 

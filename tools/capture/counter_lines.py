@@ -117,7 +117,7 @@ def record(folder: pathlib.Path, out: pathlib.Path) -> None:
     }  # fmt: skip
     version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False).stdout.strip().splitlines()[-1]
     files = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(HERE.glob("counter_*.py"))}
-    source = {"command": " ".join(("python -m tools.capture.counter_lines", *sys.argv[1:])), "seed": about["seed"], "ptxas": assembler(), "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
+    source = {"command": f"python -m tools.capture.counter_lines --out golden/sm_90a --built FOLDER, built with --seed {about['seed']} --most {about['most']}", "seed": about["seed"], "ptxas": assembler(), "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
     write_suite(out / "access_lines", suite="access_lines", kind="access_counters", arch=gpu.arch, title=TITLE, device=gpu.describe(), source=source, cases=len(cases), arrays=arrays)  # fmt: skip
 
 

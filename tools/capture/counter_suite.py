@@ -193,7 +193,7 @@ def record(suite: str, out: pathlib.Path, seed: int, most: int, chunk: int, limi
     }  # fmt: skip
     version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False).stdout.strip().splitlines()[-1]
     files = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(HERE.glob("counter_*.py"))}
-    source = {"command": " ".join(("python -m tools.capture.counter_suite", *sys.argv[1:])), "seed": seed, "ptxas": assembler(), "ncu": version, "metrics": metrics, "files": files}  # fmt: skip
+    source = {"command": f"python -m tools.capture.counter_suite --out golden/sm_90a --seed {seed} --most {most} --chunk {chunk} --limit {limit:g} {suite}", "seed": seed, "ptxas": assembler(), "ncu": version, "metrics": metrics, "files": files}  # fmt: skip
     write_suite(out / suite, suite=suite, kind="access_counters", arch=gpu.arch, title=TITLES[suite], device=gpu.describe(), source=source, cases=len(cases), arrays=arrays)  # fmt: skip
 
 
