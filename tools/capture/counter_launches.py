@@ -37,6 +37,7 @@ METRICS = {
 }  # fmt: skip
 TITLE = "Whole kernels: shared wavefronts and global sectors of every machine instruction, as Nsight Compute's source page has them"
 _LINE = re.compile(r'//## File "\.nv_debug_ptx_txt(?:\.\d+)?", line (\d+)')
+ASSEMBLED = "assembled-by.json"  # in the folder of machine code: the assembler and its version
 _SASS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 
 
@@ -180,6 +181,8 @@ def main() -> int:
         built.mkdir(parents=True, exist_ok=True)
         for f in folders if asked.built is None else ():
             assemble(f, built, asked.assembler)
+        if asked.built is None:
+            (built / ASSEMBLED).write_text(json.dumps({"assembler": asked.assembler, "ptxas": assembler(asked.assembler)}))
         if asked.build:
             return 0
         waiting = [folders[k : k + asked.chunk] for k in range(0, len(folders), asked.chunk)]
@@ -199,12 +202,13 @@ def main() -> int:
                 if len(part) > 1 and failed < 12:
                     waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
             print(f"{len(kept)} of {len(folders)} in {time.time() - began:.0f} s", flush=True)
+        made_by = json.loads((built / ASSEMBLED).read_text())
     asked.out.mkdir(parents=True, exist_ok=True)
-    _write(asked, kept)
+    _write(asked, kept, made_by)
     return 1 if failed else 0
 
 
-def _write(asked: argparse.Namespace, kept: list[tuple[pathlib.Path, list[list[Any]]]]) -> None:
+def _write(asked: argparse.Namespace, kept: list[tuple[pathlib.Path, list[list[Any]]]], made_by: dict[str, str]) -> None:
     start = np.cumsum([0, *(len(rows) for _, rows in kept)]).astype(np.int64)
     flat = [row for _, rows in kept for row in rows]
     arrays = {
@@ -215,7 +219,8 @@ def _write(asked: argparse.Namespace, kept: list[tuple[pathlib.Path, list[list[A
     gpu = Gpu()
     version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False).stdout.strip().splitlines()[-1]
     files = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(HERE.glob("counter_*.py"))}
-    source = {"command": f"python -m tools.capture.counter_launches --out golden/sm_90a --suite {asked.suite} --assembler {asked.assembler}", "ptxas": assembler(), "assembler": asked.assembler, "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
+    kernels = "".join(f" --kernels {f}" for f in asked.kernels or ())
+    source = {"command": f"python -m tools.capture.counter_launches --out golden/sm_90a --suite {asked.suite}{kernels} --assembler {made_by['assembler']}", **made_by, "ncu": version, "metrics": METRICS, "files": files}  # fmt: skip
     write_suite(asked.out / asked.suite, suite=asked.suite, kind="launch_counters", arch=gpu.arch, title=TITLE, device=gpu.describe(), source=source, cases=len(kept), arrays=arrays)  # fmt: skip
 
 

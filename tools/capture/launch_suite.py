@@ -54,11 +54,11 @@ def ptxas(ptx: str) -> bytes:
         return cubin.read_bytes()
 
 
-def assembler() -> str:
-    """The version of ptxas."""
-    if shutil.which("ptxas") is None:
+def assembler(program: str = "ptxas") -> str:
+    """The version of an assembler."""
+    if shutil.which(program) is None:
         return "none: the driver compiled the text"
-    said = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     return next((line.split(" V")[-1] for line in said.splitlines() if "release" in line), "unknown")
 
 
