@@ -13,7 +13,7 @@ LANES = np.arange(32)
 
 
 @pytest.mark.parametrize(
-    ("name", "compared"), [("access_shared", 400), ("access_async", 100), ("access_copies", 160), ("access_lines", 6900)]
+    ("name", "compared"), [("access_shared", 1100), ("access_async", 100), ("access_copies", 160), ("access_lines", 6900)]
 )
 def test_single_accesses_cost_what_the_card_counts(name: str, compared: int) -> None:
     report = replay_suite(load_suite(GOLDEN / name))
