@@ -16,6 +16,7 @@ from tools.docs_tables import COMMANDS
 
 PAGES = docs.pages()
 FINDINGS = {page.stem: page for page in docs.EXPLANATIONS.glob("*.md")}
+CHAPTERS = ["Cause", "On hardware", "Bad", "Fixed", "Not reported", "Evidence"]
 
 
 def text_of(*parts):
@@ -50,24 +51,24 @@ def test_a_value_that_a_comment_says_is_held():
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_code_has_a_page_with_a_bad_and_a_repaired_example(code):
-    """What the bad example prints has the code, what the repaired one prints has not; chapters for other faces ("In Triton") have both."""
+def test_every_code_has_a_page_with_a_bad_and_a_fixed_example(code):
+    """The output of the bad example has the code, and that of the fixed one has not. A chapter for another language ("In Triton") has both examples."""
     text = FINDINGS[code].read_text()
     assert text.startswith(f"# {code} {CODES[code].slug}\n\n<!-- finding {code} -->\n")
     _, *chapters = re.split(r"^## ", text, flags=re.MULTILINE)
     names = [chapter.partition("\n")[0] for chapter in chapters]
-    assert [name for name in names if not name.startswith("In ")] == ["Cause", "Bad", "Repaired", "Evidence"]
+    assert [name for name in names if not name.startswith("In ")] == CHAPTERS
     printed = {
         name: [body for language, _, body in docs.BLOCK.findall(text) if language == "console"]
         for name, text in zip(names, chapters, strict=True)
     }
-    for bad, repaired in (
-        (printed["Bad"], printed["Repaired"]),
+    for bad, fixed in (
+        (printed["Bad"], printed["Fixed"]),
         *((told[:1], told[1:]) for name, told in printed.items() if name.startswith("In ")),
     ):
         assert re.search(rf"\b{code}\b", "".join(bad)), "the bad example does not give the code"
-        assert repaired, "no repaired example is run"
-        assert not re.search(rf"\b{code}\b", "".join(repaired)), "the repaired example gives the code"
+        assert fixed, "no fixed example is run"
+        assert not re.search(rf"\b{code}\b", "".join(fixed)), "the fixed example gives the code"
 
 
 def test_there_is_no_page_without_a_code():

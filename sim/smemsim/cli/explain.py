@@ -1,4 +1,4 @@
-"""`smemsim explain`: what a finding's code means, and how it is mended."""
+"""`smemsim explain`: the page of a finding's code."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def hint(codes: Iterable[str]) -> None:
         )
 
 
-@click.command(short_help="Explain a finding's code: cause, bad example, repair, evidence.")
+@click.command(short_help="Explain a finding's code: cause, bad example, fix, evidence.")
 @click.argument("codes", nargs=-1, metavar="CODE...")
 @json_option
 def explain(codes: tuple[str, ...], as_json: bool) -> None:
-    """What a finding's code means: the cause, the smallest bad example with what is printed, the repaired example, what the rule rests on.
+    """Print the page of a finding's code: cause, bad example with its output, fixed example, what is not reported, evidence.
 
-    CODE is a number, as X003, or a name, as missing-proxy-fence. Without one all codes are listed.
+    CODE is a number (X003) or a name (missing-proxy-fence). Without a code all codes are listed.
 
     \b
     smemsim explain X003
