@@ -1,7 +1,7 @@
 """`cohorts`: programs of several CTAs, with CTAs that do the same executed and checked as one, and one by one: the same bytes and the same findings.
 
-Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma, store with stmatrix and bulk stores, and hand data on through
-flags, atomics, distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by data that they have loaded, by another offset. The other half are
+Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma or tcgen05 (pairs of CTAs included), store with stmatrix and bulk
+stores, and hand data on through flags, atomics, distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by data that they have loaded, by another offset. The other half are
 recorded kernels (`golden/` of the current folder, if it is there) with one instruction changed.
 """
 
@@ -34,6 +34,7 @@ __all__ = ["SPACE", "Program", "difference", "draw", "mutated", "outcome", "reco
 CHUNK_CASES = 8
 LIMIT = 30_000  # blocks of instructions: a program that hangs ends soon
 THREADS = 128  # a warpgroup
+TENSOR_SHARE = 0.5  # of generated programs, those for sm_100a
 STAGE = 2048  # bytes of a stage
 STAGES = 3
 WORDS = 4096  # of 32 bits that a CTA has in the arrays of inputs and outputs
@@ -82,7 +83,28 @@ _CLUSTER: dict[str, str] = {
     "spread": """@!%first bra {l}; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+{b}], 1024; setp.ne.u32 %p, %rank, 0; @%p bra {l};
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%sm+{s}], [%in+{w}], 1024, [%bars+{b}], 3; {l}:""",
 }  # fmt: skip
-_PLACE = re.compile(r"%(sm|own|wide|row|bars|in)(?=\+)")
+# Steps of sm_100a. {g} are the CTAs of a pair, {c} a column of tensor memory; %leader is the thread that issues, %tm the address of the columns, %tl that of a warp's lanes.
+_TENSOR: dict[str, str] = {
+    "mma": """@!%leader bra {l}; add.u64 %da, %desc, {d}; add.u64 %db, %desc, {e}; tcgen05.mma.cta_group::{g}.kind::f16 [%tm+{c}], %da, %db, %idesc, 0; {l}:""",
+    "adds": """@!%leader bra {l}; add.u64 %da, %desc, {d}; add.u64 %db, %desc, {e}; setp.ne.u32 %p, {k}, 9;
+tcgen05.mma.cta_group::{g}.kind::f16 [%tm+{c}], %da, %db, %idesc, %p; {l}:""",
+    "copies": """@!%leader bra {l}; sub.u64 %da, %desc, 0x0000000800000000; add.u64 %da, %da, {d}; tcgen05.cp.cta_group::{g}.128x128b [%tm+{c}], %da; {l}:""",
+    "commit": """@!%leader bra {l}; {commit}; {l}:""",
+    "after": "tcgen05.fence::after_thread_sync;",
+    "before": "tcgen05.fence::before_thread_sync;",
+    "loads": "tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%tl+{c}]; tcgen05.wait::ld.sync.aligned; add.u32 %acc, %acc, %x;",
+    "begins": "tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%tl+{c}];",
+    "loaded": "tcgen05.wait::ld.sync.aligned; add.u32 %acc, %acc, %x;",
+    "fills": "tcgen05.st.sync.aligned.32x32b.x1.b32 [%tl+{c}], {{%acc}};",
+    "filled": "tcgen05.wait::st.sync.aligned;",
+}  # fmt: skip
+_COMMITS = {
+    1: "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bars+{b}]",
+    2: "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%bars+{b}], 3",
+}
+_COLUMNS = 32  # of tensor memory, of each CTA
+_WGMMA = {"multiply", "multiplied"}
+_PLACE = re.compile(r"%(sm|own|wide|row|bars|in|tm|tl)(?=\+)")
 _HANGS = {"wait", "half", "expect", "tell", "send", "vouch", "trust"}  # steps that rarely fit the others
 # Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in those with a star.
 _PATTERNS = (
@@ -90,6 +112,9 @@ _PATTERNS = (
     "ampere* settle* meet* vector", "matrix meet* fragment", "store fence* meet* multiply* multiplied* meet* store", "bulk wait* multiply multiplied* meet*", "write meet* flag* meet* look",
     "bulk vouch trust vector meet", "bulk vouch trust wait* vector meet", "count* reduce*", "bulk wait* out* drain* meet*", "vector meet* read* write*", "store meet* load meet* fence* bulk* wait* load",
     "remote* cluster* load", "cluster* fetch cluster*", "cluster* expect send* wait* load", "cluster* spread* wait* load cluster*", "store cluster* fetch cluster* store",
+    "store fence* meet* mma commit wait* after loads*", "store fence meet mma* adds* commit* wait* after loads* before meet* after mma", "bulk vouch trust meet mma commit flush",
+    "fills filled* before* meet* after* loads*", "fills filled before meet after adds commit wait* after* loads*", "store fence meet copies* commit wait* after loads*",
+    "store fence meet mma commit vouch trust after loads*", "store fence meet mma commit wait after begins* meet* loaded* fills filled", "bulk wait mma* commit* meet*",
 )  # fmt: skip
 _AFTER = "bar.sync 0; fence.proxy.async.shared::cta; cp.async.bulk.wait_group 0; cp.async.wait_all; bar.sync 0;"
 _DEVIATIONS = ("setp.ne.u32 %q, %cta, {c};", "setp.eq.u32 %q, %cta, {c};", "and.b32 %x, %acc, 1; setp.eq.u32 %q, %x, 0;",
@@ -107,41 +132,64 @@ class Program:
     seed: int
     other: int = 0
     is_compiled: bool = False
+    pair: int = 0  # how many CTAs share an instruction of tcgen05; 0: the program is for sm_90a
 
     def text(self) -> str:
         """The PTX."""
         cluster = """mov.u32 %rank, %cluster_ctarank; xor.b32 %x, %rank, 1; mapa.shared::cluster.u32 %peer, %own, %x; mapa.shared::cluster.u32 %peerbars, %bars, %x;
 barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"""
         leave = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-        body = "\n".join(self.steps)
+        body, arch, is_tensor = "\n".join(self.steps), self.arch, self.pair > 0
         fill = " ".join(f"st.shared.v4.b32 [%wide+{at}], {{%acc, %acc, %acc, %acc}};" for at in range(0, STAGE * STAGES, 16 * THREADS))
         return f""".version 8.6
-.target sm_90a
+.target {arch}
 .address_size 64
 .visible .entry cohorts(.param .u64 in, .param .u64 out, .param .u64 flags) {{
-.reg .pred %p, %q, %first; .reg .b32 %t, %x, %y, %z, %w, %acc, %own, %near, %wide, %row, %sm, %bars, %rank, %peer, %peerbars, %cta, %smo, %owno, %wideo, %rowo, %barso, %bytes;
-.reg .b64 %in, %ino, %out, %flags, %mine, %result, %other, %n, %desc, %da, %db, %state; .reg .f32 %f<4>;
-.shared .align 1024 .b8 sm[{STAGE * STAGES}]; .shared .align 8 .b64 bars[4];
+.reg .pred %p, %q, %first; .reg .b32 %t, %x, %y, %z, %w, %acc, %own, %near, %wide, %row, %sm, %bars, %rank, %peer, %peerbars, %cta, %smo, %owno, %wideo, %rowo, %barso, %bytes, %tm, %tl, %tmo, %tlo, %idesc;
+.reg .pred %leader; .reg .b64 %in, %ino, %out, %flags, %mine, %result, %other, %n, %desc, %da, %db, %state; .reg .f32 %f<4>;
+.shared .align 1024 .b8 sm[{STAGE * STAGES}]; .shared .align 8 .b64 bars[4]; .shared .b32 tensor;
 ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; ld.param.u64 %flags, [flags]; mov.u32 %t, %tid.x; mov.u32 %sm, sm; mov.u32 %bars, bars;
 setp.eq.u32 %first, %t, 0; shl.b32 %x, %t, 2; add.u32 %own, %sm, %x; xor.b32 %x, %x, 128; add.u32 %near, %sm, %x; shl.b32 %x, %t, 4; add.u32 %wide, %sm, %x; add.u32 %row, %sm, %x;
 mov.u32 %cta, %ctaid.x; mul.wide.u32 %n, %cta, {4 * WORDS}; mov.b64 %other, %out; add.u64 %in, %in, %n; add.u64 %out, %out, %n; mul.wide.u32 %n, %t, 16;
 add.u64 %mine, %in, %n; mul.wide.u32 %n, %t, 4; add.u64 %result, %out, %n; add.u64 %other, %other, %n; mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
-shr.u32 %x, %sm, 4; cvt.u64.u32 %desc, %x; or.b64 %desc, %desc, 0x0000001000080000; ld.global.u32 %acc, [%mine];
+bfe.u32 %x, %sm, 4, 14; cvt.u64.u32 %desc, %x; or.b64 %desc, %desc, {"0x0000401000080000" if is_tensor else "0x0000001000080000"}; ld.global.u32 %acc, [%mine];
 setp.eq.u32 %q, %cta, {self.other}; selp.b32 %x, {STAGE}, 0, %q; add.u32 %smo, %sm, %x; add.u32 %owno, %own, %x; add.u32 %wideo, %wide, %x; add.u32 %rowo, %row, %x;
 selp.b32 %bytes, 512, 1024, %q; selp.b64 %ino, %other, %in, %q; selp.b32 %x, 8, 0, %q; add.u32 %barso, %bars, %x;
 @!%first bra BEGUN; mbarrier.init.shared.b64 [%bars], 1; mbarrier.init.shared.b64 [%bars+8], 1; mbarrier.init.shared.b64 [%bars+16], 1; mbarrier.init.shared.b64 [%bars+24], 128;
 fence.mbarrier_init.release.cluster; BEGUN: {fill} fence.proxy.async.shared::cta; bar.sync 0;
 {cluster if self.cluster > 1 else ""}
+{self._tensor_begins() if is_tensor else ""}
 {body}
 {leave if self.cluster > 1 else ""}
+{self._tensor_ends() if is_tensor else ""}
 bar.sync 0; st.global.u32 [%result+{4 * (WORDS - THREADS)}], %acc; mov.b32 %x, %f0; st.global.u32 [%result+{4 * (WORDS - 2 * THREADS)}], %x;
 ret;
 }}
 """
 
+    @property
+    def arch(self) -> str:
+        """The architecture."""
+        return "sm_100a" if self.pair else "sm_90a"
+
+    def _tensor_begins(self) -> str:
+        """The first warp of each CTA allocates columns of tensor memory, which get zeros. A pair multiplies M = 128 and N = 16, a CTA by itself M = 64 and N = 8."""
+        word = 1 << 4 | self.pair << 17 | 4 * self.pair << 24
+        leader = "setp.eq.and.u32 %leader, %rank, 0, %first;" if self.pair > 1 else "setp.eq.u32 %leader, %t, 0;"
+        return f"""{leader} mov.u32 %idesc, {word}; setp.gt.u32 %p, %t, 31; @%p bra ALLOCATED;
+tcgen05.alloc.cta_group::{self.pair}.sync.aligned.shared::cta.b32 [tensor], {_COLUMNS}; tcgen05.relinquish_alloc_permit.cta_group::{self.pair}.sync.aligned;
+ALLOCATED: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.u32 %tm, [tensor]; shl.b32 %x, %t, 16; and.b32 %x, %x, 0x600000;
+add.u32 %tl, %tm, %x; mov.u32 %x, 0; tcgen05.st.sync.aligned.32x32b.x{_COLUMNS}.b32 [%tl], {{{", ".join(["%x"] * _COLUMNS)}}};
+tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; setp.eq.u32 %q, %cta, {self.other}; selp.b32 %x, 16, 0, %q; add.u32 %tmo, %tm, %x; add.u32 %tlo, %tl, %x;"""
+
+    def _tensor_ends(self) -> str:
+        """It gives the columns back."""
+        return f"""tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; setp.gt.u32 %p, %t, 31; @%p bra FREED;
+tcgen05.dealloc.cta_group::{self.pair}.sync.aligned.b32 %tm, {_COLUMNS}; FREED:"""
+
     def outcome(self, *, cohorts: bool) -> Any:
         """What it leaves, and what is found; or the sentence with which it is refused."""
-        gpu, numbers = Gpu("sm_90a"), np.random.default_rng(self.seed)
+        gpu, numbers = Gpu(self.arch), np.random.default_rng(self.seed)
         inputs = numbers.integers(0, 64, self.ctas * WORDS).astype(np.uint32)
         arrays = [gpu.array(inputs), gpu.array(np.zeros(self.ctas * WORDS, np.uint32)), gpu.array(np.zeros(64, np.uint32))]
         config = LaunchConfig(grid=(self.ctas,), block=(THREADS,), cluster=(self.cluster,), args=arrays)
@@ -201,21 +249,32 @@ def draw(rng: random.Random) -> Program:
     """A program."""
     cluster = rng.choice((1, 1, 1, 2))
     ctas = cluster * rng.randint(2 if cluster == 1 else 1, 4)
-    known = _SINGLE | (_CLUSTER if cluster > 1 else {})
+    pair = rng.choice((1, cluster)) if rng.random() < TENSOR_SHARE else 0
+    known = _SINGLE | (_CLUSTER if cluster > 1 else {}) | (_TENSOR if pair else {})
+    known = {name: form for name, form in known.items() if not (pair and name in _WGMMA)}
     fitting = [pattern for pattern in _PATTERNS if all(name.strip("*") in known for name in pattern.split())]
     steps: list[str] = []
-    patterns = [rng.choice(fitting).split() for _ in range(rng.randint(1, 4))]
+    of_tensor = [pattern for pattern in fitting if not _TENSOR.keys().isdisjoint(pattern.replace("*", "").split())]
+    patterns = [rng.choice(of_tensor if pair and rng.random() < 0.6 else fitting).split() for _ in range(rng.randint(1, 4))]
     starred = [(n, k) for n, pattern in enumerate(patterns) for k, name in enumerate(pattern) if name.endswith("*")]
     deviating = set(rng.sample(starred, min(len(starred), rng.choice((0, 1, 1, 1, 2)))))
     for n, pattern in enumerate(patterns):
-        chosen = {"s": STAGE * rng.randrange(STAGES), "b": 8 * n % 24, "k": n // 3, "w": 1024 * rng.randrange(4), "f": 4 * (3 + n)}
+        chosen = {
+            "s": STAGE * rng.randrange(STAGES),
+            "b": 8 * n % 24,
+            "k": n // 3,
+            "w": 1024 * rng.randrange(4),
+            "f": 4 * (3 + n),
+            "g": pair,
+            "c": 8 * rng.randrange(2),
+        }
         for k, name in enumerate(pattern):
             more = chosen if name.strip("*") not in ("settle", "drain", "multiplied") else chosen | {"k": 0}
             steps.append(_step(rng, len(steps), known[name.strip("*")], more, is_other=(n, k) in deviating))
         if rng.random() < 0.15:
-            steps.append(_step(rng, len(steps), known[rng.choice(sorted(known.keys() - _HANGS))], {}, is_other=rng.random() < 0.3))
+            steps.append(_step(rng, len(steps), known[rng.choice(sorted(known.keys() - _HANGS))], {"g": pair}, is_other=rng.random() < 0.3))
         steps.append(_AFTER)
-    return Program(tuple(steps), ctas, cluster, rng.randrange(1 << 30), rng.randrange(ctas), rng.random() < 0.5)
+    return Program(tuple(steps), ctas, cluster, rng.randrange(1 << 30), rng.randrange(ctas), rng.random() < 0.5, pair)
 
 
 def _step(rng: random.Random, number: int, form: str, chosen: dict[str, int], *, is_other: bool) -> str:
@@ -224,7 +283,7 @@ def _step(rng: random.Random, number: int, form: str, chosen: dict[str, int], *,
         "s": STAGE * rng.randrange(STAGES), "b": 8 * rng.randrange(3), "w": 1024 * rng.randrange(4), "k": rng.randrange(2), "f": 4 * rng.randrange(3),
         "l": f"S{number}", "d": STAGE // 16 * rng.randrange(STAGES), "e": STAGE // 16 * rng.randrange(STAGES), "c": rng.randrange(4), **chosen,
     }  # fmt: skip
-    step = form.format(**values)
+    step = form.format(**values, commit=_COMMITS[max(values.get("g", 1), 1)].format(**values))
     if not is_other:
         return step
     if rng.random() < 0.4 and (elsewhere := _PLACE.sub(lambda found: f"%{found[1]}o" if rng.random() < 0.7 else found[0], step)) != step:
@@ -308,7 +367,7 @@ def _case(seed: int, chunk: int, number: int) -> Case:
         return Case(f"wrong: {of}" if wrong else of, {"launch": str(path), "kernel.ptx": ptx} if wrong else {"launch": str(path)}, wrong)
     program = draw(rng)
     on, off = (program.outcome(cohorts=cohorts) for cohorts in (True, False))
-    of = f"generated, {'clusters' if program.cluster > 1 else 'no cluster'}, {_said(on)}"
+    of = f"generated, {'tcgen05, ' * (program.pair > 0)}{'clusters' if program.cluster > 1 else 'no cluster'}, {_said(on)}"
     if not difference(on, off):
         return Case(of, {"ptx": program.text()})
     small = shrunk(program, simpler, lambda p: bool(_differs(p)))
