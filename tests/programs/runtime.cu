@@ -95,7 +95,7 @@ static void conditional(int *p) {  // a loop until p[0] is 5, then p[1] by what 
 static void compute() {
     const int n = 1000;
     float *a, *b, h[n], w[4] = {1, 2, 3, 4};
-    int count;
+    int count = -1;
     cudaMalloc(&a, n * 4), cudaMalloc(&b, n * 4);
     for (int i = 0; i < n; i++) h[i] = i;
     cudaMemcpy(b, h, sizeof h, cudaMemcpyHostToDevice);
@@ -106,11 +106,21 @@ static void compute() {
     cudaMemcpyFromSymbol(&count, launches, 4);
     int wrong = 0;
     for (int i = 0; i < n; i++) wrong += h[i] != 2 * i - 1 + w[i % 4];
-    printf("%d wrong, %d launch\n", wrong, count);
+    printf("%d wrong, %d launch\n", wrong, count), count = -1;
     managed_word = 5;
     numbers<<<1, 1>>>(&managed_word);
     cudaDeviceSynchronize();
     printf("managed %d\n", managed_word);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 8, config.blockDim = 1024, config.attrs = &cluster;
+    for (unsigned x : {0, 1, 4, 16}) {  // a dimension of 0, clusters that fit, one that is too large
+        cluster.val.clusterDim.x = x, cluster.val.clusterDim.y = x ? 1 : 2, cluster.val.clusterDim.z = 1, config.numAttrs = 1;
+        printf("%d ", cudaOccupancyMaxActiveClusters(&count, numbers, &config)), printf("%d, ", count), count = -1;
+    }
+    config.numAttrs = 0;
+    cudaGetLastError(), printf("%d ", cudaOccupancyMaxActiveClusters(&count, numbers, &config)), printf("%d\n", count);
 }
 static void errors(int *p) {
     numbers<<<1, 2048>>>(p);

@@ -1149,3 +1149,23 @@ def test_launches_are_taken_and_refused_as_an_h200_does():
             assert device.occupancy.shared_available(f, grid[0], threads) == available, about
         else:
             assert code_of(device.occupancy.shared_available, f, grid[0], threads) == -available, about
+        if cluster is not None:
+            try:
+                at_once = 0, device.occupancy.active_clusters(f, threads, shared, tuple(cluster))
+            except CudaError as e:
+                at_once = e.code, 0
+            assert _agrees(at_once, f, grid, threads, cluster, code, cooperative), (about, code, at_once)
+
+
+def _agrees(at_once, f, grid, threads, cluster, code, cooperative):
+    """Does the number of clusters at once, or its error, go with how the launch ended? Clusters that a launch refuses are refused here too, except those above 16."""
+    error, count = at_once
+    size = math.prod(cluster) or math.prod(f.cluster) or 1
+    if not threads:
+        return error == 1
+    if code == 0:  # what was launched fits; all of it at once if it is cooperative
+        return count * size >= (math.prod(grid) if cooperative else size)
+    if code == 720:
+        return count * size < math.prod(grid)
+    is_multiple = all(g % (c or 1) == 0 for g, c in zip(grid, cluster, strict=True))
+    return code != 912 or not is_multiple or error == 912 or (f.allows_large_clusters and size > 16 and count == 0)

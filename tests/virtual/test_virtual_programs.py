@@ -105,7 +105,13 @@ def scenarios(runtime, once):
 
 
 def test_symbols_structures_and_managed_variables_are_those_of_the_program(scenarios):
-    assert scenarios[0]["compute"][:2] == [["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"], 0]
+    lines, code, _ = scenarios[0]["compute"]
+    assert lines[:3] == ["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"]
+    assert code == 0
+
+
+def test_clusters_at_once_are_those_of_the_card_and_refused_as_a_launch_refuses_them(scenarios):
+    assert scenarios[0]["compute"][0][3] == "912 -1, 0 264, 0 62, 912 -1, 0 264"
 
 
 def test_kernels_say_how_often_a_graph_of_a_graph_runs_and_which_one(scenarios):

@@ -267,13 +267,13 @@ class _Driver(_Both):
         return int(self.session.call("available_shared", int(function), int(blocks), int(threads)))
 
     def cuOccupancyMaxActiveClusters(self, function: Any, config: Any) -> int:
-        cluster = 0
+        cluster = (0, 0, 0)
         for attribute in list(config.attrs or [])[: config.numAttrs]:
             if int(attribute.id) == 4:
                 dim = attribute.value.clusterDim
-                cluster = dim.x * dim.y * dim.z
+                cluster = (dim.x, dim.y, dim.z)
         threads = config.blockDimX * config.blockDimY * config.blockDimZ
-        return int(self.session.call("clusters", int(function), threads, config.sharedMemBytes, cluster))
+        return int(self.session.call("clusters", int(function), threads, config.sharedMemBytes, *cluster))
 
     def cuLaunchKernel(self, function: Any, *given: Any) -> None:
         gx, gy, gz, bx, by, bz, shared, stream, arguments, *_ = given

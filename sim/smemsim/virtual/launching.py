@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
 from smemsim.core.finding import PTX_LINE
 from smemsim.core.spec.cards import HEAP_LIMIT
-from smemsim.core.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.core.spec.launches import LAUNCH_LIMITS
 from smemsim.core.spec.traps import TIMEOUT
+from smemsim.virtual.clusters import check_size, chosen, given_cluster, required
 from smemsim.virtual.errors import (
     COOPERATIVE_TOO_LARGE,
-    INVALID_CLUSTER,
     INVALID_VALUE,
     LAUNCH_FAILED,
     NOT_SUPPORTED,
@@ -150,28 +150,20 @@ class Launcher:
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
         """The shape of a launch, checked as the driver does. CudaError says which limit is broken; if several are, it is the first of these."""
         self.device.check()
-        own = f.cluster if any(f.cluster) else None
-        if own and min(own) <= 0:
-            raise CudaError(
-                INVALID_CLUSTER, f"cluster = {own}: the attributes of {f.readable} that require a cluster are all 0 or all positive"
-            )
+        required(f)
         threads = _block(f, block)
-        chosen = _cluster(f, cluster)
+        given = given_cluster(cluster)
         shape = _grid(f, grid)
-        if chosen and own and "reqnctapercluster" in f.directives and chosen != own:
-            raise CudaError(INVALID_CLUSTER, f"cluster = {chosen}: {f.readable} requires {own}")
-        if chosen is None and own is None and "explicitcluster" in f.directives:
-            raise CudaError(INVALID_CLUSTER, f"{f.readable} has .explicitcluster: a launch needs the cluster dimension attribute")
-        chosen = chosen or own
-        _check_size(f, chosen or (1, 1, 1), shape)
-        if cooperative and math.prod(shape) > self._at_once(f, math.prod(threads), shared_bytes, chosen):
+        own = chosen(f, given)
+        check_size(f, own or (1, 1, 1), shape)
+        if cooperative and math.prod(shape) > self._at_once(f, math.prod(threads), shared_bytes, own):
             raise CudaError(COOPERATIVE_TOO_LARGE, f"grid = {shape}: not all CTAs are on the card at once, as a cooperative launch needs")
         if shared_bytes > f.dynamic_limit:
             raise CudaError(
                 INVALID_VALUE,
                 f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
             )
-        return {"grid": shape, "block": threads, "cluster": chosen, "shared_bytes": shared_bytes}
+        return {"grid": shape, "block": threads, "cluster": own, "shared_bytes": shared_bytes}
 
     def _at_once(self, f: Function, threads: int, shared_bytes: int, cluster: tuple[int, ...] | None) -> int:
         """CTAs of a launch that the card holds at once."""
@@ -431,17 +423,6 @@ def _block(f: Function, block: Any) -> tuple[int, int, int]:
     return found
 
 
-def _cluster(f: Function, cluster: Any) -> tuple[int, int, int] | None:
-    """The cluster that a launch asks for. None without one: no attribute, or one with three zeros."""
-    x, y, z = (*(_some(cluster) if cluster is not None else (0, 0, 0)), 1, 1)[:3]
-    given = x, y, z
-    if not any(given):
-        return None
-    if not all(given):
-        raise CudaError(INVALID_CLUSTER, f"cluster = {given}: one of its dimensions is 0")
-    return given
-
-
 def _grid(f: Function, grid: Any) -> tuple[int, int, int]:
     """CTAs of a launch: for some kernels clusters are counted (.blocksareclusters)."""
     found = _dimensions("grid", grid, LAUNCH_LIMITS.grid)
@@ -462,23 +443,6 @@ def _dimensions(name: str, given: Any, most: tuple[int, int, int]) -> tuple[int,
     if any(n > limit for n, limit in zip(found, most, strict=True)):
         raise CudaError(INVALID_VALUE, f"{name} = {found}: at most {most}")
     return found
-
-
-def _check_size(f: Function, cluster: tuple[int, ...], grid: tuple[int, ...]) -> None:
-    """Raise CudaError for a cluster that the grid is no multiple of, or that has too many CTAs."""
-    size = math.prod(cluster)
-    if size > 1 and not f.module.device.card.named("cluster_launch"):
-        raise CudaError(NOT_SUPPORTED, f"cluster = {cluster}: {f.module.device.card.name} has no clusters")
-    if any(g % c for g, c in zip(grid, cluster, strict=True)):
-        raise CudaError(INVALID_CLUSTER, f"grid = {grid}: is no multiple of the cluster {cluster}")
-    if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):
-        raise CudaError(
-            INVALID_CLUSTER,
-            f"cluster = {cluster}: {size} CTAs; more than {PORTABLE_CLUSTER} need cudaFuncAttributeNonPortableClusterSizeAllowed",
-        )
-    most = f.directives.get("maxclusterrank", (size,))[0]
-    if size > most:
-        raise CudaError(INVALID_CLUSTER, f"cluster = {cluster}: {f.readable} is compiled for at most {most} CTAs (.maxclusterrank)")
 
 
 def _some(shape: Any) -> tuple[int, ...]:

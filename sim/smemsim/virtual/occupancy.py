@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from smemsim.core.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
 from smemsim.core.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.core.spec.ptx import WARP_SIZE
+from smemsim.virtual.clusters import cluster_of
 from smemsim.virtual.errors import INVALID_CLUSTER, INVALID_VALUE, CudaError
 
 if TYPE_CHECKING:
@@ -59,6 +61,20 @@ class Occupancy:
             raise CudaError(INVALID_VALUE, f"{blocks} CTAs of {threads} threads: a multiprocessor does not hold so many")
         share = self.card.named("max_shared_memory_per_multiprocessor") // blocks // SHARED_UNIT * SHARED_UNIT
         return max(0, min(share - function.static_shared, function.dynamic_limit))
+
+    def active_clusters(self, function: Function, threads: int, shared_bytes: int, cluster: tuple[int, int, int]) -> int:
+        """What cudaOccupancyMaxActiveClusters returns. (0, 0, 0): the launch has no cluster attribute. CudaError for clusters that a launch refuses.
+
+        >>> from smemsim.virtual import Policy, VirtualDevice
+        >>> device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+        >>> kernel = device.load(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }").function("k")
+        >>> [device.occupancy.active_clusters(kernel, 1024, 0, shape) for shape in ((0, 0, 0), (4, 1, 1), (2, 2, 2))]
+        [264, 62, 30]
+        """
+        if threads <= 0:
+            raise CudaError(INVALID_VALUE, f"{threads} threads")
+        found = cluster_of(function, cluster)
+        return self.clusters_at_once(function, threads, shared_bytes, math.prod(found or (1,)))
 
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
         """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from smemsim.virtual.calls.handles import SIGNED, Handles
@@ -63,9 +62,10 @@ class LaunchCalls(Handles):
     def available_shared(self, function: int, blocks: int, threads: int) -> int:
         return self.device.occupancy.shared_available(self._of(function, Function), blocks, threads)
 
-    def clusters(self, function: int, threads: int, shared: int, size: int) -> int:
-        f = self._of(function, Function)
-        return self.device.occupancy.clusters_at_once(f, threads, shared, size or math.prod(f.cluster) or 1)
+    def clusters(self, function: int, threads: int, shared: int, x: int, y: int, z: int) -> int:
+        """cudaOccupancyMaxActiveClusters; three zeros: the launch has no cluster attribute."""
+        self.device.check()
+        return self.device.occupancy.active_clusters(self._of(function, Function), threads, shared, (x, y, z))
 
     def cluster_size(self, function: int, threads: int, shared: int) -> int:
         f = self._of(function, Function)

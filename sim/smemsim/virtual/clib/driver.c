@@ -617,16 +617,14 @@ API R cuOccupancyMaxPotentialBlockSize(int *grid, int *block, U function, size_t
     return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared, limit, 0);
 }
 API R cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, U function, int blocks, int threads) { return CALL("available_shared", "iii|I", function, (U)blocks, (U)threads, bytes); }
-static void cluster_of(const launch_config *config, U *size) {
-    const uint32_t *given = config->attributes;
-    for (unsigned n = 0; n < config->count; n++, given += 18)
-        if (given[0] == 4) *size = (U)given[2] * given[3] * given[4];
-}
 API R cuOccupancyMaxActiveClusters(int *count, U function, const launch_config *config) {
     WANT(count && config);
-    U size = 0, found = 0;
-    cluster_of(config, &size);
-    R error = CALL("clusters", "iiii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, size, &found);
+    U found = 0;
+    static const uint32_t none[5];
+    const uint32_t *cluster = none, *given = config->attributes;
+    for (unsigned n = 0; n < config->count; n++, given += 18)
+        if (given[0] == 4) cluster = given;
+    R error = CALL("clusters", "iiiiii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, (U)cluster[2], (U)cluster[3], (U)cluster[4], &found);
     if (!error) *count = (int)found;
     return error;
 }

@@ -242,12 +242,13 @@ API R cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *f, in
 }
 API R cudaOccupancyMaxActiveClusters(int *count, const void *f, const config *c) {
     WANT(count && c);
-    U function, size = 0, found = 0;
-    const uint32_t *given = c->attributes;
+    U function, found = 0;
+    static const uint32_t none[5];
+    const uint32_t *cluster = none, *given = c->attributes;
     for (unsigned n = 0; n < c->count; n++, given += 18)
-        if (given[0] == 4) size = (U)given[2] * given[3] * given[4];
+        if (given[0] == 4) cluster = given;
     R error = function_of(f, &function);
-    if (!error) error = smemsim_call("clusters", "iiii|I", function, (U)c->block.x * c->block.y * c->block.z, (U)c->shared, size, &found);
+    if (!error) error = smemsim_call("clusters", "iiiiii|I", function, (U)c->block.x * c->block.y * c->block.z, (U)c->shared, (U)cluster[2], (U)cluster[3], (U)cluster[4], &found);
     if (!error) *count = (int)found;
     return told(error);
 }
