@@ -585,6 +585,61 @@ def test_parts_of_a_grid_make_the_whole(x, y, cluster, data):
 PARTS = {}
 
 
+@pytest.mark.parametrize(
+    ("grid", "cluster", "ran", "told"),
+    [
+        (64, 1, [0, 32, 63], "CTA (0, 0, 0) first; CTA (32, 0, 0) interior; CTA (63, 0, 0) last"),
+        ((8, 6), (2, 1), [0, 1, 4, 5, 6, 7, 24, 25, 28, 29, 30, 31, 40, 41, 44, 45, 46, 47], "cluster of CTA (4, 3, 0) interior; cluster of CTA (6, 3, 0) edge: last of x"),
+        (5, 1, [0, 1, 2, 3, 4], ""),
+    ],
+)  # fmt: skip
+def test_a_sample_has_the_corners_the_edges_and_the_interior_of_a_grid(grid, cluster, ran, told):
+    """More than half of a grid is all of it, and no sample."""
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(64, np.uint32)
+    run = gpu.launch(FILL, grid=grid, cluster=cluster, args=[out], ctas="sample")
+    assert np.flatnonzero(out.numpy()).tolist() == ran
+    assert run.is_partial is bool(told) is ("partial: outputs" in run.text())
+    assert told in run.text()
+    more = gpu.launch(FILL, grid=64, args=[out], ctas=["sample", 5])
+    assert more.ctas == 4
+    with pytest.raises(InputError, match="sample"):
+        gpu.launch(FILL, grid=64, args=[out], ctas="some")
+
+
+OTHERS = kernel(
+    ".param .u64 to",
+    """.reg .b64 %d; ld.param.u64 %d, [to]; mov.u32 %r1, %ctaid.x; mov.u32 %r3, 0; setp.eq.u32 %p1, %r1, 5;
+  @!%p1 bra WAIT; st.release.gpu.global.u32 [%d], 1; ret;
+WAIT: LOOK setp.ne.u32 %p2, %r2, 0; @%p2 bra DONE; add.u32 %r3, %r3, STEP; setp.lt.u32 %p3, %r3, 300; @%p3 bra WAIT; trap;
+DONE: ret;""",
+)
+
+
+@pytest.mark.parametrize(
+    ("look", "step"), [("ld.acquire.gpu.global.u32 %r2, [%d];", 0), ("atom.acquire.gpu.global.or.b32 %r2, [%d], 0;", 1)]
+)
+def test_a_part_of_a_grid_that_waits_for_the_rest_is_no_hang(look, step):
+    """Nor is a trap behind a limit on the wait. A loop that looks at nothing is a hang, whatever was left out."""
+    ptx = OTHERS.replace("STEP", str(step))
+    gpu = smemsim.Gpu()
+
+    def launch(look, ctas):
+        return gpu.launch(ptx.replace("LOOK", look), grid=64, block=32, args=[gpu.zeros(4, np.uint32)], ctas=ctas)
+
+    for ctas in ("sample", [0, 9]):
+        part = launch(look, ctas)
+        assert not part.findings
+        assert "were left out" in part.held_up
+        assert "held up: " in part.text()
+        assert part.launch.status == 0
+    assert not launch(look, None).findings
+    assert not launch(look, ["sample", 5]).held_up
+    stuck = launch("mov.u32 %r2, 0;", "sample")
+    assert [f.code for f in stuck.findings] == ["X013" if step else "X006"]
+    assert not stuck.held_up
+
+
 def test_an_interruption_leaves_what_has_run(monkeypatch):
     done = []
 
@@ -637,12 +692,20 @@ def test_a_long_launch_says_how_long(capsys):
     assert told_of([500, 501], capsys).count("CTAs took") == 1
 
 
+def test_a_long_launch_prints_a_line_now_and_then_where_there_is_no_terminal(capsys, monkeypatch):
+    assert "CTAs in" not in told_of([3, 13], capsys)
+    monkeypatch.setattr("smemsim.diagnosis.progress.EVERY", 0.0)
+    assert "smemsim: k: 2 of 1000 CTAs in 3 s\n" in told_of([3], capsys)
+    assert "smemsim: k: 6 of 1000 CTAs in 5 s, about 8 minutes left\n" in told_of([3, 4, 5], capsys)
+    assert told_of([3, 4, 5], capsys, quiet=True) == ""
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
 
 
-def test_a_bar_is_drawn_on_a_terminal_after_a_second(monkeypatch):
+def test_a_bar_is_drawn_on_a_terminal_after_some_seconds(monkeypatch):
     monkeypatch.setattr("smemsim.diagnosis.progress.AFTER", 0.05)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     for wait in (0.0, 0.4):

@@ -1245,3 +1245,66 @@ def test_ptx_in_a_cubin_has_the_lines_of_its_source(arch, tmp_path):
     for n in (0, 12, len(texts["cubin"]) // 2):  # tables that are cut off or damaged: the text without lines, or with others
         broken = texts["cubin"].replace(b"\xfb\x0e\x0a", bytes((n % 256, 0, 0)))
         assert [one.target for one in images(broken) if one.ptx] == [arch]
+
+
+IN_PART = """
+import ctypes, sys
+PTX = b'''.version 8.0 .target sm_90a .address_size 64
+.visible .entry fill(.param .u64 to) { .reg .b64 %d<3>; .reg .b32 %r<2>; ld.param.u64 %d1, [to]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %d2, %r1, 4;
+  add.s64 %d1, %d1, %d2; st.global.u32 [%d1], 1; ret; }
+.visible .entry waits(.param .u64 to) { .reg .b64 %d<3>; .reg .b32 %r<3>; .reg .pred %p<3>; ld.param.u64 %d1, [to]; mov.u32 %r1, %ctaid.x;
+  setp.eq.u32 %p1, %r1, 5; @%p1 st.release.gpu.global.u32 [%d1], 1; @%p1 ret;
+L: ld.acquire.gpu.global.u32 %r2, [%d1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra L; ret; }'''
+def filled(name):
+    cu, c, m, f, to = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
+    assert cu.cuInit(0) == cu.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0) == cu.cuCtxSetCurrent(c) == 0
+    assert cu.cuModuleLoadData(ctypes.byref(m), PTX) == cu.cuModuleGetFunction(ctypes.byref(f), m, name) == 0
+    assert cu.cuMemAlloc_v2(ctypes.byref(to), ctypes.c_size_t(256)) == cu.cuMemsetD8_v2(to, 0, ctypes.c_size_t(256)) == 0
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(to))
+    assert cu.cuLaunchKernel(f, 64, 1, 1, 32, 1, 1, 0, None, arguments, None) == 0
+    out = (ctypes.c_uint32 * 64)()
+    assert cu.cuMemcpyDtoH_v2(out, to, ctypes.c_size_t(256)) == 0
+    return sum(out)
+def test_fill():
+    assert filled(b"fill") == 64
+def test_waits():
+    assert filled(b"waits") == 1
+if __name__ == "__main__":
+    sys.exit(4 * (filled(sys.argv[1].encode()) != int(sys.argv[2])))
+"""
+
+
+def test_a_sample_of_ctas_is_no_clean_bill(tmp_path):
+    """Not of the program's own comparison, not with --quiet, and not of a kernel whose CTAs wait for others."""
+    path = tmp_path / "test_part.py"
+    path.write_text(IN_PART)
+    for name, count, ends, told in (
+        ("fill", 64, 4, "its exit code 4 may come from that"),
+        ("waits", 0, 2, "1 of these could not go on (waits)"),
+    ):
+        done = run([sys.executable, path, name, count], "--ctas", "sample", "--quiet")
+        assert done.returncode == ends, done.stderr
+        assert "1 of 1 launch ran in part (--ctas): outputs are partial. The program's own comparisons mean nothing" in done.stderr
+        assert told in done.stderr
+        assert "X006" not in done.stderr
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    options = [
+        "-p",
+        "smemsim.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-rs",
+        "--smemsim-gpu",
+        "sm_90a",
+        "--smemsim-ctas",
+        "sample",
+        ".",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**own, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "300"},
+    )  # fmt: skip
+    assert "2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "so that outputs are partial; no findings" in done.stdout
+    assert "waits cannot be run in part" in done.stdout

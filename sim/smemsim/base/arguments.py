@@ -9,10 +9,12 @@ from typing import Any
 
 from smemsim.base.errors import InputError
 
-__all__ = ["choice", "closest", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
+__all__ = ["SAMPLE", "choice", "closest", "cta_numbers", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
 
 OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
+SAMPLE = "sample"  # stands for a few CTAs of every grid, where CTAs are numbered
+MOST_CTAS = 1 << 22
 MOST_BITS = 128  # no argument of any call is larger
 
 
@@ -108,6 +110,28 @@ def closest(value: Any, known: Iterable[str]) -> str:
 
     names = list(known)
     return next(iter(difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)), "")
+
+
+def cta_numbers(name: str, text: str) -> tuple[int | str, ...]:
+    """Numbers of CTAs as they are written: "0-3", "0,5,7", "sample", "sample,5". InputError for anything else.
+
+    >>> cta_numbers("--ctas", "0-3,8"), cta_numbers("--ctas", "sample,5")
+    ((0, 1, 2, 3, 8), ('sample', 5))
+    """
+    found: list[int | str] = []
+    try:
+        for part in text.split(","):
+            if part.strip() == SAMPLE:
+                found.append(SAMPLE)
+                continue
+            first, _, last = part.partition("-")
+            begin, end = int(first), int(last or first)
+            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+                raise ValueError
+            found += range(begin, end + 1)
+    except ValueError:
+        raise InputError(f"{name} {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5, or {SAMPLE}") from None
+    return tuple(found)
 
 
 def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from smemsim.base.arguments import suggestion
+from smemsim.base.arguments import cta_numbers, suggestion
 from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, ScheduledCommand
 
@@ -26,7 +26,11 @@ __all__ = ["exec_command"]
     help="What a finding does: print it at once (warn), let the launch fail (raise), print it at the end (collect).",
 )
 @click.option("--strict", is_flag=True, default=None, help="Remarks on rules that the PTX breaks count as findings.")
-@click.option("--ctas", metavar="0-3", help="Run these CTAs of every grid alone.")
+@click.option(
+    "--ctas",
+    metavar="0-3",
+    help="Run these CTAs of every grid alone; sample: those that stand for the grid (corners, edges, interior). Outputs are partial then.",
+)
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch, no judgement.")
 @click.option("--watch-global/--no-watch-global", default=None, help="Look for races in global memory too, or in shared memory alone.")
 @click.option("--unwatched", metavar="REGEX", help="Kernels whose names match run without the watch: fills, references.")
@@ -83,7 +87,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     SMEMSIM_LIMIT_SECONDS and so on.
 
     The exit code is the program's own; where that is 0, 1 for findings and launches that were not run, 2 for code that cannot run here (no PTX, the
-    static runtime) and fewer launches than --require-launches, 3 for kernels that are not modelled.
+    static runtime), fewer launches than --require-launches, and CTAs that wait for others that --ctas left out, 3 for kernels that are not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm
@@ -93,7 +97,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     """
     from smemsim.base.budget import amount
     from smemsim.virtual.exec import run_program
-    from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
+    from smemsim.virtual.policy import Policy, card_of_environment
 
     if list_cards:
         click.echo(cards_text())
@@ -105,7 +109,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
         name = program[0].partition("=")[0]
         raise click.UsageError(f"No such option {name!r}{suggestion(name, known)}", ctx)
     chosen, product = _chosen(arch, card)
-    o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
+    o["ctas"] = cta_numbers("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None
     o["json"] = o.pop("json_file")
     size = o.pop("device_memory")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.base.arguments import shown, suggestion
+from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, json_option
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.diagnosis.run import Run
     from smemsim.evidence.launches import LaunchFile
 
-__all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run"]
+__all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_shape", "run"]
 
 
 # ---- A launch without a launch file: shapes and arguments as they stand on the command line
@@ -33,7 +33,6 @@ __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run
 
 FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 FILLS = {"zeros": "zeros", "empty": "empty", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
-MOST_CTAS = 1 << 22
 KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
 RECORDED = "launch.json"  # the description of a recorded launch (smemsim.evidence)
 ARGUMENT_HELP = (
@@ -56,25 +55,6 @@ def parse_shape(name: str, text: str) -> list[int]:
     if not extents or len(extents) > 3 or min(extents) < 1:
         raise InputError(f"{name} {shown(text)}: needs one to three numbers from 1 on, as 4,2")
     return extents
-
-
-def parse_ctas(text: str) -> list[int]:
-    """Numbers of CTAs: "0-3", "0,5,7".
-
-    >>> parse_ctas("0-3,8")
-    [0, 1, 2, 3, 8]
-    """
-    chosen: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin + len(chosen) > MOST_CTAS:
-                raise ValueError
-            chosen += range(begin, end + 1)
-    except ValueError:
-        raise InputError(f"--ctas {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
-    return chosen
 
 
 def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -157,7 +137,11 @@ COMMAND_LINE = "command line"
 @click.option("--shared", "shared_bytes", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
 @click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
-@click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
+@click.option(
+    "--ctas",
+    metavar="0-3",
+    help="Run these CTAs alone, with those of their clusters; sample: those that stand for the grid (corners, edges, interior).",
+)
 @click.option(
     "--workers",
     type=click.IntRange(1),
@@ -243,8 +227,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     barriers, reads that come too early, accesses out of bounds, hangs. An expected array is compared within --rtol and --atol, as numpy.allclose does;
     without them, differences that look like rounding (another order of summation, or another type of accumulation) are told and count as none.
 
-    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made or whose
-    time was over, 3 for instructions that are not modelled, 130 after Ctrl-C.
+    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made, whose
+    time was over, or of whose CTAs one waits for another that --ctas left out, 3 for instructions that are not modelled, 130 after Ctrl-C.
 
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
@@ -297,7 +281,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     finally:  # a full disk takes no finding away
         _tell(done, outputs, compared, explanations, differs if as_json else None, strict=o["strict"])
     is_wrong = not (done.is_strictly_ok if o["strict"] else done.ok) or any(differs.values())
-    ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time else 0)
+    ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time or done.held_up else 0)
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
@@ -362,7 +346,8 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             client = dask_client(o["dask"])
             stack.callback(close_client, client)
         said = _given(
-            {**o, "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None}, *OPTION_KEYS
+            {**o, "ctas": cta_numbers("--ctas", o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None},
+            *OPTION_KEYS,
         )
         options = {
             "workers": o["workers"],

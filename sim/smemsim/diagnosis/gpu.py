@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.base.arguments import shown, whole
+from smemsim.base.arguments import SAMPLE, shown, whole
 from smemsim.base.budget import ask
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.files import source_folders
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.machine.global_memory import Region
+from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.ptx.module import Instruction, Module
 from smemsim.core.spec.alternatives import assuming
 from smemsim.core.spec.assumptions import in_force
@@ -37,6 +38,7 @@ from smemsim.run.engine.device import Device, relinked
 from smemsim.run.engine.grid import in_front, requests
 from smemsim.run.engine.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.run.engine.register_pool import leave_rooms
+from smemsim.run.engine.sampling import Sample, sample_of
 from smemsim.run.engine.schedule import seeds_of
 from smemsim.run.engine.traps import region_name
 from smemsim.run.events import Observer
@@ -96,7 +98,7 @@ class Gpu(Device):
         watch_global: bool = True,
         limit: int = LIMIT,
         limit_seconds: float | None = None,
-        ctas: Iterable[int] | None = None,
+        ctas: Iterable[int | str] | str | None = None,
         progress: bool = True,
         name: str = "ptx",
         workers: int | None = None,
@@ -124,7 +126,8 @@ class Gpu(Device):
           are bytes.
         - `shared_bytes`: dynamic shared memory of a CTA. `cooperative`: a cooperative launch, whose CTAs must fit
           on the card together.
-        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters.
+        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters. "sample" runs the
+          corners, the edges and an interior CTA of the grid (`Run.sample`), and all of a small grid.
         - `name`: what findings call the PTX. `sources`: folders of the sources that the PTX names.
 
         What is checked:
@@ -154,7 +157,7 @@ class Gpu(Device):
         - `limit_seconds`: the launch ends after so many seconds, with `out_of_time` and without a finding.
         - `workers`: the number of processes. Without it idle processors are used if that saves time. `client`: a
           Dask `distributed.Client`. Results and findings are the same.
-        - `progress` False draws no bar. Ctrl-C keeps what has run.
+        - `progress` False draws no bar on a terminal, and elsewhere prints no line every 30 seconds. Ctrl-C keeps what has run.
 
         Raises InputError for arguments that no launch could have, and Unmodelled with the lines of all
         instructions that are not modelled. Both come before anything runs.
@@ -209,17 +212,18 @@ class Gpu(Device):
         if stages is not None:
             options = dataclasses.replace(options, observers=(*options.observers, stages))
         launch = self.prepare(kernel, config, options)
-        clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
+        clusters, sample = _part_of(launch, options.ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
             raise InputError(
                 f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
             )
-        chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
+        count = launch.ctas if clusters is None else len(clusters) * launch.cluster_size
+        launch.left_out = launch.ctas - count
         launch.result.judge = reads = Reads(launch.arch) if options.sanitize else None
         folders = source_folders(allowed=options.sources)
         launch.begin()
         interrupted = False
-        with Progress(len(chosen), launch.program.name, quiet=not options.progress) as done:
+        with Progress(count, shorter_name(launch.program.name), quiet=not options.progress) as done:
             try:
                 execute_spread(launch, clusters, sanitizer=options.sanitize, done=done)
             except KeyboardInterrupt:
@@ -237,7 +241,7 @@ class Gpu(Device):
             interrupted=interrupted,
             folders=folders,
         )
-        run.counting, run.stages = counting, stages
+        run.counting, run.stages, run.sample = counting, stages, sample
         return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
@@ -380,29 +384,37 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     )  # fmt: skip
 
 
-def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
-    """The clusters that hold some CTAs, by their numbers in the grid: x + grid.x (y + grid.y z)."""
-    wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4)"
-    if isinstance(ctas, (str, bytes)) or not isinstance(ctas, Iterable):
+def _part_of(launch: Launch, ctas: Any) -> tuple[list[int] | None, Sample | None]:
+    """(the clusters that hold some CTAs, by their numbers, or None for all; the sample among them). Numbers of CTAs are x + grid.x (y + grid.y z)."""
+    if ctas is None:
+        return None, None
+    wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4), or {SAMPLE!r}"
+    given = (ctas,) if isinstance(ctas, str) else ctas
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
     try:
-        taken = list(itertools.islice(ctas, launch.ctas + 1))
+        taken = list(itertools.islice(given, launch.ctas + 2))
     except Exception as e:  # a 0-dimensional array, or anybody's iterator
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
-    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken}
-    if not numbers or max(numbers) >= launch.ctas:
+    named = {n for n in taken if isinstance(n, str)}
+    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken if not isinstance(n, str)}
+    if named - {SAMPLE} or not taken or max(numbers, default=0) >= launch.ctas:
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    sample = sample_of(launch) if named else None
+    if named and sample is None:
+        return None, None
+    return sorted(_clusters_of(launch, numbers).union(sample.clusters if sample is not None else ())), sample
+
+
+def _clusters_of(launch: Launch, numbers: Iterable[int]) -> set[int]:
+    """The clusters of CTAs."""
     counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]
     clusters = set()
     for n in numbers:
         at = (n % launch.grid[0], n // launch.grid[0] % launch.grid[1], n // (launch.grid[0] * launch.grid[1]))
         x, y, z = (a // c for a, c in zip(at, launch.cluster, strict=True))
         clusters.add(x + counts[0] * (y + counts[1] * z))
-    return sorted(clusters)
-
-
-def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
-    return [launch.cta(cluster, rank)[0] for cluster in clusters for rank in range(launch.cluster_size)]
+    return clusters
 
 
 def _in_front(after: Any) -> Any:

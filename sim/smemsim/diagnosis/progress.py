@@ -1,4 +1,7 @@
-"""How far a launch is: a bar on the terminal after a second, and a sentence where it will take long."""
+"""How far a launch is: a bar on the terminal after five seconds, elsewhere a line every 30 seconds, and a sentence if it will take long.
+
+`Gpu.run` makes one for each launch, whatever started it: `smemsim run`, `exec`, pytest, Triton or Python.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from typing import Any
 __all__ = ["Progress", "told"]
 
 
-AFTER = 1.0  # seconds without a bar
+AFTER = 5.0  # seconds without a bar
+EVERY = 30.0  # seconds from line to line, where stderr is no terminal
+FAST = 1.0  # seconds after the first wave, after which its CTAs say how long the rest takes
 SURE = 10.0  # seconds after which compiling no longer counts
 LONG = 600.0  # seconds of work that are worth a sentence
 
@@ -32,8 +37,9 @@ def told(seconds: float) -> str:
 class Progress:
     """A launch's callback: it is told how many CTAs have finished, and counts them in `done`.
 
-    On a terminal it draws a bar on stderr once a second has passed. Where the first CTAs say that the rest will take more than ten minutes, it says so,
-    terminal or not. `quiet` does neither.
+    On a terminal it draws a bar on stderr after five seconds: the kernel's name, CTAs done and of how many, time so far, time left. Elsewhere it prints
+    a line with the same, 30 seconds after the one before at the earliest. If the first CTAs say that the rest will take more than ten minutes, it says so
+    once. `quiet` does none of these. CTAs are counted when all of their wave have ended, so a grid of one wave has no numbers in between.
     """
 
     def __init__(self, total: int, name: str, *, quiet: bool = False) -> None:
@@ -41,7 +47,7 @@ class Progress:
         self.done = 0
         self._began = time.perf_counter()
         self._first: tuple[float, int] | None = None  # seconds and CTAs of the first wave, in which code is compiled too
-        self._said = False
+        self._said, self._told = False, self._began  # whether it said that it takes long; when the last line was printed
         self._bar: Any = None
         self._timer: threading.Timer | None = None
 
@@ -73,9 +79,14 @@ class Progress:
             self._said = True
             print(
                 f"smemsim: {self.name}: {self.done} of {self.total} CTAs took {told(self.seconds)}, the others will take about {told(left)}; "
-                "ctas=range(0, 4) or --ctas 0-3 runs a part of the grid",
+                'ctas="sample" or --ctas sample runs a part that stands for the grid',
                 file=sys.stderr,
             )
+            self._told = time.perf_counter()
+        elif not self.quiet and self._timer is None and time.perf_counter() - self._told > EVERY and self.done < self.total:
+            self._told = time.perf_counter()
+            rest = f", about {told(left)} left" if left else ""
+            print(f"smemsim: {self.name}: {self.done} of {self.total} CTAs in {told(self.seconds)}{rest}", file=sys.stderr, flush=True)
 
     def _left(self) -> float:
         """Seconds that the rest will take, 0 where it is too early to say: the first wave alone says so only when it was slow."""
@@ -84,7 +95,7 @@ class Progress:
             self._first = now, self.done
             return now / self.done * (self.total - self.done) if now > SURE else 0.0
         seconds, ctas = now - self._first[0], self.done - self._first[1]
-        return seconds / ctas * (self.total - self.done) if seconds > AFTER and ctas else 0.0
+        return seconds / ctas * (self.total - self.done) if seconds > FAST and ctas else 0.0
 
     def _draw(self) -> None:
         from rich import progress

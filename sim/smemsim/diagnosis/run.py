@@ -47,6 +47,7 @@ from smemsim.run.engine.arrays import DeviceArray, as_numpy
 from smemsim.run.engine.grid import resident, takes_over
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Mma
+from smemsim.run.engine.sampling import Sample
 from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
@@ -387,6 +388,7 @@ class Run:
         self._not_judged = ""  # why check said nothing about the operands
         self.counting: Counting | None = None
         self.stages: PipelineRecorder | None = None
+        self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
 
     @property
@@ -535,6 +537,30 @@ class Run:
         return self.launch.result.out_of_time
 
     @property
+    def held_up(self) -> str:
+        """Why a launch of a part of the grid could not go on, "" if it could: what it waits for may come from a CTA that was left out."""
+        return self.launch.result.held_up
+
+    @property
+    def is_partial(self) -> bool:
+        """Was a part of the grid left out? Then outputs hold what the others store, and a comparison with a reference means nothing."""
+        return self.launch.left_out > 0
+
+    def partial(self) -> list[str]:
+        """What a launch of a part of the grid has run, and what it cannot show: sentences, none for a whole grid."""
+        if not self.is_partial:
+            return []
+        told = [self.sample.text()] if self.sample is not None else []
+        told += [f"held up: {self.held_up}"] if self.held_up else []
+        told.append("partial: outputs hold what these CTAs store, so a comparison with a reference means nothing")
+        races = "races with CTAs that were left out"
+        if takes_over(self.launch):
+            races += ", work that a CTA takes over from another one"
+        if self.launch.program.needs_others:
+            races += ", what CTAs do when others have arrived (atomics, flags)"
+        return [*told, f"not checked: {races}"]
+
+    @property
     def output(self) -> str:
         """The text that the kernel's printf wrote; bytes that are no UTF-8 as U+FFFD."""
         return "".join(self.launch.result.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -659,17 +685,19 @@ class Run:
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
         counted += [] if self.stages is None else ["\n".join(self.pipeline.sentences())]
-        return "\n".join([*lines, *self.evidence, *profile, *counted])
+        return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
         """One line that counts CTAs, seconds, findings and remarks, and says how much was judged; `strict` counts `broken` among the findings."""
         of = self.launch.ctas
-        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
+        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs{' (a sample)' * (self.sample is not None)}"
         ended = (
             ", interrupted"
             if self.interrupted
             else f", ended after the {self.launch.options.limit_seconds:g} s that it may run"
             if self.out_of_time
+            else ", which could not go on: a CTA waits for one that was left out"
+            if self.held_up
             else ""
         )
         counts = (
@@ -704,6 +732,7 @@ class Run:
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
             **({"later": self.later} if self.later else {}),
+            **({"partial": self.partial(), "held_up": self.held_up} if self.is_partial else {}),
             **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
             **({"counters": self.counters.as_dict()} if self.counting is not None else {}),
             **({"pipeline": self.pipeline.as_dict()} if self.stages is not None else {}),

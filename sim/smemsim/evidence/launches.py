@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.base.arguments import is_whole, shown, suggestion, whole
+from smemsim.base.arguments import SAMPLE, is_whole, shown, suggestion, whole
 from smemsim.base.array_files import read_array
 from smemsim.base.budget import ask
 from smemsim.base.errors import InputError, SmemsimError, TraceError
@@ -84,6 +84,10 @@ def _is_address(value: Any) -> bool:
     return is_whole(value) and value >= 0
 
 
+def _are_ctas(value: Any) -> bool:
+    return value == SAMPLE or (bool(value) and is_list_of(value, lambda n: n == SAMPLE or _is_address(n)))
+
+
 def _are_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
 
@@ -112,7 +116,7 @@ KEYS: dict[str, Key] = {
     "sanitize": Key("any", "false: without the watch, as with `--no-sanitize`"),
     "watch_global": Key("any", "false: races are looked for in shared memory alone, as with `--no-watch-global`"),
     "counters": Key("any", "upper bounds of counters (P905), of the launch or by line: {shared_wavefronts = 1024, global_sectors = {\"gemm.cu:91\" = 64}}"),
-    "ctas": Key(Kind("a list of numbers of CTAs", lambda value: is_list_of(value, _is_address) and bool(value), _LIST), "run these CTAs alone, with those of their clusters; all, if left out"),
+    "ctas": Key(Kind('a list of numbers of CTAs, or "sample"', _are_ctas, {"type": ["array", "string"]}), 'run these CTAs alone, with those of their clusters; "sample": those that stand for the grid; all, if left out'),
     "multiprocessors": Key("any", "of the card: %nsmid, and how many CTAs run at once; those of the real card, if left out"),
     "overrun": Key("any", "threads that touch no more than so many bytes behind an array are found (X001), and go on, as with `--overrun`"),
     "assume": Key("any", "a rule about Blackwell taken otherwise, as with `--assume`"),

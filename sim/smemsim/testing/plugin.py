@@ -67,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--smemsim-counters", action="store_true", help="with --smemsim-gpu and a report: count what each line of a launch costs"
     )
+    group.addoption(
+        "--smemsim-ctas", metavar="sample",
+        help="with --smemsim-gpu: run these CTAs of every grid (0-3), or those that stand for it (sample); a test that fails by itself on such partial "
+        "outputs is skipped",
+    )  # fmt: skip
     group.addoption("--smemsim-report", metavar="DIR", type=pathlib.Path, help="write a page of all launches of the session")
     parser.addini(
         "smemsim_golden",

@@ -123,7 +123,7 @@ def _title(command: Sequence[str], arch: str) -> str:
 
 def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: str) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
-    from smemsim.virtual.policy import Launched, checked_of, summary_of, write_json
+    from smemsim.virtual.policy import Launched, checked_of, partial_of, summary_of, write_json
 
     found = [Launched(**{**x, "number": n}) for n, x in enumerate(heard.news.launches, 1)]
     ends = _exit_code(code, found, heard.news.refused, policy.require_launches, is_cut=bool(heard.running) and not heard.has_died)
@@ -152,19 +152,22 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         )
         if checked := checked_of(found, arch):
             print(f"smemsim: {checked}", file=sys.stderr)
+    for line in partial_of(found, code):  # also with --quiet: a launch of a part is no clean bill
+        print(f"smemsim: {line}", file=sys.stderr)
     return ends
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
     """The program's own, unless it says that all is well: then 3 for kernels that are not modelled, 1 for findings and for launches that were not run or
-    did not come to their end, 2 for code that cannot run here and for fewer launches than are required."""
+    did not come to their end, 2 for code that cannot run here, for CTAs that wait for others
+    that --ctas left out, and for fewer launches than are required."""
     if code:
         return 128 - code if code < 0 else code
     if any(x.error == NOT_SUPPORTED and x.refused for x in found):
         return 3
-    if is_cut or not all(x.is_clean for x in found):
+    if is_cut or not all(x.is_clean or x.held_up for x in found) or not all(x.is_fine for x in found):
         return 1
-    return 2 if refused or sum(not x.refused for x in found) < (required or 0) else 0
+    return 2 if refused or any(x.held_up for x in found) or sum(not x.refused for x in found) < (required or 0) else 0
 
 
 def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:

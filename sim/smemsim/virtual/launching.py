@@ -99,6 +99,7 @@ class Launcher:
         self._began: float | None = None  # when the first launch was asked for
         self._is_over = ""  # why nothing runs any more
         self._told_of_ctas = False
+        self._sampled: set[tuple[str, tuple[int, ...]]] = set()  # kernels and grids of which it was told which CTAs ran
         self._has_no_room = False  # for what is kept of launches
         self._remarked: set[str] = set()  # remarks on broken rules that were told
         self._pages: dict[str, int] = {}  # launches of a kernel so far
@@ -293,12 +294,12 @@ class Launcher:
 
         return Recorder(self.device, f, config, arguments, number)
 
-    def _ctas(self, config: dict[str, Any]) -> list[int] | None:
-        """The CTAs of the policy that this grid has; its first one, and a word about it, where it has none of them."""
+    def _ctas(self, config: dict[str, Any]) -> list[int | str] | None:
+        """The CTAs of the policy that this grid has; its first one, and a word about it, if it has none of them."""
         if self.device.policy.ctas is None:
             return None
         count = math.prod(config["grid"])
-        found = [n for n in self.device.policy.ctas if n < count]
+        found = [n for n in self.device.policy.ctas if isinstance(n, str) or n < count]
         if not found and not self._told_of_ctas:
             self._told_of_ctas = True
             self.device.tell(
@@ -366,6 +367,8 @@ class Launcher:
         if not self.device.policy.quiet or is_told:
             left = self._seconds_left()
             self.device.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.device.policy.total_seconds:g}")
+        if run is not None:
+            self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(), *about.named)))
         elif run is not None and run.counting is not None and not self.device.policy.quiet:
@@ -376,6 +379,16 @@ class Launcher:
             for text, f in new.items():
                 self.device.tell("\n".join((text, *(f"      {line}" for line in f.excerpt()))))
         return run
+
+    def _tell_of_part(self, about: Launched, run: Run, *, is_told: bool) -> None:
+        """Which CTAs of a grid have run, once for each kernel and grid, and always what one waits for that was left out."""
+        key = (about.kernel, about.grid)
+        is_new = run.sample is not None and key not in self._sampled and not self.device.policy.quiet
+        if is_told or not (is_new or run.held_up):
+            return  # the details have it
+        self._sampled.add(key)
+        told = [run.sample.text()] if run.sample is not None and is_new else []
+        self.device.tell("\n".join([*told, f"held up: {run.held_up}"] if run.held_up else told))
 
     def _named_in(self, run: Run) -> list[str]:
         """A line for each allocation that findings name: its size, and who asked for it."""

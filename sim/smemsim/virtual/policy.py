@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from smemsim.base.arguments import shown, suggestion
+from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.budget import amount
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.files import write_whole
@@ -39,7 +39,7 @@ __all__ = [
     "hook",
     "hook_failed",
     "hooks_of",
-    "numbers_of",
+    "partial_of",
 ]
 
 
@@ -53,7 +53,6 @@ FRESH_MEMORY = {
     "zeros": "what is allocated holds zeros, which count as written",
 }
 PREFIX = "SMEMSIM_"
-MOST_CTAS = 1 << 22
 MOST_MISSED = 3  # reasons in the last line of exec
 MOST_RAISED = 3  # findings in the text of an exception
 REFUSED = "not_simulated"  # the key of what says why code of the program is not simulated
@@ -88,7 +87,7 @@ class Policy:
     """What happens with findings.
 
     `on_finding` is a key of ON_FINDING; `strict` counts remarks on rules that the PTX breaks too. `ctas` are the CTAs of every grid that run, all
-    without it; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off; `watch_global` is
+    without it, "sample" among them a few that stand for the grid; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off; `watch_global` is
     the part of it that looks for races in global memory. `limit` are blocks of
     instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
@@ -102,7 +101,7 @@ class Policy:
 
     on_finding: str = "warn"
     strict: bool = False
-    ctas: tuple[int, ...] | None = None
+    ctas: tuple[int | str, ...] | None = None
     sanitize: bool = True
     watch_global: bool = True
     unwatched: str = ""
@@ -196,21 +195,6 @@ def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[st
     }
 
 
-def numbers_of(name: str, text: str) -> tuple[int, ...]:
-    """Numbers of CTAs: "0-3", "0,5,7"."""
-    found: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
-                raise ValueError
-            found += range(begin, end + 1)
-    except ValueError:
-        raise InputError(f"{name} = {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
-    return tuple(found)
-
-
 def _read(name: str, text: str, kind: Any) -> Any:
     kinds = get_args(kind) or (kind,)
     try:
@@ -219,7 +203,7 @@ def _read(name: str, text: str, kind: Any) -> Any:
                 raise ValueError
             return text.lower() in _TRUE
         if name == PREFIX + "CTAS":
-            return numbers_of(name, text)
+            return cta_numbers(name, text)
         if int in kinds or float in kinds:
             value = int(text) if int in kinds else float(text)
             if not value > 0:
@@ -355,9 +339,19 @@ class Launched:
             self.said = other.said
 
     @property
+    def is_partial(self) -> bool:
+        """Was a part of the grid left out (--ctas)?"""
+        return bool(self.run and self.run.get("partial"))
+
+    @property
+    def held_up(self) -> str:
+        """What a CTA waits for that may come from one that was left out (--ctas); "" if none waits."""
+        return str((self.run or {}).get("held_up", ""))
+
+    @property
     def is_clean(self) -> bool:
-        """Did it run to its end, with nothing wrong? One that a limit ended before is no clean bill."""
-        return self.is_fine and not self.refused and self.error != TIMEOUT
+        """Did it run to its end, with nothing wrong? One that a limit ended before is no clean bill, nor one that waits for a CTA that was left out."""
+        return self.is_fine and not self.refused and self.error != TIMEOUT and not self.held_up
 
     def findings(self) -> list[str]:
         """A line for each finding, and for each allocation that they name."""
@@ -385,6 +379,25 @@ def summary_of(launches: list[Launched]) -> str:
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
     findings += _remarks_of(launches) + _bounds_of(launches)
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+
+
+def partial_of(launches: list[Launched], code: int) -> list[str]:
+    """Sentences for the end of a program of which launches ran in part (--ctas); none if all ran whole. `code` is the program's exit code."""
+    partial = [x for x in launches if x.is_partial]
+    if not partial:
+        return []
+    count = f"{len(partial)} of {len(launches)} launch{'es' * (len(launches) != 1)} ran in part (--ctas)"
+    own = (
+        "its exit code says nothing of the kernels" if code == 0 else f"its exit code {code} may come from that, or from a fault of its own"
+    )
+    held = [x for x in partial if x.held_up]
+    told = [f"{count}: outputs are partial. The program's own comparisons mean nothing: {own}"]
+    if held:
+        told.append(
+            f"{len(held)} of these could not go on ({', '.join(dict.fromkeys(x.name for x in held))}): a CTA waits for one that was left out"
+        )
+    told.append("races with CTAs that were left out are not checked")
+    return told
 
 
 def checked_of(launches: list[Launched], arch: str) -> str:

@@ -16,6 +16,7 @@ from smemsim.run.engine.hangs import count_bytes, report_hang
 from smemsim.run.engine.in_flight import InFlight
 from smemsim.run.engine.launch import CANCEL, Launch, Queue
 from smemsim.run.engine.multiprocessors import Multiprocessors, fitting
+from smemsim.run.engine.sampling import trap_of_part, waits_for_others
 from smemsim.run.engine.scheduler import OutOfTime, Stuck, run_wave
 from smemsim.run.engine.warp_scheduler import WarpScheduler
 from smemsim.run.engine.wave import WARP, Wave
@@ -146,8 +147,7 @@ class _Waves:
             if wave is None and not self.queue and not launch.waves:
                 break
             if wave is None:
-                launch.result.status = TIMEOUT
-                report_hang(launch, len(self.queue) * launch.cluster_size)
+                _hung(launch, len(self.queue) * launch.cluster_size)
                 return False
             has_others = len(launch.waves) > 1 or bool(self.queue)
             wave.progress.may_pause = has_others
@@ -190,8 +190,7 @@ class _Waves:
         try:
             return run_wave(wave, gives_way=gives_way)
         except Stuck:
-            launch.result.status = TIMEOUT
-            report_hang(launch)
+            _hung(launch)
         except OutOfTime:
             launch.result.out_of_time = True
         except HardwareTrap as trap:
@@ -234,10 +233,21 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
     return wave
 
 
+def _hung(launch: Launch, outside: int = 0) -> None:
+    """Nothing goes on: findings, unless it may be for CTAs that were left out. `outside` CTAs have not begun, as the card is full."""
+    launch.result.held_up = waits_for_others(launch)
+    if not launch.result.held_up:
+        launch.result.status = TIMEOUT
+        report_hang(launch, outside)
+
+
 def _trapped(launch: Launch, trap: HardwareTrap) -> None:
-    """Hardware has stopped the kernel: a finding, unless there is one at that line."""
-    launch.result.status = trap.cuda_error
+    """Hardware has stopped the kernel: a finding, unless there is one at that line, or the kernel stopped itself in a part of the grid."""
     instruction = getattr(trap, "instruction", None)
+    if instruction is not None and instruction.op == "trap" and (held_up := trap_of_part(launch, instruction)):
+        launch.result.held_up = held_up
+        return
+    launch.result.status = trap.cuda_error
     if instruction is not None and not any(f.line == instruction.line for f in launch.result.findings.values()):
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
         launch.find(code, instruction, str(trap))

@@ -128,7 +128,7 @@ class RunOptions:
     """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
 
     `sanitize` False leaves the watch out, `watch_global` False the part of it that looks for races in global memory. `ctas` are the numbers of the CTAs to run, with those of
-    their clusters; None: all. `limit` blocks of instructions
+    their clusters; None: all; "sample", alone or among the numbers: a few that stand for the grid (`sampling.py`). `limit` blocks of instructions
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
     CTAs that do not depend on each other (None: as many as save time), or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
@@ -143,7 +143,7 @@ class RunOptions:
 
     sanitize: bool = True
     watch_global: bool = True
-    ctas: Iterable[int] | None = None
+    ctas: Iterable[int | str] | str | None = None
     limit: int = LIMIT
     limit_seconds: float | None = None
     workers: int | None = None
@@ -385,6 +385,7 @@ class Launch:
     history: Any = None  # what its waves have done to global memory, where that is watched
     places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
+    left_out: int = 0  # CTAs of the grid that are not run
     program: Program = dataclasses.field(init=False)
     addresses: Mapping[str, int] = dataclasses.field(init=False)  # of variables in global memory
     arch: str = dataclasses.field(init=False)

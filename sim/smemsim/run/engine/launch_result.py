@@ -142,13 +142,14 @@ _UNITED: dict[type, Callable[[Any, Any], Any]] = {
     dict: lambda one, other: one | other,
     bool: lambda one, other: one or other,
     int: lambda one, other: one or other,
+    str: lambda one, other: one or other,
 }
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class LaunchResult:
     """What a launch leaves besides memory. The type of a field says what `fresh` and `merge` do with it: a set is united, a list is appended, a dictionary
-    updated, and of numbers the first that is not 0 stays. A class of its own has `merge`, and `fresh` if an empty one is not what another process begins with.
+    updated, and of numbers and texts the first that is not 0 or empty stays. A class of its own has `merge`, and `fresh` if an empty one is not what another process begins with.
 
     >>> one, other = LaunchResult(), LaunchResult(evidence={"tcgen05.shift: inferred"})
     >>> one.merge(other)
@@ -158,6 +159,7 @@ class LaunchResult:
 
     status: int = 0  # the CUDA error that the launch ended with, 0 without one
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
+    held_up: str = ""  # why a launch of a part of the grid could not go on: what it waits for may come of a CTA that was left out
     findings: Findings = dataclasses.field(default_factory=Findings)
     events: Events = dataclasses.field(default_factory=Events)  # transfers and matrix instructions
     output: Output = dataclasses.field(default_factory=Output)  # of printf

@@ -10,7 +10,7 @@ from smemsim.core.ptx.module import Instruction, Label, Pair, Register, Sink, Ve
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
 
-__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "leads_by", "read_first"]
+__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "leads_by", "loop_around", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -51,6 +51,29 @@ def computes(program: Program, n: int) -> bool:
         if m < len(program.blocks)
         for i in program.blocks[m].instructions
     )
+
+
+def loop_around(program: Program, n: int) -> set[int]:
+    """The blocks of the shortest loop that block n is in; none if it is in no loop."""
+    came: dict[int, int] = {}
+    open_ = [n]
+    for m in open_:
+        for after in (following(program, m) or ()) if m < len(program.blocks) else ():
+            if after == n:
+                return _way_back(came, m, n)
+            if after not in came:
+                came[after] = m
+                open_.append(after)
+    return set()
+
+
+def _way_back(came: dict[int, int], m: int, n: int) -> set[int]:
+    """The blocks from m back to n, with both."""
+    found = {n}
+    while m != n:
+        found.add(m)
+        m = came[m]
+    return found
 
 
 def behind(program: Program, n: int) -> set[int]:
