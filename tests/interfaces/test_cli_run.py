@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import smemsim
 from places import ROOT
 from smemsim import InputError
-from smemsim.base.arguments import cta_numbers
 from smemsim.cli import main
 from smemsim.cli.run import parse_shape
 from smemsim.core.tables import Source
@@ -25,6 +24,7 @@ from smemsim.diagnosis import Output, Rounding, Tolerance, Wanted
 from smemsim.evidence import array_of, read_launch_file
 from smemsim.evidence.launches import checked
 from smemsim.run import RunOptions
+from smemsim.virtual import Policy
 from strategies import CHARACTERS, examples
 
 KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
@@ -518,7 +518,7 @@ def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=4))
 def test_numbers_of_ctas(parts):
     text = ",".join(f"{a}-{a + n}" if n else str(a) for a, n in parts)
-    assert cta_numbers("--ctas", text) == tuple(x for a, n in parts for x in range(a, a + n + 1))
+    assert Policy.of({"SMEMSIM_CTAS": text}).ctas == tuple(x for a, n in parts for x in range(a, a + n + 1))
     assert parse_shape("--grid", ",".join(str(a + 1) for a, _ in parts[:3])) == [a + 1 for a, _ in parts[:3]]
 
 
