@@ -107,6 +107,22 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path):
     assert "before the kernel stopped" in pipeline.sentences()[0]
 
 
+def test_a_hang_names_the_warps_that_came_and_those_that_are_overdue(tmp_path):
+    """The second warpgroup releases every stage but the last."""
+    arrival = re.compile(r"mbarrier\.arrive\.shared::cta\.b64 _, \[(%r\d+)\];")
+    *_, found = arrival.finditer(RIGHT)
+    skips = f""".reg .pred skip; .reg .b32 of, me;
+mov.u32 of, {EMPTY}; add.s32 of, of, 24; mov.u32 me, %tid.x;
+setp.eq.u32 skip, {found[1]}, of; setp.ge.and.u32 skip, me, 256, skip;
+@!skip {found[0]}"""
+    run, _, _ = ran(RIGHT[: found.start()] + skips + RIGHT[found.end() :], tmp_path)
+    first = next(f for f in run.findings if f.code == "X006")
+    rows = {half.does: half.text for half in first.halves}
+    assert rows["came"] == "warp 4 of CTA (0, 0, 0)"
+    assert rows["overdue"].startswith("warp 8 of CTA (0, 0, 0) waits at line ")
+    assert "1 of 2 arrivals are missing" in first.why
+
+
 def test_the_command_prints_the_verdict_and_writes_a_picture(tmp_path):
     (tmp_path / "kernel.ptx").write_text(WRONG)
     command = ["run", str(tmp_path / "kernel.ptx"), "--launch", str(FOLDER / "launch.json"), "--pipeline"]

@@ -77,8 +77,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
             halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
-            missing = _missing(wait)
-            halves += (Half("overdue", _whereabouts(wave, missing)),) if missing is not None and missing.size else ()
+            halves += _arrivals(wave, wait)
             launch.find(
                 "X006",
                 wait.instruction,
@@ -104,6 +103,21 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
 def _missing(wait: Wait) -> np.ndarray | None:
     """The threads that a wait is for, by their number in the wave; None where nobody knows who could arrive."""
     return None if wait.missing is None else wait.missing()
+
+
+def _arrivals(x: Wave, wait: Wait) -> tuple[Half, ...]:
+    """Rows of a message: the warps that have arrived at an mbarrier in this phase, and where those threads are that have not."""
+    missing = _missing(wait)
+    came = np.zeros(0, np.int64)
+    if missing is None and wait.participants is not None:
+        came, missing = wait.participants()
+    rows = [Half("came", f"{_who(x, came)}")] if came.size else []
+    if missing is not None and missing.size:
+        warps = missing // WARP
+        gone = missing[~np.isin(warps, warps[x.pc[missing] < EXITED])]  # of warps that have exited as a whole
+        ended = [f"{_who(x, gone)} {'has' if gone.size <= WARP else 'have'} exited"] if gone.size else []
+        rows.append(Half("overdue", "; ".join(filter(None, (_whereabouts(x, missing), *ended)))))
+    return tuple(rows)
 
 
 def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:

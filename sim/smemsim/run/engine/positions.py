@@ -28,7 +28,7 @@ PATIENCE = 64  # rounds in which waits expired and nothing changed, before that 
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
     its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known; `fed` the lines that
-    have arrived at an mbarrier, or brought it bytes.
+    have arrived at an mbarrier, or brought it bytes; `participants` the warps that have arrived at it in this phase, and those that are overdue.
 
     Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
     """
@@ -41,6 +41,7 @@ class Wait:
     touched: tuple[Touched, ...] = ()  # the mbarrier that they wait at
     missing: Callable[[], np.ndarray] | None = None
     fed: Callable[[], set[int]] | None = None
+    participants: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
 class Positions:

@@ -384,8 +384,35 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
     wait = x.park(threads, x.at, i, lambda: _describe(barrier, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
     wait.fed = lambda: barrier.state.lines
+    wait.participants = lambda: _participants(barrier, x)
     barrier.waits.append((wait, phase))
     return wait
+
+
+def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
+    """The warps whose threads have arrived in the current phase, and those that did in an earlier one, here or at the mbarriers of other stages, and have not yet.
+
+    Threads of the wave, whole warps; both are empty if no arrival is missing.
+    """
+    state, begin = barrier.state, x.stride * (barrier.cta.index - barrier.cta.rank)
+    none = np.zeros(0, np.int64)
+    if not state.pending:
+        return none, none
+    usual = set().union(*state.rounds)
+    if not usual:
+        lines = {line for line, _ in state.arrivals}
+        stages = (other.state for other in mbarriers(barrier.cta).values() if other is not barrier)
+        usual = set().union(
+            *(s for other in stages if lines & {line for line, _ in other.arrivals} for s in (*other.rounds, other.arrived))
+        )
+    came = {t // WARP for t in state.arrived}
+    overdue = {t // WARP for t in usual - state.arrived} - came
+
+    def threads(warps: set[int]) -> np.ndarray:
+        own = [np.arange(w * WARP, (w + 1) * WARP) for w in sorted(warps)]
+        return np.concatenate(own) + begin if own else none
+
+    return threads(came), threads(overdue)
 
 
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
