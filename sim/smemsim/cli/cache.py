@@ -1,4 +1,4 @@
-"""`smemsim cache`: the machine code that is kept on this machine: where it is, how much there is, more of it, and away with it."""
+"""`smemsim cache`: show, fill or clear the folder of compiled code."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from smemsim.cli.options import json_option
 __all__ = ["cache"]
 
 
-@click.command(short_help="Show or clear the machine code that is kept on this machine.")
+@click.command(short_help="Show or clear the compiled code on this machine.")
 @click.argument("what", required=False, default="size", metavar="[where|size|fill|clear]")
 @json_option
 def cache(what: str, as_json: bool) -> None:
-    """The machine code of hot loops and of blocks of PTX, which one process compiles and all others use. What is removed is compiled again when it is needed.
+    """Show, fill or clear the folder of compiled code: hot loops of smemsim, and blocks of PTX that ran often.
 
-    `where` prints the folder, `size` (left out: that) how much it has and may have, `fill` compiles now what most commands need, with all processors (half
-    a minute to a minute; for the image of a container), `clear` removes all of it, while other processes may run.
-    SMEMSIM_CACHE_DIR says where it is, SMEMSIM_CACHE_BYTES how much it may have.
+    where prints the folder. size (the default) prints how much it holds and may hold. fill compiles the loops that most commands need; that
+    takes half a minute to a minute on all processors, and is meant for container images. clear removes all entries, also while other
+    processes run. SMEMSIM_CACHE_DIR names the folder, SMEMSIM_CACHE_BYTES its size.
 
     \b
     smemsim cache

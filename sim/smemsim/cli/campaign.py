@@ -1,4 +1,4 @@
-"""`smemsim campaign`: sweep whole spaces of inputs: what is covered, class by class, and what disagrees."""
+"""`smemsim campaign`: test whole spaces of inputs, and list what disagrees."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ __all__ = ["campaign"]
 MOST_CASES = 10**18
 
 
-@click.command(short_help="Sweep whole spaces of descriptors, maps, plans and products: what disagrees?")
+@click.command(short_help="Test whole spaces of descriptors, maps, plans and programs.")
 @click.argument("spaces", nargs=-1, metavar="[SPACE]...")
-@click.option("--cases", metavar="N", help="Cases of each space, as 1e6; rounded up to whole chunks.")
+@click.option("--cases", metavar="N", help="Cases of each space, such as 1e6. Rounded up to whole chunks.")
 @click.option("--seconds", type=float, metavar="S", help="Start no new chunk after this time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random cases.")
-@click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Do the I-th of N equal parts, one on each machine.")
+@click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Run the I-th of N equal parts.")
 @click.option(
     "--ledger",
     type=click.Path(path_type=pathlib.Path, dir_okay=False),
     metavar="FILE",
-    help="Keep finished chunks there; the same command goes on after a crash.",
+    help="Record finished chunks in this file. The same command continues after a crash.",
 )
-@click.option("--workers", type=int, metavar="N", help="Processes; left out: as many as processors.")
-@click.option("--dask", metavar="ADDRESS", help="Give the chunks to the Dask scheduler there (pip install 'smemsim[campaign]').")
+@click.option("--workers", type=int, metavar="N", help="Processes. Default: as many as processors.")
+@click.option("--dask", metavar="ADDRESS", help="Run the chunks on the Dask cluster at this address (pip install 'smemsim[campaign]').")
 @click.option(
-    "--out", type=click.Path(path_type=pathlib.Path, file_okay=False), metavar="FOLDER", help="Write a JSON file for each trouble."
+    "--out", type=click.Path(path_type=pathlib.Path, file_okay=False), metavar="FOLDER", help="Write a JSON file for each disagreement."
 )
 @click.option("--list", "listed", is_flag=True, help="List the spaces.")
-@click.option("--reproduce", metavar="SPACE:SEED:CHUNK[:CASE]", help="Do one chunk, or one case of it, again.")
+@click.option("--reproduce", metavar="SPACE:SEED:CHUNK[:CASE]", help="Run one chunk, or one case of it, again.")
 @json_option
 @click.pass_context
 def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, seconds: float | None, seed: int, shard: str, ledger: pathlib.Path | None,
              workers: int | None, dask: str | None, out: pathlib.Path | None, listed: bool, reproduce: str | None, as_json: bool) -> None:  # fmt: skip
-    """Sweep whole spaces of inputs, against the public interface or a second way to the same answer, and count what they are by class.
+    """Test whole spaces of inputs. Each case is compared with a second implementation, a law, or another project. The cases are counted by class.
 
-    Without --cases and --seconds spaces that have an end are swept to it, and one chunk is done of the others. Every chunk is decided by the seed
-    and its number alone, so that a trouble can be shown again, and a campaign that was killed ends with the same report. Exit code 0 when nothing is wrong, 1 for
-    troubles, 2 for bad input.
+    Without --cases and --seconds, a finite space is tested to its end, and an infinite one for one chunk. The seed and the number of a chunk
+    decide its cases. So a disagreement can be repeated, and a campaign that was killed ends with the same report.
+
+    Exit code 0: nothing is wrong. 1: a disagreement. 2: bad input.
 
     \b
     smemsim campaign --list
@@ -77,7 +78,7 @@ def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, sec
 
 
 def _count(text: str) -> int:
-    """A number of cases, also as 1e6.
+    """A number of cases from text, such as 1e6.
 
     >>> _count("1e6"), _count("2_000")
     (1000000, 2000)
@@ -108,7 +109,7 @@ def _list(as_json: bool) -> None:
 
 
 def _reproduce(text: str, as_json: bool) -> int:
-    """One chunk or one case again; the exit code."""
+    """Run one chunk or one case again. Returns the exit code."""
     from smemsim.campaign.report import CampaignReport, SpaceReport
     from smemsim.campaign.spaces import space
     from smemsim.campaign.sweep import do_chunk
@@ -142,7 +143,7 @@ def _reproduce(text: str, as_json: bool) -> int:
 
 @contextmanager
 def _narrator() -> Iterator[Callable[[Progress], None]]:
-    """Progress with rate and time to go on stderr: one line that changes at a terminal, else a line every ten seconds."""
+    """Print progress, rate and remaining time to stderr: one changing line on a terminal, else a line every ten seconds."""
     from smemsim.core.picture.text import stderr
 
     console = stderr()

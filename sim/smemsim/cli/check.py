@@ -1,4 +1,4 @@
-"""`smemsim check`: does a kernel read what it means to read, and if not, which field is wrong?"""
+"""`smemsim check`: does a kernel read what it should read, and if not, which field is wrong?"""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ MOST = 1 << 24  # characters of a scenario on standard input
 @json_option
 @click.pass_context
 def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, assume: str | None, as_json: bool) -> None:
-    """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong; - is
-    standard input.
+    """Check a scenario: tensors, maps, transfers, descriptors, and what each operand was meant to be. TOML or JSON; - is standard input.
 
-    Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read or has nothing to check, 3
-    for what is not modelled. Rules for sm_90a are measured on an H200; what only Blackwell has is documented, compiled or inferred.
+    Exit code 0: nothing is wrong, or exactly the expected findings were reported. 1: findings. 2: the file cannot be read, or has nothing to
+    check. 3: not modelled. Rules for sm_90a are measured on an H200. Rules for Blackwell are documented, compiled or inferred.
 
     \b
     smemsim check kernel.toml
@@ -78,7 +77,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
 
 
 def _standard_input() -> dict[str, Any]:
-    """The scenario on standard input, as the structure that it is."""
+    """The scenario on standard input, as nested dicts and lists."""
     from smemsim.core.tables import Source
     from smemsim.diagnosis.scenario import A_SCENARIO
 

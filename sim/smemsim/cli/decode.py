@@ -1,4 +1,4 @@
-"""`smemsim decode`."""
+"""`smemsim decode`: explain a descriptor, a tensor map or a layout."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SIZE = 128
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """One tensor map of a text: the map, or why the driver refuses it, or why it cannot be read."""
+    """One tensor map of a text: the map, or the reason why the driver refuses it or why it cannot be read."""
 
     title: str
     tm: TensorMap | None = None
@@ -59,7 +59,7 @@ class Given:
 
 
 class Read(NamedTuple):
-    """What a command is given: maps, or, where there are none, the text of a word; `note` says how an ambiguous dump was read."""
+    """The input of a command: maps, or else the text of a word. `note` says how an ambiguous dump was read."""
 
     maps: tuple[Given, ...]
     text: str
@@ -67,7 +67,7 @@ class Read(NamedTuple):
 
 
 def read_input(words: tuple[str, ...], arch: str | None, defined: tuple[str, ...] = ()) -> Read:
-    """Maps and words of an argument that is a text, a file's name, or `-` for standard input; `defined` are values of names, as NAME=VALUE."""
+    """Maps and words of an argument: text, a file name, or `-` for standard input. `defined` has values of names as NAME=VALUE."""
     text = " ".join(words)
     name, data = ("standard input", _standard_input()) if words == ("-",) else (text, _file(text))
     if data is None and len(words) > 1 and (("(" in words[0] and ")" in words[0]) or _file(words[0]) is not None or _is_map(words[0])):
@@ -84,7 +84,7 @@ def read_input(words: tuple[str, ...], arch: str | None, defined: tuple[str, ...
 
 
 def _values(defined: tuple[str, ...]) -> dict[str, str]:
-    """Names and their values: parameters of the function around a call have none in the text.
+    """Values of names that the text uses and does not define, from NAME=VALUE.
 
     >>> _values(("cols=512",))
     {'cols': '512'}
@@ -117,7 +117,7 @@ _PLACES = ("address", "base", "start", "global_address", "object_address")  # ke
 
 
 def _printed(text: str) -> Read | None:
-    """Lines `name = number`, as a kernel prints them for a scenario: `word` is a descriptor, `raw` a tensor map; None for any other text.
+    """Lines `name = number` that a kernel has printed: `word` is a descriptor, `raw` a tensor map. None for any other text.
 
     >>> _printed('address = 0x400\\nword = 0x4000002000010040\\n').text
     '0x4000002000010040'
@@ -170,7 +170,7 @@ def _from_call(called: Pasted, arch: str | None) -> Given:
 
 
 def _explain(text: str, name: str, size: int) -> None:
-    """Says what a text looks like that holds no map; nothing for what may be meant as a word."""
+    """Raise InputError for a text without a map, except if it can be a word."""
     tokens = re.findall(r"[^\s,;:|\[\](){}\"']+", text.lower())
     digits = [re.sub(r"^0x|_", "", t) for t in tokens]
     hexadecimal = bool(tokens) and all(d and set(d) <= set("0123456789abcdef") for d in digits)
@@ -212,7 +212,7 @@ def _limited(name: str, data: bytes) -> bytes:
 
 
 def _file(text: str) -> bytes | None:
-    """What a file holds; None when there is no such file."""
+    """The text of a file; None if there is no such file."""
     if not text:
         raise InputError("the word is empty: give a descriptor, a tensor map, a layout or a file (an unset variable of the shell?)")
     path = pathlib.Path(text)
@@ -277,12 +277,15 @@ def decode(
 ) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
 
-    A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
-    C, C++ or Python, with the constants that they use, others as -D rows=4096; or a file with one of these, - for standard input. Without --arch a word is shown as
-    wgmma (sm_90a) and as tcgen05 (sm_100a) read it, and a map is judged for every architecture: it is shown when it is legal on one of
-    them, with those on which it is not. The more is known of a descriptor's operand, the more can be said. Exit code 1 when something is
-    silently wrong or would trap, or the driver refuses the call. A layout is shape:stride as CuTe prints it in C++ or Python; what it says is also
-    told as Triton's LinearLayout.
+    A tensor map is one of these: its 128 bytes as gdb, xxd, od -t x1, hexdump -C, C or Python print them; the encode call in C, C++ or Python
+    with its constants (-D rows=4096 adds one); a file with one of these; or - for standard input.
+
+    A layout is shape:stride as CuTe prints it in C++ or Python. The output also has it as Triton's LinearLayout.
+
+    Without --arch a word is decoded for wgmma (sm_90a) and for tcgen05 (sm_100a), and a map is checked for every architecture. More options
+    about the operand allow more checks.
+
+    Exit code 1: something is wrong or would trap, or the driver refuses the call.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
@@ -328,7 +331,7 @@ def decode(
 
 
 def _is_layout(text: str) -> bool:
-    """Is it a layout? None is of letters and digits alone, as most words are."""
+    """Is the text a layout? A word has only letters and digits."""
     if text.isalnum():
         return False
     from smemsim.core.layout.cute import is_layout
@@ -337,7 +340,7 @@ def _is_layout(text: str) -> bool:
 
 
 def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | None, context: dict[str, Any], as_json: bool) -> int:
-    """A shared-memory descriptor on one architecture or on both; the exit code says whether something is seriously wrong."""
+    """Print a shared-memory descriptor for one architecture or for both. Returns the exit code."""
     from smemsim.core.picture.lines import print_lines, terminal_width
     from smemsim.core.picture.table import Line
     from smemsim.core.words.smem import swizzle_problem
@@ -365,7 +368,7 @@ def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | N
 
 
 def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | None:
-    """Whether the word reads the tile; None where none is given."""
+    """Does the word read the tile? None if no tile is given."""
     if tile is None:
         return None
     from smemsim.planning.fits import fit
@@ -377,7 +380,7 @@ def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | 
 
 
 def _hint(number: int) -> None:
-    """On stderr, when a word that is taken for a shared-memory descriptor is a sound instruction descriptor, or has one in its upper half."""
+    """Print a note to stderr if a shared-memory descriptor looks like an instruction descriptor, in the word or its upper half."""
     from smemsim.core.words.instr import kinds_that_fit
 
     upper = number >> 32
@@ -393,7 +396,7 @@ def _hint(number: int) -> None:
 
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
-    """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
+    """Print a 32-bit instruction descriptor. Returns the exit code."""
     from smemsim.core.picture.lines import print_lines, terminal_width
     from smemsim.core.words.instr import InstrDescriptor
     from smemsim.show.words import instr_json, instr_view
@@ -409,7 +412,7 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
-    """Every map of the text in its order; the exit code is the gravest of theirs."""
+    """Print every map of the text in order. Returns the gravest exit code."""
     from smemsim.core.picture.lines import print_lines, terminal_width
     from smemsim.core.picture.table import Line
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view

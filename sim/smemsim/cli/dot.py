@@ -1,4 +1,4 @@
-"""`smemsim dot`: one dot product, step by step."""
+"""`smemsim dot`: how one dot product is rounded, step by step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["dot"]
 @click.option("--a-type", required=True, metavar="TYPE", help="Element type of A.")
 @click.option("--b-type", metavar="TYPE", help="Element type of B; A's if left out.")
 @click.option("--d-type", default="f32", show_default=True, metavar="TYPE", help="Type of the accumulator.")
-@click.option("-a", "a", required=True, metavar="WORDS", help="A row of A: raw bits in hex, K of them; what is left out at the end is 0.")
-@click.option("-b", "b", required=True, metavar="WORDS", help="A column of B, likewise.")
+@click.option("-a", "a", required=True, metavar="WORDS", help="A row of A: raw bits in hex. Missing elements at the end are 0.")
+@click.option("-b", "b", required=True, metavar="WORDS", help="A column of B, in the same form.")
 @click.option("-c", "c", default="0", metavar="WORD", help="The accumulator before.")
 @click.option("--scale-a", metavar="WORDS", help="Block-scaled kinds: scale factors of the row.")
 @click.option("--scale-b", metavar="WORDS", help="Block-scaled kinds: scale factors of the column.")
@@ -46,7 +46,7 @@ def dot(
     satfinite: bool,
     as_json: bool,
 ) -> None:
-    """Explain one element of D: its terms, the exponent they are aligned to, what is cut off, the sum, the conversion.
+    """Explain one element of D: its terms, the exponent they are aligned to, the bits that are cut off, the sum, the conversion.
 
     Words are raw element bits in hex, separated by blanks or commas, with or without 0x; `0*8` stands for eight zeros. With --values they
     are numbers. wgmma is measured on an H200, tcgen05 inferred from public studies.
@@ -100,7 +100,7 @@ MOST = 256  # elements of K that any instruction has
 
 
 def _words(name: str, text: str, dtype: str, values: bool, k: int = 0) -> list[int]:
-    """Raw bits: from hex, or from numbers; zeros up to `k`."""
+    """Raw bits from hex words or from numbers, padded with zeros to `k` elements."""
     words: list[int] = []
     for part in text.replace(",", " ").split():
         match = _WORD.fullmatch(part)

@@ -1,4 +1,4 @@
-"""`smemsim evidence`."""
+"""`smemsim evidence`: the rules about hardware, their evidence, and their alternatives."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from smemsim.cli.options import json_option
 __all__ = ["evidence"]
 
 
-@click.command(short_help="What do the rules rest on, and which alternatives does nobody refute?")
+@click.command(short_help="Print the rules about hardware, their evidence, and their alternatives.")
 @click.argument("rule", required=False)
 @click.option(
-    "--open", "open_arch", metavar="ARCH", help="Alternatives that no program refutes on ARCH, and the experiment that would settle each."
+    "--open",
+    "open_arch",
+    metavar="ARCH",
+    help="List the alternatives that no program refutes on ARCH, and the experiment that would decide each.",
 )
-@click.option("--alternatives", is_flag=True, help="What can be assumed instead of RULE, or of every rule, and who refutes it.")
+@click.option("--alternatives", is_flag=True, help="List the alternatives of RULE, or of every rule, and the programs that refute them.")
 @json_option
 def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_json: bool) -> None:
-    """The rules about hardware with their grades: measured, witnessed, documented, compiled, inferred. RULE is the name of one.
+    """Print the rules about hardware with their grades: measured, witnessed, documented, compiled, inferred. RULE names one rule.
 
-    A rule is witnessed where programs known right on that hardware come out wrong with each of its alternatives. Alternatives can be
-    assumed: --assume RULE=ALTERNATIVE of smemsim run, exec and check.
+    A rule is witnessed if programs known to be right on that hardware give wrong results under each of its alternatives. To try an
+    alternative, use --assume RULE=ALTERNATIVE of smemsim run, exec and check.
 
     \b
     smemsim evidence
@@ -80,7 +83,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
 
 
 def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:
-    """Programs known right that refute an alternative, and programs of this package that do. Those of another architecture say nothing."""
+    """Programs of `arch` that refute an alternative: those known to be right on a card, and those of this package."""
     from smemsim.core.spec.evidence import kill_matrix
 
     matrix = kill_matrix()
@@ -90,7 +93,7 @@ def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]
 
 
 def _beside(programs: list[str]) -> list[str]:
-    """Rules beside that a refutation rests on: where all of its programs compare with what another unit of the card computes."""
+    """Other rules that a refutation depends on, if all its programs compare with the result of another unit of the card."""
     from smemsim.core.spec.evidence import kill_matrix
 
     rules = [kill_matrix()["programs"][name].get("rests_on", "") for name in programs]
@@ -98,7 +101,7 @@ def _beside(programs: list[str]) -> list[str]:
 
 
 def _met(alternative: str) -> int:
-    """In how many runs of programs known right it would have changed something."""
+    """The number of runs of programs known to be right in which the alternative would change a result."""
     from smemsim.core.spec.evidence import kill_matrix
 
     return int(kill_matrix()["alternatives"].get(alternative, {}).get("met_by", 0))

@@ -1,4 +1,4 @@
-"""`smemsim exec`."""
+"""`smemsim exec`: run a GPU program on a virtual GPU, and check every kernel that it launches."""
 
 from __future__ import annotations
 
@@ -9,85 +9,96 @@ import click
 
 from smemsim.base.arguments import cta_numbers, suggestion
 from smemsim.base.errors import InputError
-from smemsim.cli.options import PLACE, ScheduledCommand
+from smemsim.cli.options import PLACE, ScheduledCommand, global_races_option
 
 __all__ = ["exec_command"]
 
 
-@click.command("exec", cls=ScheduledCommand, short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",
+@click.command("exec", cls=ScheduledCommand, short_help="Run a GPU program on a virtual GPU, and check every kernel that it launches.",
                context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})  # fmt: skip
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM ARGS")
-@click.option("--arch", help="The card: sm_90a is an H200, sm_100a a B200, sm_120a an RTX 5090 (--list-cards has all); else SMEMSIM_ARCH.")
-@click.option("--card", metavar="NAME", help="The card by its product name, as 'RTX 5090' or 'H100 PCIe'; else SMEMSIM_CARD.")
-@click.option("--list-cards", is_flag=True, help="Print the cards that --card and --arch take, and what is known of each; then end.")
+@click.option("--arch", help="The card by its architecture: sm_90a (H200), sm_100a (B200), sm_120a (RTX 5090), ... Default: SMEMSIM_ARCH.")
+@click.option("--card", metavar="NAME", help="The card by its product name, such as 'RTX 5090' or 'H100 PCIe'. Default: SMEMSIM_CARD.")
+@click.option("--list-cards", is_flag=True, help="Print the cards that --card and --arch take, and what is known of each.")
 @click.option(
     "--on-finding",
     type=click.Choice(["warn", "raise", "collect"]),
-    help="What a finding does: print it at once (warn), let the launch fail (raise), print it at the end (collect).",
+    help="A finding is printed at once (warn), makes the launch fail (raise), or is printed at the end (collect).",
 )
-@click.option("--strict", is_flag=True, default=None, help="Remarks on rules that the PTX breaks count as findings.")
+@click.option("--strict", is_flag=True, default=None, help="Remarks about rules that the PTX breaks count as findings.")
 @click.option(
     "--ctas",
     metavar="0-3",
-    help="Run these CTAs of every grid alone; sample: those that stand for the grid (corners, edges, interior). Outputs are partial then.",
+    help="Run only these CTAs of every grid. sample: CTAs that represent the grid (corners, edges, interior); outputs are partial then.",
 )
-@click.option("--no-sanitize", is_flag=True, help="Execute only: no watch, no judgement.")
-@click.option("--watch-global/--no-watch-global", default=None, help="Look for races in global memory too, or in shared memory alone.")
-@click.option("--unwatched", metavar="REGEX", help="Kernels whose names match run without the watch: fills, references.")
-@click.option("--hooks", type=PLACE, metavar="FILE.py", help="Functions marked by smemsim.virtual.hook run in place of kernels.")
-@click.option("--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless.")
-@click.option("--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End a launch after so many seconds.")
+@click.option("--no-sanitize", is_flag=True, help="Execute only: no race detector, no operand check.")
+@global_races_option
+@click.option(
+    "--no-sanitize-kernels",
+    "--unwatched",
+    "unwatched",
+    metavar="REGEX",
+    help="Run kernels with these names without the sanitizer: fills, references.",
+)
+@click.option("--hooks", type=PLACE, metavar="FILE.py", help="Python functions (smemsim.virtual.hook) that replace kernels.")
+@click.option("--limit", type=click.IntRange(1), metavar="BLOCKS", help="Stop a kernel after this many blocks of instructions.")
+@click.option("--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop a launch after this many seconds.")
 @click.option("--limit-launches", type=click.IntRange(1), metavar="N", help="Run no more launches than this.")
-@click.option("--total-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Launch nothing more after so many seconds.")
-@click.option("--record", type=PLACE, metavar="DIR", help="Keep every launch as a launch file with its arrays, for smemsim run.")
 @click.option(
-    "--report", type=PLACE, metavar="DIR", help="Write pages: each launch with its time, findings, pictures, and what was judged."
+    "--total-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Launch no more kernels after this many seconds."
 )
-@click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write what was launched and found as JSON.")
-@click.option("--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always.")
+@click.option("--record", type=PLACE, metavar="DIR", help="Write every launch as a launch file with its arrays, for smemsim run.")
 @click.option(
-    "--schedule", metavar="SEED", help="The order in which things happen: a seed, earliest, latest, or all:N for these and N seeds."
+    "--report", type=PLACE, metavar="DIR", help="Write HTML pages: each launch with its time, findings, pictures, and what was checked."
+)
+@click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write the launches and findings as JSON.")
+@click.option("--cancel", metavar="HOW", help="The answer of clusterlaunchcontrol.try_cancel: resident, never, one or always.")
+@click.option(
+    "--schedule",
+    metavar="SEED",
+    help="Run in another order that the memory model allows: a seed, earliest, latest, or all:N for these and N seeds.",
 )
 @click.option(
-    "--assume", metavar="RULE=ALTERNATIVE", help="Take a rule about Blackwell otherwise; smemsim evidence --alternatives lists them."
+    "--assume", metavar="RULE=ALTERNATIVE", help="Replace a rule about Blackwell by an alternative (smemsim evidence --alternatives)."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes for CTAs that do not depend on each other; left out: as many as save time, on processors that have nothing to do.",
+    help="Processes for independent CTAs. Default: as many as save time on idle processors.",
 )
-@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
-@click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")
+@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card. Default: those of the real card.")
+@click.option("--device-memory", metavar="BYTES", help="Memory of the card, such as 16G. Default: that of the real card.")
 @click.option(
     "--fresh-memory",
     type=click.Choice(["garbage", "zeros"]),
-    help="What memory holds that is allocated: garbage, of which a use is found (R507), or zeros.",
+    help="Content of allocated memory: garbage, whose use is reported (R507), or zeros.",
 )
 @click.option(
     "--overrun",
     type=click.IntRange(1),
     metavar="BYTES",
-    help="Tell of threads that touch no more than so many bytes behind an array (X001), and let the kernel go on, with zeros there.",
+    help="Report accesses of at most this many bytes past an array (X001), and continue with zeros there.",
 )
 @click.option(
     "--no-host-code",
     "host_code",
     flag_value=False,
     default=None,
-    help="Do not run the x86 code that cubins of cuTile have for tensor maps: kernels that need it are not modelled.",
+    help="Do not run the x86 code for tensor maps in cubins of cuTile. Kernels that need it are not modelled then.",
 )
-@click.option("--counters", is_flag=True, default=None, help="Count what each line of a launch costs: bank conflicts, sectors, bytes.")
-@click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
-@click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
+@click.option("--counters", is_flag=True, default=None, help="Count bank conflicts, sectors and bytes of each line.")
+@click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 if fewer launches ran. For CI.")
+@click.option("--quiet", is_flag=True, default=None, help="Do not print a line for each launch.")
 @click.pass_context
 def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, card: str | None, list_cards: bool, **o: Any) -> None:
-    """Run PROGRAM unchanged with a virtual GPU: CUDA C++ built with PTX and -cudart shared, or whatever uses the driver API.
+    """Run PROGRAM unchanged with a virtual GPU. PROGRAM is CUDA C++ built with PTX and -cudart shared, or any program that uses the driver API.
 
-    Every launch is executed, watched and judged; a line on stderr tells of it. Options have environment variables: SMEMSIM_ARCH, SMEMSIM_ON_FINDING,
-    SMEMSIM_LIMIT_SECONDS and so on.
+    Every launch is executed and checked, and a line on stderr reports it. Each option has an environment variable: SMEMSIM_ARCH,
+    SMEMSIM_ON_FINDING, SMEMSIM_LIMIT_SECONDS and so on.
 
-    The exit code is the program's own; where that is 0, 1 for findings and launches that were not run, 2 for code that cannot run here (no PTX, the
-    static runtime), fewer launches than --require-launches, and CTAs that wait for others that --ctas left out, 3 for kernels that are not modelled.
+    The exit code is that of the program. If the program returns 0: 1 for findings and for launches that did not run; 2 for code that cannot
+    run here (no PTX, the static runtime), for fewer launches than --require-launches, and for a CTA that waits for one that --ctas left out;
+    3 for kernels that are not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm
@@ -121,7 +132,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
 
 
 def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
-    """(architecture, product or None) that the options choose, else the environment. InputError where nothing does, or where the two disagree."""
+    """(architecture, product or None) from the options, else from the environment. Raises InputError if there is none, or if the two disagree."""
     from smemsim.core.spec.architectures import any_architecture
     from smemsim.core.spec.cards import card_named
 
@@ -138,7 +149,7 @@ def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
 
 
 def cards_text() -> str:
-    """The table of `--list-cards`: a line for each card, and below it what is not known."""
+    """The table of `--list-cards`: one line for each card."""
     from smemsim.core.spec.cards import ALL_CARDS, CARDS
 
     rows = [("--card", "--arch", "SMs", "memory", "L2", "name of the driver", "known from")]

@@ -1,4 +1,4 @@
-"""CuTe layouts on the command line: options that `decode` and `map` share for them."""
+"""CuTe layouts on the command line: options that `decode` and `map` share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def layout_options(function: F) -> F:
-    """What is done to a layout before it is shown."""
+    """Add the options that change a layout before it is shown."""
     options = (
         click.option("--zipped-divide", metavar="M,K", help="Layout: CuTe's zipped_divide by this tile, ((tile), (rest))."),
         click.option("--logical-divide", metavar="M,K", help="Layout: CuTe's logical_divide, ((tile, rest), (tile, rest))."),
@@ -36,7 +36,7 @@ def layout_options(function: F) -> F:
 
 
 def _made(text: str, dtype: Any, base: str | None, given: dict[str, Any]) -> LayoutMap:
-    """The layout of a text after what was asked for; one change at a time."""
+    """The layout of a text after the requested change. Raises InputError if several changes are given."""
     from smemsim.core.layout.cute import CuteLayout, stated_bits
     from smemsim.core.spec.formats import element_format
     from smemsim.show.layout import LayoutMap
@@ -63,7 +63,7 @@ def _made(text: str, dtype: Any, base: str | None, given: dict[str, Any]) -> Lay
 
 
 def decode_layout(text: str, *, dtype: Any, as_json: bool, given: dict[str, Any]) -> int:
-    """Print what a layout says; the exit code is 1 where it is not one-to-one."""
+    """Print a layout. Returns the exit code: 1 if the layout is not one-to-one."""
     from smemsim.core.picture.lines import print_lines
 
     made = _made(text, dtype, None, given)
@@ -75,7 +75,7 @@ def decode_layout(text: str, *, dtype: Any, as_json: bool, given: dict[str, Any]
 
 
 def map_layout(text: str, form: str, *, dtype: Any, smem: str | None, most: int | None, given: dict[str, Any]) -> int:
-    """Draw where the elements of a layout lie; the exit code is 1 where two of them share a place."""
+    """Draw the elements of a layout. Returns the exit code: 1 if two elements share a place."""
     from smemsim.core.picture.svg import grids_svg
     from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.layout import MOST_LINES

@@ -1,4 +1,4 @@
-"""`smemsim map`."""
+"""`smemsim map`: where the elements of an operand, a transfer, an accumulator or a layout are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def accumulator_options(function: F) -> F:
-    """--kind and what D's place depends on, and the three questions."""
+    """Add --kind, the options that decide the place of D, and --element, --cell and --register."""
     options = (
         click.option("--kind", metavar="KIND", help="The word is a tcgen05 instruction descriptor of this kind: show D in tensor memory."),
         click.option("--cta-group", type=int, metavar="1|2", help="D: one CTA or a pair; 1 if left out."),
@@ -80,7 +80,7 @@ def map_accumulator(
     register: str | None,
     ld: str | None,
 ) -> int:
-    """Print the picture of D, or the answer to one question; the exit code is 1 when the instruction has something seriously wrong."""
+    """Print the picture of D, or the place of one element. Returns the exit code: 1 if the instruction is wrong."""
     from smemsim.core.picture.lines import print_lines
     from smemsim.core.words.instr import InstrDescriptor
     from smemsim.show.accumulator import AccumulatorMap
@@ -118,7 +118,7 @@ def map_accumulator(
 
 
 def _asked(picture: Any, at: int, element: str | None, cell: str | None, register: str | None, ld: str | None) -> list[tuple[int, int]]:
-    """(m, n) of the element that the question is about; of both for a packed register."""
+    """(m, n) of the element that was asked for; two of them for a packed register."""
     if element is not None:
         m, n = _counted("--element", element, "M,N", 2)
         return [(m, n)]
@@ -139,7 +139,7 @@ def _counted(name: str, text: str, wanted: str, *counts: int) -> tuple[int, ...]
 
 
 def _access(text: str, at: int) -> Any:
-    """The access of `SHAPE.xN`, with `.pack::16b` or not."""
+    """The `tcgen05.ld` access of text such as `32x32b.x32`, with or without `.pack::16b`."""
     from smemsim.core.machine.tmem.memory import TmemAccess
 
     text, _, offset = text.removeprefix("tcgen05.ld").removeprefix(".sync.aligned").partition(",")
@@ -160,10 +160,12 @@ _TRANSFER = ("at", "smem", "offsets", "mode", "store")
 LINES = 32
 
 
-@click.command("map", context_settings={"ignore_unknown_options": True}, short_help="Show where an operand, or a TMA transfer, lies.")
+@click.command(
+    "map", context_settings={"ignore_unknown_options": True}, short_help="Show where each element of an operand, transfer or layout is."
+)
 @click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | LAYOUT | FILE | -")
 @click.option(
-    "--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a; a descriptor needs it, a map is taken where it is legal on one of them."
+    "--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a. A descriptor needs it. Default for a map: any architecture that accepts it."
 )
 @operand_options(required=False)
 @click.option("--at", metavar="C0,C1,…", help="Tensor map: coordinates of the box, dimension 0 first; the origin if left out.")
@@ -197,14 +199,19 @@ def map_command(
     lines: int | None,
     **given: Any,
 ) -> None:
-    """Where the elements of an operand, or the bytes of a TMA transfer, lie in shared memory, or D of a tcgen05.mma in tensor memory.
+    """Show where the elements of an operand, a TMA transfer, an accumulator or a layout are.
 
-    The picture has a row for each 128-byte line and a cell for each 16-byte chunk. Of a 64-bit matrix descriptor it shows the operand;
-    --arch, --dtype, --major, --rows and --k are needed, and colours are the chunk columns before swizzling. Of a tensor map, in any form
-    that decode takes, it shows one transfer; colours are rows of the box. Of a 32-bit instruction descriptor (--kind) it shows the lanes and
-    columns of D; --element, --cell and --register ask for one element. Of a layout as CuTe prints it, it shows where the elements lie (--dtype where
-    the text has no [16b]). Exit code 1 when the transfer would trap or the driver refuses the
-    map.
+    The picture has a row for each 128-byte line and a cell for each 16-byte chunk. The input is one of these:
+
+    A 64-bit matrix descriptor: its operand (needs --arch, --dtype, --major, --rows and --k). Colours are the chunk columns before swizzling.
+
+    A tensor map in any form that decode takes: one transfer. Colours are the rows of the box.
+
+    A 32-bit instruction descriptor (--kind): the lanes and columns of D. --element, --cell and --register ask for one element.
+
+    A layout as CuTe prints it: its elements (--dtype if the text has no [16b]).
+
+    Exit code 1: the transfer would trap, or the driver refuses the map.
 
     \b
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
@@ -248,7 +255,7 @@ def map_command(
 
 
 def _map_word(ctx: click.Context, text: str, arch: str | None, form: str, lines: int | None, given: dict[str, Any]) -> None:
-    """The operand of a descriptor, or D of an instruction."""
+    """Print the operand of a descriptor, or D of an instruction."""
     word = parse_word(text, bits=64 if given["kind"] is None else 32)
     if foreign := strangers(ctx, _TRANSFER):
         raise InputError(f"{foreign}: of a tensor map's transfer; {text} is a descriptor")
@@ -286,12 +293,12 @@ def _map_operand(word: int, operand: dict[str, Any], form: str, lines: int | Non
 
 
 def _most(form: str, lines: int | None) -> list[int]:
-    """The lines that a picture shows, where they are not its own."""
+    """Arguments for the number of lines in a picture, if it is given."""
     return [lines] if lines else [] if form == "svg" else [LINES]
 
 
 def _draw(picture: Picture, form: str) -> None:
-    """Prints a picture as SVG or as text."""
+    """Print a picture as SVG or as text."""
     from smemsim.core.picture.svg import grids_svg, strips_svg
     from smemsim.core.picture.text import picture_text, stdout
 
@@ -342,7 +349,7 @@ def _map_transfer(
 
 
 def _print_transfer(picture: TransferMap, form: str, lines: int | None, grave: list[Finding]) -> None:
-    """The picture, and what is seriously wrong with the map: beside data on stderr."""
+    """Print the picture, and the grave findings of the map. If data goes to stdout, findings go to stderr."""
     if form == "csv":
         click.echo(picture.csv(), nl=False)
     elif form == "json":
@@ -358,7 +365,7 @@ def _print_transfer(picture: TransferMap, form: str, lines: int | None, grave: l
 
 
 def _stopped(ctx: click.Context, form: str, sentences: list[str], described: dict[str, Any]) -> NoReturn:
-    """What stops the transfer, on stdout where sentences or JSON are wanted; a table or a picture there is none."""
+    """Print what stops the transfer: to stdout as text or JSON, else to stderr."""
     if form == "json":
         click.echo(json.dumps(described, indent=1))
     else:

@@ -21,6 +21,7 @@ __all__ = [
     "arch_option",
     "assume_option",
     "check_options",
+    "global_races_option",
     "in_capitals",
     "instruction_options",
     "json_option",
@@ -38,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Place(click.Path):
-    """The path of a file or a folder. An empty one would be the current folder, which nobody means."""
+    """The path of a file or a folder. An empty path is refused: it would mean the current folder."""
 
     name = "path"
 
@@ -59,7 +60,7 @@ PLACE = _Place(path_type=pathlib.Path)
 
 
 def parse_word(text: str, bits: int = 64) -> int:
-    """A descriptor word as people paste it: 0x…, 0b…, decimal, 16 hex digits alone, with _ or ' or L suffixes.
+    """A descriptor word from text: 0x…, 0b…, decimal or 16 hex digits, with _, ' or an L suffix.
 
     >>> hex(parse_word("0x4000'4040'0001'0040ULL")), hex(parse_word("4000404000010040")), parse_word("-1")
     ('0x4000404000010040', '0x4000404000010040', -1)
@@ -75,7 +76,7 @@ def parse_word(text: str, bits: int = 64) -> int:
 
 
 def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
-    """Whole numbers, in decimal or as 0x…, between commas or spaces, in brackets or not; nothing may be left out between commas.
+    """Whole numbers, decimal or 0x…, separated by commas or spaces, with or without brackets.
 
     >>> parse_numbers("--at", "(0, -64)", "coordinates"), parse_numbers("--at", "0x10 2", "coordinates")
     ((0, -64), (16, 2))
@@ -91,7 +92,7 @@ def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
 
 
 def parse_offsets(text: str) -> tuple[int, ...]:
-    """im2col offsets, which the instruction takes as unsigned numbers.
+    """im2col offsets: unsigned numbers of the instruction.
 
     >>> parse_offsets("1,0")
     (1, 0)
@@ -115,14 +116,14 @@ def parse_address(name: str, text: str) -> int:
 
 
 def check_options(words: tuple[str, ...]) -> None:
-    """Commands that take negative words let unknown options through as arguments; those are typos."""
+    """Refuse unknown options: commands that take negative words pass them on as arguments."""
     for word in words:
         if word.startswith("--"):
             raise InputError(f"{word}: no such option; --help lists them")
 
 
 def strangers(ctx: click.Context, names: Sequence[str]) -> str:
-    """The options among these that stand on the command line, as they are written there; "" for none."""
+    """The options of `names` on the command line, as the user wrote them; "" if there are none."""
     from click.core import ParameterSource
 
     given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -136,13 +137,20 @@ assume_option = click.option(
     "--assume",
     metavar="RULE=ALTERNATIVE",
     envvar="SMEMSIM_ASSUME",
-    help="Replace a rule about Blackwell by one of its alternatives, as tcgen05.pair=b_interleaved; smemsim evidence --alternatives lists them.",
+    help="Replace a rule about Blackwell by an alternative, such as tcgen05.pair=b_interleaved (smemsim evidence --alternatives).",
+)
+global_races_option = click.option(
+    "--global-races/--no-global-races",
+    "--watch-global/--no-watch-global",
+    "watch_global",
+    default=None,
+    help="Look for races in global memory too, or in shared and tensor memory only.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def parse_extents(name: str, text: str) -> tuple[int, int]:
-    """ROWSxK.
+    """Two extents written as ROWSxK.
 
     >>> parse_extents("--tile", "128x64")
     (128, 64)
@@ -154,12 +162,12 @@ def parse_extents(name: str, text: str) -> tuple[int, int]:
 
 
 def in_capitals(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """K and MN as people type them."""
+    """Convert a choice to capitals: K, MN."""
     return None if value is None else value.upper()
 
 
 def operand_options(*, required: bool) -> Callable[[F], F]:
-    """--dtype --major --rows --k --packing."""
+    """Add the options of an operand: --dtype --major --rows --k --packing."""
     options = (
         click.option("--dtype", required=required, metavar="TYPE", help=f"Descriptor: element type: {' '.join(FORMATS)}."),
         click.option("--major", required=required, callback=in_capitals, metavar="K|MN", help="Descriptor: which axis is contiguous."),
@@ -177,7 +185,7 @@ def operand_options(*, required: bool) -> Callable[[F], F]:
 
 
 def instruction_options(function: F) -> F:
-    """--kind, and what else is known of a tcgen05.mma."""
+    """Add the options of a tcgen05.mma: --kind and others."""
     options = (
         click.option("--kind", metavar="KIND", help=f"The word is the 32-bit instruction descriptor of this kind: {' '.join(KINDS)}."),
         click.option("--cta-group", type=int, metavar="1|2", help="Instruction: one CTA or a pair."),
@@ -196,7 +204,7 @@ def instruction_options(function: F) -> F:
 
 
 class ScheduledCommand(click.Command):
-    """Takes `--schedule all N` as `--schedule all:N`; the words of a program that is run are its own."""
+    """Read `--schedule all N` as `--schedule all:N`. Words of the program that runs are not changed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flags = {

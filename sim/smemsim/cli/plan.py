@@ -25,7 +25,7 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.argument("tile", metavar="ROWSxK | MxNxK")
 @click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}; sm_100a when left out with --cta-group 2.")
 @click.option("--dtype", required=True, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}.")
-@click.option("--major", metavar="K|MN", help="Which axis is contiguous; K when left out.")
+@click.option("--major", metavar="K|MN", help="Which axis is contiguous. Default: K.")
 @click.option("--swizzle", metavar="SWIZZLE", help="none 32B 64B 128B 128B_ATOM_32B; 128B when left out; of MxNxK the widest that fits.")
 @click.option("--side", default="a", show_default=True, metavar="a|b", help="Operand A (rows are M) or B (rows are N).")
 @click.option("--m", type=int, help="M of the instruction; left out: one that fits.")
@@ -46,15 +46,16 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @json_option
 def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, at: str, every: bool, scenario: bool, one_box: bool,
                  code: str | None, as_json: bool, **given: Any) -> None:  # fmt: skip
-    """Everything to write down for an operand tile of ROWS (M or N) x K elements in one CTA's shared memory: the TMA boxes and the arguments of
-    cuTensorMapEncodeTiled, LBO and SBO, the descriptor of every instruction, how they advance, the instruction descriptor, CuTe layouts, code.
+    """Plan an operand tile of ROWS (M or N) x K elements in one CTA's shared memory: TMA boxes and the arguments of cuTensorMapEncodeTiled,
+    LBO and SBO, the descriptor of every instruction and its advance, the instruction descriptor, CuTe layouts, code.
 
-    Every plan is simulated before it is shown: TMA loads the tile, every descriptor reads it, every element must be the right one. Exit code 1
-    when the hardware cannot have the tile; the message has the reason, and the nearest tile that it can have. Rules of sm_90a are measured on
-    an H200; those of sm_100a and sm_103a are documented, compiled or inferred, and the plan says which.
+    MxNxK plans A (M x K) and B (N x K) together. The output has the place of D in tensor memory, and the PTX around the matrix instructions.
+    With --cta-group 2 it is the tile of the pair, and each CTA holds half of the rows of A and of B.
 
-    MxNxK plans A (M x K) and B (N x K) together, and says where D lies in tensor memory and which PTX surrounds the matrix instructions; with
-    --cta-group 2 it is the tile of the pair, and each CTA holds half of A's rows and half of B's. What was left out and assumed is told on stderr.
+    Every plan is simulated before it is printed: TMA loads the tile, every descriptor reads it, and every element is compared.
+
+    Exit code 1: the hardware cannot have the tile. The message has the reason and the nearest possible tile. Rules of sm_90a are measured on an
+    H200; those of Blackwell are documented, compiled or inferred, and the plan says which. Assumed options are printed to stderr.
 
     \b
     smemsim plan 128x256x64 --dtype fp8 --cta-group 2
@@ -132,7 +133,7 @@ _OF_KINDS = {"nvfp4": ("e2m1", "mxf4nvf4"), "mxfp4": ("e2m1", "mxf4"), "mxfp6": 
 
 
 def _assume(given: dict[str, Any]) -> None:
-    """Fills in what people leave out and say in their own words, and tells it."""
+    """Fill in missing options and translate common names, and print each assumption."""
     assumed = []
     if (formats := _OF_KINDS.get(given["dtype"].lower())) is not None:
         assumed.append(f"--dtype {formats[0]} --kind {given['kind'] or formats[1]} for {given['dtype']}")
@@ -157,7 +158,7 @@ def _assume(given: dict[str, Any]) -> None:
 
 
 def _plan_product(tile: str, swizzle: str | None, as_json: bool, code: str | None, given: dict[str, Any]) -> None:
-    """Both operands, D and the PTX of a tile MxNxK."""
+    """Print both operands, D and the PTX of a tile MxNxK."""
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.product import plan_product, widest_product
 

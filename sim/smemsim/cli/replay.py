@@ -1,4 +1,4 @@
-"""`smemsim replay`: hold golden traces against the model."""
+"""`smemsim replay`: compare hardware traces with the model."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from smemsim.cli.options import PLACE, json_option
 __all__ = ["replay"]
 
 
-@click.command(short_help="Hold hardware traces against the model.")
+@click.command(short_help="Compare hardware traces with the model.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[PATH]...")
-@click.option("--case", type=int, help="Replay this case alone, of one trace.")
+@click.option("--case", type=int, help="Replay only this case of one trace.")
 @json_option
 @click.pass_context
 def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None, as_json: bool) -> None:
     """Compare every trace at or below PATH (default: golden) with the model.
 
-    Exit code 0 when nothing differs, 1 for a difference, 2 for a trace that cannot be read, 3 when some case is not modelled.
+    Exit code 0: nothing differs. 1: a difference. 2: a trace cannot be read. 3: a case is not modelled.
 
     \b
     smemsim replay golden/

@@ -16,7 +16,7 @@ import click
 from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
-from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, json_option
+from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, global_races_option, json_option
 
 if TYPE_CHECKING:
     from smemsim.core.ptx.module import Module
@@ -36,9 +36,9 @@ FILLS = {"zeros": "zeros", "empty": "empty", "ones": {"fill": 1}, "iota": {"iota
 KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
 RECORDED = "launch.json"  # the description of a recorded launch (smemsim.evidence)
 ARGUMENT_HELP = (
-    "An argument, one for each parameter in their order: u32:5 or f32:0.5 a number, zeros:f32:1024 ones:... iota:... an array, empty:... one that nobody has written, "
-    "random:bf16:128x64 an array of random numbers (integers:s8:128x64:-3:3 of small whole ones), file:a.npy an array, array:0 the array of "
-    "argument 0 again, scratch:4096 zeroed bytes, bytes:HEX a structure, null."
+    "An argument, in the order of the parameters. A number: u32:5, f32:0.5. An array: zeros:f32:1024, ones:..., iota:..., empty:... (uninitialised), "
+    "random:bf16:128x64, integers:s8:128x64:-3:3 (small whole numbers), file:a.npy. array:0 is the array of argument 0 again, scratch:4096 are "
+    "zeroed bytes, bytes:HEX is a structure, null is no address."
 )
 
 
@@ -121,7 +121,7 @@ def _number(where: str, text: str, *, is_float: bool) -> int | float:
         raise InputError(f"{where}: needs a {'number' if is_float else 'whole number'} behind the colon") from None
 
 
-# ---- `smemsim run`: execute a kernel's PTX without a GPU, and say which field or which line is wrong
+# ---- the command
 
 
 COMMAND_LINE = "command line"
@@ -130,105 +130,105 @@ COMMAND_LINE = "command line"
 @click.command(cls=ScheduledCommand, short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
 @click.argument("path", type=PLACE, metavar="KERNEL")
 @click.option("--launch", "launch_path", type=PLACE, metavar="FILE", help="The launch file, .toml or .json: shapes, arguments, arrays.")
-@click.option("--entry", help="The kernel; may be left out where the PTX has only one.")
+@click.option("--entry", help="The kernel. Needed if the PTX has more than one.")
 @click.option("--grid", metavar="X,Y,Z", help="CTAs of the grid.")
-@click.option("--block", metavar="X,Y,Z", help="Threads of a CTA; else what .reqntid says.")
-@click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster; else what .reqnctapercluster says.")
+@click.option("--block", metavar="X,Y,Z", help="Threads of a CTA. Default: .reqntid of the PTX.")
+@click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster. Default: .reqnctapercluster of the PTX.")
 @click.option("--shared", "shared_bytes", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
-@click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
+@click.option("--arch", help="sm_90a, sm_100a, sm_103a. Default: .target of the PTX.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option(
     "--ctas",
     metavar="0-3",
-    help="Run these CTAs alone, with those of their clusters; sample: those that stand for the grid (corners, edges, interior).",
+    help="Run only these CTAs and the others of their clusters. sample: CTAs that represent the grid (corners, edges, interior).",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes for CTAs that do not depend on each other; left out: as many as save time, on processors that have nothing to do.",
+    help="Processes for independent CTAs. Default: as many as save time on idle processors.",
 )
-@click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
+@click.option("--dask", metavar="ADDRESS", help="Run the CTAs on the Dask cluster at this address (pip install 'smemsim[campaign]').")
 @click.option(
-    "--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always; all tries each."
+    "--cancel",
+    metavar="HOW",
+    help="The answer of clusterlaunchcontrol.try_cancel: resident, never, one or always. all runs the launch with each.",
 )
 @click.option(
     "--schedule",
     metavar="SEED",
-    help="Run in another order that the memory model allows: a seed, earliest or latest; all N compares these and N seeds.",
+    help="Run in another order that the memory model allows: a seed, earliest or latest. all N compares these with N seeds.",
 )
-@click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
-@click.option(
-    "--no-sanitize", is_flag=True, default=None, help="Execute only: no watch over fences, barriers and reads that come too early."
-)
-@click.option("--watch-global/--no-watch-global", default=None, help="Look for races in global memory too, or in shared memory alone.")
-@click.option(
-    "--strict", is_flag=True, help="Exit code 1 also for remarks: rules that generated PTX breaks where the user cannot change it."
-)
+@click.option("--random", is_flag=True, help="Fill arrays with the second filling of the launch file, if it has one.")
+@click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: no race detector, no uninitialised values.")
+@global_races_option
+@click.option("--strict", is_flag=True, help="Exit code 1 also for remarks about rules that the PTX breaks.")
 @click.option(
     "--expect",
     multiple=True,
     metavar="ARRAY=FILE.npy",
-    help="What must be in an array afterwards, or ARRAY=sha256:DIGEST; ARRAY:bf16=FILE.npy takes the array's bytes as elements of that type.",
+    help="The expected content of an array: a file, or ARRAY=sha256:DIGEST. ARRAY:bf16=FILE.npy reads the bytes as elements of that type.",
 )
-@click.option("--rtol", type=float, help="How far an element may be off, as a part of the expected one: |d| <= atol + rtol * |expected|.")
+@click.option("--rtol", type=float, help="Relative tolerance: |difference| <= atol + rtol * |expected|.")
 @click.option(
     "--atol",
     type=float,
-    help="How far it may be off besides. Without both, differences that rounding explains are reported and do not count.",
+    help="Absolute tolerance. Without --rtol and --atol, differences that rounding explains are printed and do not count.",
 )
-@click.option("--exact", is_flag=True, help="Every bit of an expected array counts.")
-@click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output there, as .npy.")
-@click.option("--report", type=PLACE, metavar="FILE.html", help="Write a page: findings with their PTX, every operand's tile.")
+@click.option("--exact", is_flag=True, help="Compare expected arrays bit for bit.")
+@click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output to this folder, as .npy.")
+@click.option(
+    "--report", type=PLACE, metavar="FILE.html", help="Write an HTML page: findings with their PTX, and the tile of every operand."
+)
 @click.option(
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
-@click.option("--profile", is_flag=True, help="Say where the time went, by line of PTX and by part: execution, products, watch, judging.")
-@click.option(
-    "--counters", is_flag=True, default=None, help="Count what each line costs: bank conflicts, sectors, bytes, as Nsight Compute would."
-)
+@click.option("--profile", is_flag=True, help="Print the time by PTX line and by part: execution, products, sanitizer, operand check.")
+@click.option("--counters", is_flag=True, default=None, help="Count bank conflicts, sectors and bytes of each line, like Nsight Compute.")
 @click.option(
     "--pipeline",
     type=PLACE,
     metavar="FILE.svg|.txt|.json",
-    help="Write the stages that loads fill over time, and print which wait holds them back.",
+    help="Write the stages over time, and print the wait that holds the loads back.",
 )
-@click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
-@click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
+@click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled. Runs nothing.")
+@click.option("--init", is_flag=True, help="Print a launch file for the kernel, to be filled in. Runs nothing.")
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless; else 20 million."
+    "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Stop the kernel after this many blocks of instructions. Default: 20 million."
 )
 @click.option(
     "--limit-seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="End the kernel after this many seconds of execution. Reading its PTX and linking it may each take as long. Left out: never.",
+    help="Stop the kernel after this many seconds of execution. Reading and linking the PTX may each take as long. Default: no limit.",
 )
 @click.option(
     "--overrun",
     type=click.IntRange(1),
     metavar="BYTES",
-    help="Tell of threads that touch no more than so many bytes behind an array (X001), and go on, with zeros there.",
+    help="Report accesses of at most this many bytes past an array (X001), and continue with zeros there.",
 )
-@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
+@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card. Default: those of the real card.")
 @click.option(
-    "--memory", metavar="BYTES", help="Memory that a run may take, as 8G; left out: SMEMSIM_MEMORY, or three quarters of the machine's."
+    "--memory", metavar="BYTES", help="Memory that the run may take, such as 8G. Default: SMEMSIM_MEMORY, or three quarters of the machine."
 )
 @click.option(
     "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="A folder whose files the PTX (.file) and the launch file may name too; else those beside them.",
+    help="A further folder for files that the PTX (.file) or the launch file names.",
 )  # fmt: skip
 @assume_option
 @json_option
 @click.pass_context
 def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool, as_json: bool, **o: Any) -> None:
-    """Execute a kernel on simulated global memory, CTA by CTA. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
+    """Execute a kernel from its PTX. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
 
-    Findings are what is wrong with their line of PTX and of the source: descriptors and tensor maps that make an operand wrong, missing fences and
-    barriers, reads that come too early, accesses out of bounds, hangs. An expected array is compared within --rtol and --atol, as numpy.allclose does;
-    without them, differences that look like rounding (another order of summation, or another type of accumulation) are told and count as none.
+    Each finding names its line of the source and of the PTX. Findings are wrong descriptors and tensor maps, missing fences and barriers,
+    early reads, accesses out of bounds, and hangs.
 
-    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made, whose
-    time was over, or of whose CTAs one waits for another that --ctas left out, 3 for instructions that are not modelled, 130 after Ctrl-C.
+    An expected array is compared within --rtol and --atol, like numpy.allclose. Without them, differences that look like rounding are printed
+    and do not count.
+
+    Exit code 0: nothing is wrong. 1: a finding or a difference. 2: the launch cannot be made, its time is over, or a CTA waits for one that
+    --ctas left out. 3: an instruction is not modelled. 130: Ctrl-C.
 
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024

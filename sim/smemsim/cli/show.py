@@ -1,4 +1,4 @@
-"""`smemsim show`: where every element of an operand lies, and what is wrong with it."""
+"""`smemsim show`: draw the elements of an operand, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _NOT_ATOMS = ("html_file", "as_json", "lines", "k_step", "block")
 LINES = 24
 
 
-@click.command(context_settings={"ignore_unknown_options": True}, short_help="Draw where every element lies, and what is wrong with it.")
+@click.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Draw a tile and shared memory, with everything that is wrong."
+)
 @click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO | patterns | banks")
 @click.option(
     "--access",
@@ -70,16 +72,17 @@ def show(
     lines: int | None,
     **given: Any,
 ) -> None:
-    """Draw an operand: the tile as the kernel thinks of it, and the 128-byte lines of shared memory that hold it.
+    """Draw an operand: its tile, and the 128-byte lines of shared memory that hold it.
 
-    Of a scenario (see `smemsim check`) it prints the findings and every operand: what lies where, which chunks hold other data than was meant, and
-    what each K step reads. Of a 64-bit matrix descriptor it shows what is read; --arch, --dtype, --major, --rows and --k are needed. --html writes a page with
-    everything in it: findings beside the pictures, each element's address, bank, writer and reader. In the terminal a wrong chunk has a ! before
-    it, [ ] are what the selected K step reads, ( ) what was meant and is read nowhere.
+    For a scenario (see smemsim check): the findings, and every operand with its wrong chunks and the chunks that each K step reads. For a
+    64-bit matrix descriptor: what it reads; --arch, --dtype, --major, --rows and --k are needed. --html writes one page with the findings, the
+    pictures, and the address, bank, writer and reader of each element.
 
-    `smemsim show patterns` draws the swizzle patterns themselves; --atoms an operand as atoms; `smemsim show banks` how an access goes through the banks.
+    In the terminal, ! marks a wrong chunk, [ ] a chunk that the selected K step reads, ( ) a chunk that was meant and is never read.
 
-    Exit code 0 when nothing is wrong, 1 when the scenario has findings, 2 for bad input, 3 for what is not modelled.
+    smemsim show patterns draws the swizzle patterns. smemsim show banks draws how an access uses the banks.
+
+    Exit code 0: nothing is wrong. 1: the scenario has findings. 2: bad input. 3: not modelled.
 
     \b
     smemsim show kernel.toml
@@ -125,7 +128,7 @@ def show(
 
 
 def _is_file(text: str) -> bool:
-    """A scenario's path, by its look: words have no dot and no slash."""
+    """Is the text a path? Words have no dot and no slash."""
     return pathlib.Path(text).suffix in (".toml", ".json") or pathlib.Path(text).is_file()
 
 
@@ -159,7 +162,7 @@ def _of_word(text: str, given: dict[str, Any]) -> TilePicture:
 
 
 def _selected(tile: TilePicture, block: int | None, k_step: int | None) -> tuple[int, int] | None:
-    """(block, K step) to outline; None where neither is asked for."""
+    """(block, K step) to outline; None if neither is given."""
     if block is None and k_step is None:
         return None
     blocks, steps = tile.words.shape
@@ -187,7 +190,7 @@ def _options(foreign: str) -> str:
 
 
 def _patterns(as_svg: bool, foreign: str) -> int:
-    """The swizzle patterns, of no operand."""
+    """Draw the swizzle patterns."""
     from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.tile import pattern_svg, patterns
 
@@ -202,7 +205,7 @@ def _patterns(as_svg: bool, foreign: str) -> int:
 
 
 def _banks(access: str | None, as_svg: bool, foreign: str) -> int:
-    """One access and the banks."""
+    """Draw how one access uses the banks."""
     from smemsim.core.layout.conflicts import read_access
     from smemsim.core.picture.text import picture_text, stdout
     from smemsim.show.banks import banks_picture, banks_svg
@@ -250,7 +253,7 @@ def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
 
 
 def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int) -> None:
-    """The findings of a scenario, then every operand."""
+    """Print the findings of a scenario, then draw every operand."""
     from rich.text import Text
 
     from smemsim.core.picture.lines import SENTENCE, wrapped

@@ -1,4 +1,4 @@
-"""`smemsim solve`: which descriptors read what lies there? which descriptor fault made this D? which layout is free of bank conflicts?"""
+"""`smemsim solve`: find descriptors for an operand, the fault behind a wrong D, or a layout without bank conflicts."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ CONFLICTS = ("access", "pitch", "steps", "tma")
 @click.command(short_help="Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[SCENARIO | DUMP OPERAND]")
 @click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
-@click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, as step[1].a; with words or without.")
+@click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, such as step[1].a, with or without words.")
 @click.option(
     "--layout",
     metavar="LAYOUT",
     help="Instead of files: the tile as a CuTe layout (M or N, K) of elements, as 'Sw<3,4,3> o (128,64):(64,1)'.",
 )
-@click.option("--base", metavar="ADDRESS", help="Dump, layout: the .shared address of its first byte.")
+@click.option("--base", metavar="ADDRESS", help="Dump, layout: the .shared address of the first byte.")
 @click.option("--dtype", metavar="TYPE", help="Dump: element type of the operand.")
 @click.option("--major", callback=in_capitals, metavar="K|MN", help="Dump: which axis is contiguous.")
-@click.option("--rows", type=int, help="Dump: M or N elements of one instruction; all of the operand if left out.")
-@click.option("--k", type=int, help="Dump: K elements of one instruction; all of the operand if left out.")
+@click.option("--rows", type=int, help="Dump: M or N elements of one instruction. Default: all of the operand.")
+@click.option("--k", type=int, help="Dump: K elements of one instruction. Default: all of the operand.")
 @click.option("--packing", default="packed", show_default=True, help="Dump: 4-bit types, packed (mxf4) or padded (f8f6f4).")
 @click.option("--d", "d", type=PLACE, metavar="FILE", help="Product: the wrong D (M, N), .npy of raw bits or of numbers.")
 @click.option("--a", "a", type=PLACE, metavar="FILE", help="Product: A (M, K).")
 @click.option("--b", "b", type=PLACE, metavar="FILE", help="Product: B (N, K).")
-@click.option("--c", "c", type=PLACE, metavar="FILE", help="Product: what D was before; 0 if left out.")
+@click.option("--c", "c", type=PLACE, metavar="FILE", help="Product: D before the product. Default: 0.")
 @click.option("--a-type", metavar="TYPE", help="Product: element type of A.")
 @click.option("--b-type", metavar="TYPE", help="Product: element type of B; A's if left out.")
 @click.option("--d-type", default="f32", show_default=True, metavar="TYPE", help="Product: type of D.")
@@ -59,13 +59,13 @@ CONFLICTS = ("access", "pitch", "steps", "tma")
 @click.option("--b-major", default="K", show_default=True, help="Product: K or MN.")
 @click.option("--m", type=int, help="Product: rows of one instruction.")
 @click.option("--n", type=int, help="Product: columns of one instruction.")
-@click.option("--conflicts", is_flag=True, help="Bank conflicts: find layouts in which every --access is free of them.")
+@click.option("--conflicts", is_flag=True, help="Conflicts: find layouts in which no --access has bank conflicts.")
 @click.option(
     "--access", multiple=True, metavar="OP:BYTES:AT", help="Conflicts: an access, as ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16."
 )
 @click.option("--pitch", type=int, help="Conflicts: bytes of a row of the buffer.")
 @click.option("--steps", type=int, default=1, show_default=True, help="Conflicts: values of step, from 0 on, in AT.")
-@click.option("--tma", is_flag=True, help="Conflicts: TMA writes the buffer, so only its swizzles come into question.")
+@click.option("--tma", is_flag=True, help="Conflicts: TMA writes the buffer, so try only its swizzles.")
 @json_option
 @click.pass_context
 def solve(
@@ -83,13 +83,16 @@ def solve(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Find every descriptor that reads an operand from where it lies; or prove that there is none, and show what comes nearest.
+    """Find every descriptor that reads an operand. If there is none, prove it, and show the nearest one.
 
-    DUMP is a file of shared memory (.npy of uint8, else raw bytes), OPERAND an .npy file (rows, k) of raw element bits, or of numbers. With --d
-    --a --b instead: which fault of a descriptor or writer makes this D of these A and B? With --conflicts: which XOR swizzle or padding frees every
-    --access of bank conflicts? AT is the byte offset of each lane; with --layout it is row, column.
+    DUMP is a file of shared memory (.npy of uint8, or raw bytes). OPERAND is an .npy file (rows, k) of raw element bits or of numbers.
 
-    Exit code 0 when a descriptor, a cause or a layout was found, 1 when there is none, 2 for bad input, 3 for what is not modelled.
+    With --d --a --b: find the fault of a descriptor or writer that makes this D from A and B.
+
+    With --conflicts: find an XOR swizzle or a padding in which no --access has bank conflicts. AT is the byte offset of each lane; with
+    --layout it is row, column.
+
+    Exit code 0: a descriptor, a cause or a layout was found. 1: there is none. 2: bad input. 3: not modelled.
 
     \b
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
@@ -132,7 +135,7 @@ def solve(
 
 
 def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | None, *, is_product: bool) -> str:
-    """What is to be solved, of which nothing is given that belongs to another form."""
+    """Which of the forms is asked for. Raises InputError if options of another form are given, too."""
     forms = {
         "a scenario": len(paths) == 1,
         "a dump and an operand": len(paths) == 2,
@@ -158,7 +161,7 @@ def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | Non
 
 
 def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, Any], *, as_json: bool, files: bool) -> NoReturn:
-    """The form that looks for layouts without bank conflicts; ends the command."""
+    """Print layouts without bank conflicts, and end the command."""
     from smemsim.core.layout.conflicts import conflict_free_layouts, read_access
     from smemsim.core.layout.cute import CuteLayout
     from smemsim.core.picture.lines import print_lines
@@ -241,7 +244,7 @@ def _array(path: pathlib.Path) -> np.ndarray:
 
 
 def _dump(path: pathlib.Path) -> Any:
-    """Shared memory: the bytes of a raw file, or of an .npy array of any unsigned type."""
+    """The bytes of shared memory, from a raw file or an .npy array of any unsigned type."""
     from smemsim.base.files import read_bytes
 
     if path.suffix != ".npy":

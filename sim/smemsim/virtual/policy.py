@@ -82,21 +82,23 @@ def _findings_elsewhere(text: str) -> FindingsError:
     return made
 
 
+ALSO = {"watch_global": "GLOBAL_RACES", "unwatched": "NO_SANITIZE_KERNELS"}  # names of variables beside those of the fields
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What happens with findings.
+    """The options of a virtual GPU: how launches run, and what happens with findings.
 
-    `on_finding` is a key of ON_FINDING; `strict` counts remarks on rules that the PTX breaks too. `ctas` are the CTAs of every grid that run, all
-    without it, "sample" among them a few that stand for the grid; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off; `watch_global` is
-    the part of it that looks for races in global memory. `limit` are blocks of
-    instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
-    `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
-    functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
-    happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
-    `fresh_memory` is a key of FRESH_MEMORY. `require_launches` is how many launches must run, at the least, for the exit code 0.
-    Of threads that touch no more than `overrun` bytes behind an array is told (X001), and the kernel goes on.
-    `counters` counts what each line of a launch costs.
-    Where `host_code` is off, code for the host's processor that a cubin has for its hidden parameters (cuTile) is not run: such kernels are not modelled.
+    - `on_finding`: a key of ON_FINDING. `strict`: remarks about rules that the PTX breaks count, too.
+    - `sanitize`: off means execute only. `watch_global`: look for races in global memory. `unwatched`: a regular expression; kernels with matching
+      names run without the sanitizer.
+    - `ctas`: the CTAs of every grid that run: numbers, "sample" for a few that represent the grid, None for all.
+    - `workers`: processes for independent CTAs.
+    - `limit` (blocks of instructions) and `limit_seconds` bound one launch. `limit_launches` and `total_seconds` bound the program.
+    - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file with functions marked by `hook`.
+    - `schedule`, `cancel`, `assume`, `overrun`: as for `Gpu.launch`. `fresh_memory`: a key of FRESH_MEMORY.
+    - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost of each line.
+    - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
     on_finding: str = "warn"
@@ -150,18 +152,19 @@ class Policy:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Policy:
-        """What the environment says; what is `given` and not None counts more. InputError names the variable."""
+        """The policy of the environment variables. Values that are `given` and not None override them. InputError names the variable."""
         found: dict[str, Any] = {}
         kinds = get_type_hints(cls)
         for field in dataclasses.fields(cls):
             name = PREFIX + field.name.upper()
-            text = (os.environ if environment is None else environment).get(name)
+            known = os.environ if environment is None else environment
+            text = known.get(PREFIX + ALSO[field.name]) or known.get(name) if field.name in ALSO else known.get(name)
             if text:
                 found[field.name] = _read(name, text, kinds[field.name])
         return cls(**found | {name: value for name, value in given.items() if value is not None})
 
     def environment(self) -> dict[str, str]:
-        """The variables that say the same."""
+        """The environment variables of this policy, for a child process."""
         said = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -171,11 +174,11 @@ class Policy:
         return said
 
     def is_watched(self, name: str) -> bool:
-        """Is a kernel of this name watched?"""
+        """Does the sanitizer check kernels of this name?"""
         return self.sanitize and not (self.unwatched and re.search(self.unwatched, name))
 
     def is_fine(self, run: Any) -> bool:
-        """Is nothing wrong with a run?"""
+        """Has a run no findings that count under this policy?"""
         return bool(run.is_strictly_ok if self.strict else run.ok)
 
 
