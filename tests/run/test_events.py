@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import inspect
 
 import numpy as np
@@ -52,15 +53,14 @@ class Accesses(Observer):
 
 
 class Names(Observer):
-    """Notes the names of events in their order."""
+    """Notes the names of events in their order, of all but single accesses and instructions."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def __getattribute__(self, name):
-        if name in EVENTS:
-            self.names.append(name)
-        return super().__getattribute__(name)
+
+for _name in set(EVENTS) - {"accessed", "updates", "executes"}:
+    setattr(Names, _name, functools.partialmethod(lambda self, name, *args, **given: self.names.append(name), _name))
 
 
 def product(observers, **options):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from smemsim.core.arithmetic.values import from_float64, to_float64
 from smemsim.core.machine.mma_sync import mma_sync
 from smemsim.core.spec.mma_sync import MMA_SYNC_TYPES
 from smemsim.evidence import Suite, load_suite
-from smemsim.run import LaunchConfig, Load, Mma
+from smemsim.run import LaunchConfig, Load, Mma, Observer, RunOptions
 from smemsim.run.engine.grid import execute
 from strategies import examples
 
@@ -411,6 +410,16 @@ def test_instructions_that_do_not_exist_are_refused() -> None:
 # ---- wgmma
 
 
+class Multiplied(Observer):
+    """The products that are reported."""
+
+    def __init__(self) -> None:
+        self.told: list[Mma] = []
+
+    def multiplies(self, x, i, products) -> None:  # type: ignore[no-untyped-def]
+        self.told += products.all
+
+
 def wgmma_kernel(instruction: str, registers: int, *, fence: bool = True) -> str:
     """A warpgroup fills its shared memory from an array, loads D (and A) from another, executes one wgmma, and stores D."""
     fill = f"""
@@ -473,9 +482,10 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         gpu = Device("sm_90a")
         device = gpu.array(held)
         args = (gpu.array(data), device, WORD.encode(), WORD.encode() + 8)
-        launch, told = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args)), []
-        launch.result.judge = SimpleNamespace(multiplied=lambda x, products: told.extend(products.all), metadata=lambda *given: None)  # noqa: B023
+        seen = Multiplied()
+        launch = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args), RunOptions(observers=[seen]))
         execute(launch, sanitizer=watched)
+        told = seen.told
         assert list(launch.result.events) == told
         assert [(type(e), e.cta, e.n) for e in told] == [(Mma, 0, given["n"]), (Mma, 1, given["n"])]
         assert not launch.result.findings

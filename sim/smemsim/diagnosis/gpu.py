@@ -219,7 +219,7 @@ class Gpu(Device):
             )
         count = launch.ctas if clusters is None else len(clusters) * launch.cluster_size
         launch.left_out = launch.ctas - count
-        launch.result.judge = reads = Reads(launch.arch) if options.sanitize else None
+        launch.result.operand_check = reads = Reads(launch.arch) if options.sanitize else None
         folders = source_folders(allowed=options.sources)
         launch.begin()
         interrupted = False

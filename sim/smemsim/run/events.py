@@ -9,9 +9,11 @@ wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t // 3
 
 from __future__ import annotations
 
+import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -21,9 +23,22 @@ from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
+    from smemsim.run.engine.records import Bulk, Copy, Load, Products, Store
     from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering, Wave
 
-__all__ = ["EVENTS", "Access", "AtMbarriers", "GroupKind", "Interest", "Observer", "Observers", "barrier_key", "interest_of", "together"]
+__all__ = [
+    "EVENTS",
+    "Access",
+    "AtMbarriers",
+    "GroupKind",
+    "Interest",
+    "MergeableObserver",
+    "Observer",
+    "Observers",
+    "barrier_key",
+    "interest_of",
+    "together",
+]
 
 
 AtMbarriers: TypeAlias = "Sequence[tuple[np.ndarray, Mbarrier]]"  # threads, and the mbarrier at which they do something
@@ -81,6 +96,12 @@ class Interest(NamedTuple):
 
     accesses: bool = False  # each access of memory by a thread
     instructions: bool = False  # which instructions run
+    operands: bool = False  # what matrix instructions multiply; then it is followed where their bytes come from
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Has each instruction to be executed by itself?"""
+        return self.accesses or self.instructions
 
 
 class Observer:
@@ -241,6 +262,15 @@ class Observer:
     def committed(self, x: Wave, i: Instruction, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         """tcgen05.commit: the current phase of each mbarrier counts an arrival when what the thread has issued is complete."""
 
+    def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Load | Store | Bulk | Copy]) -> None:
+        """Transfers have been executed, and their mbarriers count them, or will. Several are loads of boxes inside a tensor, which CTAs without a cluster issue alike."""
+
+    def multiplies(self, x: Wave, i: Instruction, products: Products) -> None:
+        """Warpgroups or threads multiply, each by itself: wgmma.mma_async is about to, tcgen05.mma has done so or ends the kernel by that."""
+
+    def multiplied(self, x: Wave, i: Instruction, products: Products) -> None:
+        """They have read their operands: of each product it is known whether it has read what nobody wrote."""
+
     # ---- tensor memory
 
     def tensor_allocated(self, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
@@ -266,23 +296,53 @@ EVENTS = tuple(name for name, _ in inspect.getmembers(Observer, inspect.isfuncti
 _ACCESSES = ("accessed", "updates")
 
 
-class Observers(Observer):
-    """Several observers as one: each event goes to all of them, in their order."""
+class MergeableObserver(Observer):
+    """An observer of a launch that several processes may execute: in each other one there is a `fresh` one, which this one is to `merge` when it has come to its end."""
 
-    def __init__(self, members: Sequence[Observer]) -> None:
+    def fresh(self) -> Self:
+        """One that has heard of nothing, for CTAs that another process executes."""
+        raise NotImplementedError
+
+    def finish(self) -> Self:
+        """Itself, after its last event."""
+        return self
+
+    def merge(self, other: Any) -> None:
+        """Add what a `fresh` one has heard of, of CTAs that come after this one's."""
+        raise NotImplementedError
+
+
+class Observers:
+    """Several observers as one: each event goes to those that override it, in their order.
+
+    >>> class Loud(Observer):
+    ...     def wave_began(self, x):
+    ...         print("a wave")
+    >>> both = Observers([Loud(), Observer()])
+    >>> both.wave_began(None)
+    a wave
+    >>> both.wave_ended(None)
+    """
+
+    def __init__(self, members: Sequence[Any]) -> None:
         self.members = tuple(members)
 
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """What an event is reported to; found once."""
+        if name not in _BODIES:
+            raise AttributeError(name)
+        hears = [getattr(member, name) for member in self.members if getattr(type(member), name, None) is not _BODIES[name]]
+        found: Callable[..., None] = hears[0] if len(hears) == 1 else functools.partial(_tell, tuple(hears))
+        setattr(self, name, found)
+        return found
 
-def _to_all(name: str) -> Callable[..., None]:
-    def tell(self: Observers, *args: Any, **given: Any) -> None:
-        for member in self.members:
-            getattr(member, name)(*args, **given)
 
-    return tell
+_BODIES = {name: getattr(Observer, name) for name in EVENTS}
 
 
-for _name in EVENTS:
-    setattr(Observers, _name, _to_all(_name))
+def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> None:
+    for hear in hears:
+        hear(*args, **given)
 
 
 def together(observers: Iterable[Any]) -> Any:
@@ -293,5 +353,11 @@ def together(observers: Iterable[Any]) -> Any:
 
 def interest_of(observer: Observer) -> Interest:
     """What an observer has to see, by the events that it overrides."""
-    overrides = {name for name in EVENTS if getattr(type(observer), name) is not getattr(Observer, name)}
-    return Interest(accesses=not overrides.isdisjoint(_ACCESSES), instructions="executes" in overrides)
+    kind = type(observer)
+    if kind not in _INTERESTS:
+        overrides = {name for name, body in _BODIES.items() if getattr(kind, name) is not body}
+        _INTERESTS[kind] = Interest(not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides)
+    return _INTERESTS[kind]
+
+
+_INTERESTS: weakref.WeakKeyDictionary[type, Interest] = weakref.WeakKeyDictionary()

@@ -141,7 +141,7 @@ class Origins:
 def origins_of(x: Wave) -> Origins | None:
     """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
     launch = x.launch
-    if launch.judge is None or x.in_flight is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
+    if not launch.checks_operands or x.in_flight is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
         return None
     if x.origins is None:
         x.origins = Origins(x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -41,9 +41,13 @@ from smemsim.diagnosis.operands.places import (
 )
 from smemsim.diagnosis.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
 from smemsim.diagnosis.thread_tiles import ThreadTiles
-from smemsim.run.engine.records import Copy, Event, Load, Mma, Products, Store
+from smemsim.run.engine.records import Bulk, Copy, Load, Metadata, Mma, Products, Store
+from smemsim.run.events import MergeableObserver
 
 if TYPE_CHECKING:
+    from smemsim.core.ptx.module import Instruction
+    from smemsim.run import views
+    from smemsim.run.async_ops import TensorAccess
     from smemsim.run.engine.wave import Cta, Wave
 
 __all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads"]
@@ -62,8 +66,8 @@ class _ReadAlike(NamedTuple):
     ends: np.ndarray
 
 
-class Reads:
-    """A launch's judge: called with every event as it happens, it collects what the matrix instructions of all CTAs read.
+class Reads(MergeableObserver):
+    """The operand check of a launch: it hears of its transfers and products, and collects what the matrix instructions of all CTAs read.
 
     `products` and `loads` are those of the pieces that are kept. `instructions` counts the matrix instructions whose operands lie in shared memory,
     `missed_instructions` by the reason those of which an operand is not judged.
@@ -178,7 +182,16 @@ class Reads:
 
     # ---- events
 
-    def __call__(self, x: Wave, event: Event) -> None:
+    def transferred(self, x: views.Wave, i: Instruction, transfers: Sequence[Load | Store | Bulk | Copy]) -> None:
+        """Note what has been loaded, and tensor maps; several loads at once are those that CTAs issue alike."""
+        wave = cast("Wave", x)
+        if len(transfers) > 1:
+            self._loaded_together(wave, cast("Sequence[Load]", transfers))
+        else:
+            for one in transfers:
+                self._transferred(wave, one)
+
+    def _transferred(self, x: Wave, event: Load | Store | Bulk | Copy) -> None:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
@@ -186,17 +199,12 @@ class Reads:
             first = x.numbered(event.cta)
             for delivery in event.deliveries:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
-        elif isinstance(event, Mma):
-            self._part(x)
-            self._multiplied(event, {missed for cta in _group_of(x, event) for missed in self._multiply(x, cta, event)})
-            self._pair(x, event)
-            self._scaled(x, (event,))
         elif isinstance(event, Copy):
             followed = self._is_scaled(x) and [self.factors.copied(x, cta, event, self._places_read) for cta in _group_of(x, event)]
             self.copies += not (followed and all(followed))
 
-    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
-        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if called with these events one after the other."""
+    def _loaded_together(self, x: Wave, loads: Sequence[Load]) -> None:
+        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if heard of one after the other."""
         ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
         numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
         if x not in self._waves:
@@ -208,7 +216,7 @@ class Reads:
         )
         if its is None or not is_alike:
             for load in loads:
-                self(x, load)
+                self._transferred(x, load)
             return
         self.maps.setdefault((first.map_address, key, first.tensor_map.global_address), first)
         its.loads.append((loads, [cast(Transfer, cta.shared.writers[-1]) for cta in ctas]))
@@ -303,22 +311,28 @@ class Reads:
                 members = sorted(_group_of(x, event), key=lambda cta: cta.index)
                 self.factors.multiplied(x, members, event, self._places_read)
 
-    def metadata(
-        self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray, origins: np.ndarray | None
-    ) -> None:
+    def _metadata(self, x: Wave, products: Products, metadata: Metadata) -> None:
         """Note the metadata registers of wgmma.mma_async.sp, and where their bytes come from, if that is followed."""
+        places, registers, origins = metadata
         for n, (event, own) in enumerate(zip(products.all, registers, strict=True)):
             words = Registers(places, own, None if origins is None else origins[n])
             self.factors.of_registers(x, x.numbered(event.cta), event, words, self._places_read)
 
-    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
-        """Warps store to boxes of tensor memory: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
-        if self._is_scaled(x):
-            for _, cta, lane, first, end in boxes:
-                self.factors.overwritten(x, x.ctas[cta], first, end, lane // WARP_LANES)
+    def tensor_stored(self, x: views.Wave, i: Instruction, access: TensorAccess) -> None:
+        """What factors lay in these boxes lie there no more."""
+        wave = cast("Wave", x)
+        if self._is_scaled(wave):
+            for _, cta, lane, first, end in access.boxes:
+                self.factors.overwritten(wave, wave.ctas[cta], first, end, lane // WARP_LANES)
 
-    def multiplied(self, x: Wave, products: Products) -> None:
-        """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
+    def multiplies(self, x: views.Wave, i: Instruction, products: Products) -> None:
+        """Note what each product reads, and the metadata of wgmma.mma_async.sp."""
+        wave = cast("Wave", x)
+        self._multiplies(wave, products)
+        if products.metadata is not None:
+            self._metadata(wave, products, products.metadata)
+
+    def _multiplies(self, x: Wave, products: Products) -> None:
         if self._is_scaled(x):
             self._scaled(x, products.all)
         if self._multiply_together(x, products):

@@ -223,7 +223,7 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
     if launch.places is not None:
         launch.places.begin(wave.numbers.tolist())
     is_watched = sanitizer and (launch.window_bytes or history is not None)
-    wave.is_observed_by(sanitizer_of(wave, history) if is_watched else None, launch.options.observers)
+    wave.is_observed_by(sanitizer_of(wave, history) if is_watched else None, launch.observers)
     if launch.schedule is not None:
         wave.warp_scheduler = WarpScheduler.of(launch.schedule, wave)
         wave.in_flight = InFlight(launch.schedule, wave)

@@ -25,9 +25,10 @@ from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import LARGE_CLUSTERS, LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.run.counters.limits import limits_of
-from smemsim.run.engine.launch_result import Judge, LaunchResult
+from smemsim.run.engine.launch_result import LaunchResult
+from smemsim.run.engine.recorder import Recorder
 from smemsim.run.engine.schedule import Schedule, checked_schedule
-from smemsim.run.events import Observer
+from smemsim.run.events import Observer, interest_of
 from smemsim.run.isa.registers import Wave
 from smemsim.run.isa.registry import ON_EXIT
 from smemsim.run.lower.program import Program
@@ -416,9 +417,16 @@ class Launch:
         return self.result.status
 
     @property
-    def judge(self) -> Judge | None:
-        """The operand check, which is called with each event."""
-        return self.result.judge
+    def observers(self) -> list[Observer]:
+        """Those that hear what happens in each wave, besides the sanitizer: what records its operations, the operand check, and those of the options."""
+        result, uses = self.result, self.program.uses
+        recorder = [] if uses.isdisjoint(Recorder.OPERATIONS) else [Recorder(result.events)]
+        return [*recorder, *([] if result.operand_check is None else [result.operand_check]), *self.options.observers]
+
+    @functools.cached_property
+    def checks_operands(self) -> bool:
+        """Does an observer ask what matrix instructions multiply?"""
+        return any(interest_of(observer).operands for observer in self.observers)
 
     @functools.cached_property
     def has_cohorts(self) -> bool:

@@ -7,16 +7,16 @@ A further kind of result is one more field of `LaunchResult`: nothing else has t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
 from smemsim.core.finding import Finding
-from smemsim.run.engine.records import Event, Events, Load, Products
-from smemsim.run.isa.registers import Wave
+from smemsim.run.engine.records import Events
+from smemsim.run.events import MergeableObserver
 
-__all__ = ["MOST_OUTPUT", "Findings", "Judge", "LaunchResult", "MapaRanks", "Output"]
+__all__ = ["MOST_OUTPUT", "Findings", "LaunchResult", "MapaRanks", "Output"]
 
 
 MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
@@ -109,33 +109,6 @@ class MapaRanks(dict[int, tuple[frozenset[int], bool]]):
             self.note(line, ranks, crossed=crossed)
 
 
-class Judge(Protocol):
-    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
-
-    def __call__(self, x: Wave, event: Event) -> None: ...
-
-    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
-        """Called with loads of boxes inside a tensor that several CTAs, none of a cluster, have executed together."""
-
-    def multiplied(self, x: Wave, products: Products) -> None:
-        """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
-
-    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray, origins: Any) -> None:
-        """Called with the events of a wgmma.mma_async.sp, the thread and the lowest bit of each metadata nibble of A, (64, groups), and the registers (warpgroups, 128)."""
-
-    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
-        """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
-
-    def fresh(self) -> Judge:
-        """A judge of the launch that has seen no events, for another process."""
-
-    def finish(self) -> Judge:
-        """Called once, after the last event."""
-
-    def merge(self, other: Any) -> None:
-        """Add what a `fresh` judge in another process has seen."""
-
-
 _UNITED: dict[type, Callable[[Any, Any], Any]] = {
     set: lambda one, other: one | other,
     list: lambda one, other: one + other,
@@ -171,7 +144,7 @@ class LaunchResult:
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes are read by others than matrix instructions
     mapped: MapaRanks = dataclasses.field(default_factory=MapaRanks)
     summed: list[np.ndarray] = dataclasses.field(default_factory=list)  # of a schedule: addresses of floats that are added to atomically
-    judge: Judge | None = None  # the operand check
+    operand_check: MergeableObserver | None = None
 
     def fresh(self) -> Self:
         """What a process that executes other CTAs of the launch begins with."""
@@ -189,8 +162,8 @@ class LaunchResult:
 
     def finish(self) -> Self:
         """The CTAs of this process are over: the result as it goes to another process."""
-        if self.judge is not None:
-            self.judge = self.judge.finish()
+        if self.operand_check is not None:
+            self.operand_check = self.operand_check.finish()
         return self
 
     def _values(self) -> list[tuple[str, Any]]:

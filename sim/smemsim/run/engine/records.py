@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
+
+import numpy as np
 
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.cluster import Delivery
@@ -19,7 +21,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tcgen05 import KINDS
 from smemsim.core.words.tensor_map import TensorMap
 
-__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Mma", "Products", "Store"]
+__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Metadata", "Mma", "Products", "Store"]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -123,6 +125,15 @@ class Copy(_Issued):
 Event: TypeAlias = Load | Store | Bulk | Mma | Copy
 
 
+class Metadata(NamedTuple):
+    """The metadata of A, of wgmma.mma_async.sp: thread and lowest bit of each nibble, (64, groups), the registers (warpgroups, 128), and where their bytes come from:
+    (warpgroups, threads, bytes) addresses of global memory, negative ones are none; None: that is not followed."""
+
+    places: tuple[np.ndarray, np.ndarray]
+    registers: np.ndarray
+    origins: np.ndarray | None
+
+
 class Products:
     """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to another) when something asks for them.
 
@@ -131,6 +142,12 @@ class Products:
 
     def __init__(self, count: int, make: Callable[[int, int], list[Mma]], ctas: Sequence[int] = ()) -> None:
         self.count, self._make, self.ctas = count, make, ctas
+        self.metadata: Metadata | None = None  # of wgmma.mma_async.sp, where an observer asks for operands
+
+    @classmethod
+    def of(cls, events: list[Mma]) -> Products:
+        """Products that are made already."""
+        return cls(len(events), lambda begin, end: events[begin:end])
 
     @functools.cached_property
     def own(self) -> list[Mma]:

@@ -165,7 +165,7 @@ class Wave:
         self.taint = None if sanitizer is None else sanitizer.taint
         self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
         self.observer = together(([] if sanitizer is None else [sanitizer]) + list(others))
-        self.is_stepwise = any(any(interest_of(other)) for other in others)
+        self.is_stepwise = any(interest_of(other).is_stepwise for other in others)
 
     def observed_by_another(self, before: Any, after: Any) -> None:
         """One sanitizer takes the place of another."""

@@ -28,7 +28,7 @@ from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
     from smemsim.core.words.tensor_map import TensorMap
-    from smemsim.run.engine.records import Event, Load, Products
+    from smemsim.run.engine.records import Bulk, Copy, Load, Store
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
 
@@ -40,14 +40,11 @@ __all__ = [
     "each",
     "each_store",
     "issue",
-    "judge",
-    "judge_products",
     "leaves",
     "member",
     "one_cta",
     "own_address",
     "record",
-    "record_alike",
     "stop",
     "stops",
     "touched",
@@ -120,11 +117,8 @@ def issue(x: Wave, op: AsyncOp, hidden: Undo | None = None) -> None:
         for write in op.writes:
             if write.barrier is not None:
                 _count(x, op, (write,), hidden)
-    if len(op.records) > 1:
-        record_alike(x, op.records)
-    else:
-        for event in op.records:
-            record(x, event)
+    if op.records and x.observer is not None:
+        x.observer.transferred(x, op.instruction, op.records)
 
 
 def _count(x: Wave, op: AsyncOp, writes: Sequence[SharedWrite], hidden: Undo | None) -> None:
@@ -225,29 +219,10 @@ def touched_runs(transfer: Any, begin: int) -> WordRanges:
     return WordRanges.of(touched(transfer, begin) // WORD)
 
 
-def judge(x: Wave, event: Event) -> None:
-    """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
-    if x.launch.judge is not None:
-        x.launch.judge(x, event)
-
-
-def judge_products(x: Wave, products: Products) -> None:
-    """Have a matrix instruction judged that CTAs execute together, each by itself."""
-    if x.launch.judge is not None:
-        x.launch.judge.multiplied(x, products)
-
-
-def record(x: Wave, event: Event) -> None:
-    """Note a transfer that was executed, and have it judged."""
-    x.launch.result.events.append(event)
-    judge(x, event)
-
-
-def record_alike(x: Wave, loads: Sequence[Load]) -> None:
-    """Note loads of boxes inside a tensor that CTAs have executed alike."""
-    x.launch.result.events += loads
-    if x.launch.judge is not None:
-        x.launch.judge.loaded(x, loads)
+def record(x: Wave, event: Load | Store | Bulk | Copy) -> None:
+    """A transfer has been executed."""
+    if x.observer is not None:
+        x.observer.transferred(x, event.instruction, (event,))
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:

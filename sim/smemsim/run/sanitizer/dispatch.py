@@ -33,6 +33,15 @@ class Events(AsyncEvents):
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         """Nothing: what matters of an instruction is an event of its own."""
 
+    def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Any]) -> None:
+        """Nothing: the operation was `issued`."""
+
+    def multiplies(self, x: Wave, i: Instruction, products: Any) -> None:
+        """The same."""
+
+    def multiplied(self, x: Wave, i: Instruction, products: Any) -> None:
+        """The same."""
+
     def block_entered(self: Any, x: Wave, block: Any) -> None:
         """A block names registers."""
         self.names(x, block)

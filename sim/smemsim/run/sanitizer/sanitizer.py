@@ -150,7 +150,7 @@ class Sanitizer(Events, Observer):
         self.is_of_first = False  # see `first.py`
         self.has_shared = x.launch.window_bytes > 0
         self.has_declared = self.globals is not None and x.launch.memory.has_declared
-        self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
+        self._is_elsewhere = x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX)
 
     def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
@@ -353,7 +353,7 @@ class Sanitizer(Events, Observer):
             self.lifetimes.touch(i, flat // x.pitch, x.threads >> 5)
 
     def _elsewhere(self, who: np.ndarray) -> None:
-        """Note for the judge the operations `who` whose bytes are read by others than matrix instructions."""
+        """Note for the operand check the operations `who` whose bytes are read by others than matrix instructions."""
         if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
             self.operations.read_elsewhere(distinct(by - OPERATIONS).tolist())
 

@@ -25,11 +25,11 @@ from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.cohort import are_repeated
 from smemsim.run.engine.in_flight import lands
-from smemsim.run.engine.records import Mma, Products
+from smemsim.run.engine.records import Metadata, Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.engine.wave import ALL, WARPGROUP
 from smemsim.run.following import Product
-from smemsim.run.isa.asynchronous import judge_products, stops
+from smemsim.run.isa.asynchronous import stops
 from smemsim.run.isa.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.run.isa.matrix.ldmatrix import items
 from smemsim.run.isa.modifiers import Modifiers, Operands
@@ -256,9 +256,10 @@ class _Mma:
         own = words.own if are_repeated(adds, words.own) else 0
         make = functools.partial(self._events, here.issuers, (words.a, words.b), adds, goes_on)  # keeps no CTA
         products = Products(len(adds), make, here.each if are_repeated(goes_on, own) else ())
-        judge_products(x, products)  # before they are executed: one may be what ends the kernel
-        if metadata is not None and x.launch.judge is not None:
-            x.launch.judge.metadata(x, products, of.metadata_places, metadata, self._origins(x))
+        if x.observer is not None:  # before they are executed: one may be what ends the kernel
+            if metadata is not None and x.launch.checks_operands:
+                products.metadata = Metadata(of.metadata_places, metadata, self._origins(x))
+            x.observer.multiplies(x, self.i, products)
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
@@ -320,15 +321,13 @@ class _Mma:
 
     def _record(self, x: Wave, products: Products, taint: np.ndarray) -> None:
         """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
-        if not taint.any():
-            x.launch.result.events.products(products)
-            return
-        if x.taint is None:
-            find_uninitialised(x, self.i)
-        x.launch.result.events += [
-            dataclasses.replace(event, taint=True) if missing else event
-            for event, missing in zip(products.all, taint.tolist(), strict=True)
-        ]
+        if taint.any():
+            if x.taint is None:
+                find_uninitialised(x, self.i)
+            each = zip(products.all, taint.tolist(), strict=True)
+            products = Products.of([dataclasses.replace(event, taint=True) if missing else event for event, missing in each])
+        if x.observer is not None:
+            x.observer.multiplied(x, self.i, products)
 
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
         """X014 where a warpgroup has executed no fence, or where one writes a register behind it."""

@@ -354,8 +354,6 @@ def build_st(i: Instruction, c: Linker) -> Step:
             held.writers |= dict.fromkeys(distinct(at[0] % COLUMNS).tolist(), i)
         elif x.origins is not None:
             x.origins.tensor.forget(cells_in_order(at))
-        if x.launch.judge is not None:
-            x.launch.judge.stored(x, access.boxes(x))
         _lands(x, put, "st", at, values)
         x.progress.changes += 1
 

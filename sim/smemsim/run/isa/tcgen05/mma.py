@@ -41,7 +41,7 @@ from smemsim.run.engine.in_flight import lands
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import Product
-from smemsim.run.isa.asynchronous import check_alone, judge, judge_products, record
+from smemsim.run.isa.asynchronous import check_alone
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -171,8 +171,9 @@ class _Mma:
                     for operation in operations:
                         lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
-                for event in self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations)):
-                    judge(x, event)
+                if x.observer is not None:
+                    meant = self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations))
+                    x.observer.multiplies(x, self.i, Products.of(meant))
                 raise
         if x.observer is not None:
             x.observer.issued(x, self._operation(x, operations))
@@ -183,12 +184,11 @@ class _Mma:
                 self._note(x, operation, is_unwritten=is_unwritten)
         make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
         products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
-        if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
-            x.launch.result.events.products(products)
-            judge_products(x, products)
-            return
-        for event in products.all:
-            record(x, event)
+        if x.observer is not None:
+            is_one_form = len({mma.of.i.word for mma in batch.mmas}) == 1
+            for some in (products,) if is_one_form else [Products.of([event]) for event in products.all]:
+                x.observer.multiplied(x, self.i, some)
+                x.observer.multiplies(x, self.i, some)
 
     def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], taint: list[bool], begin: int, end: int) -> list[Mma]:
         """What is recorded of some instructions."""
