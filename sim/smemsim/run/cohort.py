@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.compiling.loop import compiled
+from smemsim.run.warps import ALL
 
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
@@ -64,6 +65,7 @@ class Cohort:
     threads: int
     window: int
     is_apart: bool
+    _own: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict, compare=False, repr=False)  # `own_count` of threads, so far
 
     @classmethod
     def of(cls, x: Wave) -> Cohort | None:
@@ -74,6 +76,19 @@ class Cohort:
     def own_threads(self, threads: np.ndarray) -> np.ndarray | None:
         """The first CTA's among threads, where each CTA has the same; else None."""
         return own_of(threads, self.count, self.threads)
+
+    def own_count(self, threads: Sequence[int], *what: Sequence[Any]) -> int:
+        """How many of issuing threads are the first CTA's, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
+        key = tuple(threads)
+        if key not in self._own:
+            own = self.own_threads(np.asarray(threads))
+            self._own[key] = 0 if own is None else len(own)
+        count = self._own[key]
+        return count if all(are_repeated(each, count) for each in what) else 0
+
+    def own_running(self, x: Wave) -> np.ndarray | None:
+        """The first CTA's among the running threads, where the same ones of each CTA run; else None."""
+        return x.threads[: self.threads] if x.sel is ALL else self.own_threads(x.threads)
 
     def own_places(self, at: np.ndarray) -> np.ndarray | None:
         """The first CTA's among places in the windows (bytes), where each CTA has the same; else None."""

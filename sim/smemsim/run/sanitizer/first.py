@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.cohort import Cohort, are_repeated
+from smemsim.run.cohort import Cohort
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
@@ -249,7 +249,6 @@ class SanitizerOfFirst(Events):
         self.x, self.history, self.count = x, history, len(x.ctas)
         x.launch.watched += 1
         self.of_all: Sanitizer | None = None
-        self.twins: Twins | None = None  # what was made of the first CTA's operations
         self.taint = Taint(x, self._blank_bytes, self._is_used)
         entered = 0 if history is None else history.enters(x, x.launch.watched)
         self.begin_of_all = Begin(x.launch.watched, entered, self.taint)
@@ -265,7 +264,6 @@ class SanitizerOfFirst(Events):
         self.cohort: Cohort = x.cohort
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
         self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
-        self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
         self.written: GlobalsOfFirst | None = None  # what asynchronous operations write to global memory, as soon as one does
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
         # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
@@ -293,10 +291,10 @@ class SanitizerOfFirst(Events):
                 for of_first, of_all_ctas in self.made.items()
                 if any(mbarriers(own.cta).get(own.offset) is own for own in of_all_ctas)
             }
-            self.twins = Twins(x.ctas, x.stride // WARP, room, of_all.clocks.done.shape[1], self.made, used)
-            of_all.spread(self.first, self.twins, self.brought)
+            twins = Twins(x.ctas, x.stride // WARP, room, of_all.clocks.done.shape[1], self.made, used)
+            of_all.spread(self.first, twins, self.brought)
             if of_all.globals is not None and self.written is not None:
-                self.written.spread(of_all.globals, self.twins)
+                self.written.spread(of_all.globals)
             self.of_all = of_all
             x.observed_by_another(self, of_all)
             self.first.wave_freed(x)
@@ -382,13 +380,8 @@ class SanitizerOfFirst(Events):
         return self.cohort.own_threads(threads)
 
     def own_count(self, threads: Sequence[int], what: Sequence[Sequence[Any]]) -> int:
-        """How many of issuing threads are of the first CTA, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
-        key = tuple(threads)
-        if key not in self._known:
-            own = self.own(np.asarray(threads))
-            self._known[key] = 0 if own is None else len(own)
-        count = self._known[key]
-        return count if all(are_repeated(each, count) for each in what) else 0
+        """As `Cohort.own_count`."""
+        return self.cohort.own_count(threads, *what)
 
     def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
         """The places (bytes) of an access of the running threads in the first window."""
@@ -496,16 +489,11 @@ class SanitizerOfFirst(Events):
 
     def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
-        self.spread()
-        twins = self.twins
-        return twins.each(ops) if twins is not None and all(map(twins.has, ops)) else ops
+        return self.spread().of_each(ops)
 
     def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
         """As `Sanitizer.one_of`."""
-        cta, own = divmod(n, len(ops))
-        if self.of_all is None:
-            return ops[own]
-        return self.twins.of(ops[own], cta) if self.twins is not None and self.twins.has(ops[own]) else ops[n]
+        return ops[n % len(ops)] if self.of_all is None else self.of_all.one_of(ops, n)
 
     @_or_of_all
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> Any:
@@ -517,9 +505,7 @@ class SanitizerOfFirst(Events):
         if self.of_all is None and self.history is not None and self._writes(op, cta, addresses, size):
             return
         of_all = self.spread()
-        if self.twins is not None and self.twins.has(op):
-            op = self.twins.of(op, cta.index)
-        of_all.op_writes_global(op, cta, addresses, size, stays)
+        of_all.op_writes_global(op.of(cta.index), cta, addresses, size, stays)
 
     def _writes(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int) -> bool:
         """Is nothing suspicious about such a write, and all of it noted?"""

@@ -94,20 +94,26 @@ class Folding:
     def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
         """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
         something else."""
-        count, own = self.count, len(ops) // self.count
-        if not own or own * count != len(ops) or not self.are_in_step(epochs) or not self._know_the_same():
+        if not self.are_in_step(epochs) or not self._know_the_same():
             return 0
-        if [cta.index for cta in ctas] != np.repeat(self._numbers, own).tolist():
-            return 0
-        if not are_repeated([op.lane for op in ops], own) or own_of(np.array([op.warps[0] for op in ops]), count, self.warps) is None:
-            return 0
-        numbers = own_of(np.array([op.number for op in ops]), count, self.clocks.own_columns)
+        own, numbers = self._numbers_of(ops, ctas)
         new = set() if numbers is None else set(numbers.tolist()) - self._alike
         if numbers is None or not self._know_alike(new):
             return 0
         self._alike |= new
         self._open |= new
         return own
+
+    def _numbers_of(self, ops: Sequence[Operation], ctas: Sequence[Cta]) -> tuple[int, np.ndarray | None]:
+        """How many of operations are the first CTA's, and their numbers; None where other CTAs issue something else."""
+        if ops[0].cohort is not None:  # begun at once by all CTAs
+            return len(ops), np.array([op.number for op in ops])
+        count, own = self.count, len(ops) // self.count
+        if not own or own * count != len(ops) or [cta.index for cta in ctas] != np.repeat(self._numbers, own).tolist():
+            return own, None
+        if not are_repeated([op.lane for op in ops], own) or own_of(np.array([op.warps[0] for op in ops]), count, self.warps) is None:
+            return own, None
+        return own, own_of(np.array([op.number for op in ops]), count, self.clocks.own_columns)
 
     def remembered(self, of_one: np.ndarray) -> np.ndarray:
         """The operations of all CTAs, from those of the first."""

@@ -27,7 +27,6 @@ from smemsim.run.sanitizer.programmatic_launch import Prerequisite
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting
 from smemsim.run.sanitizer.taint import Taint, is_result
-from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.scopes import GPU
 from smemsim.run.warps import WARP
@@ -970,6 +969,6 @@ class GlobalsOfFirst:
         for when in self._open.pop(op, {}).values():
             self.shadow.history.waited[when] = self.shadow.clocks.clock[op.warps[0]]
 
-    def spread(self, of_all: GlobalShadow, twins: Twins) -> None:
+    def spread(self, of_all: GlobalShadow) -> None:
         """The watch of all CTAs is told from now on."""
-        of_all.begun({twins.of(op, cta): when for op, begun in self._open.items() for cta, when in begun.items()})
+        of_all.begun({op.of(cta): when for op, begun in self._open.items() for cta, when in begun.items()})

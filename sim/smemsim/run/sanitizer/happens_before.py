@@ -140,7 +140,7 @@ class _Phase:
     """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
 
     Addresses at which the same was done share one, `count` of them. Barriers that are alike share one too, its `twins`, until something is done at one of
-    them alone: what is released there has a row for each. An entry of `operations` has one for each.
+    them alone: what is released there has a row for each. An entry of `operations` has one for each, or the first CTA's, which stands for all.
 
     Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
     released there by itself, which its later writes there hand on.
@@ -179,7 +179,7 @@ class _Phase:
         """That of the `n`th of the twins."""
         other = _Phase()
         other.open, other.closed = self.open.of_twin(n), None if self.closed is None else self.closed.of_twin(n)
-        other.operations, other.over = [ops[n : n + 1] for ops in self.operations], self.over
+        other.operations, other.over = [ops[n : n + 1] if len(ops) > 1 else [ops[0].of(n)] for ops in self.operations], self.over
         other.told = {key: set(warps) for key, warps in self.told.items()}
         other.history, other.waited = [released.of_twin(n) for released in self.history], dict(self.waited)
         return other
@@ -196,7 +196,7 @@ class _Phase:
 
         other.open, other.closed = of(self.open), None if self.closed is None else of(self.closed)
         other.history, other.over = [of(released) for released in self.history], self.over
-        other.operations = [twins.each(ops) for ops in self.operations]
+        other.operations = list(self.operations)
         other.told = {key: twins.warps_of(warps) for key, warps in self.told.items()}
         other.waited = twins.by_warp(self.waited, lambda over, n: over)
         return other
@@ -289,7 +289,13 @@ class VectorClocks:
 
     def remembered(self) -> list[int]:
         """The operations that open phases wait for, by their numbers."""
-        return [operation.number for phase in _each_once(self._phases) for ops in phase.operations for operation in ops]
+        return [number for phase in _each_once(self._phases) for ops in phase.operations for number in self._numbers(ops, phase)]
+
+    def _numbers(self, ops: Sequence[Operation], phase: _Phase) -> list[int]:
+        """The numbers of what a phase waits for, of barriers that are alike one for each."""
+        if len(ops) == len(phase.twins) or not phase.twins:
+            return [op.number for op in ops]
+        return [ops[0].number + n * self.own_columns for n in range(len(phase.twins))]
 
     @_both
     def renumber(self, to: Renumbering) -> None:
@@ -794,7 +800,7 @@ class VectorClocks:
         """The open phase is complete."""
         phase = self._at(what)
         if phase.operations:
-            numbers = self.column(np.array([[operation.number for operation in ops] for ops in phase.operations]))
+            numbers = self.column(np.array([self._numbers(ops, phase) for ops in phase.operations]))
             self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
             rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
@@ -955,10 +961,11 @@ class VectorClocks:
             _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
 
     @_both
-    def know(self, waited: Sequence[tuple[int, list[Operation]]], *, only_read: bool = False) -> None:
-        """Warps have each waited for operations."""
+    def know(self, waited: Sequence[tuple[int, list[Operation]]], *, ctas: int = 1, only_read: bool = False) -> None:
+        """Warps have each waited for operations; of several `ctas` those of the first one, and of each other one the same for theirs."""
         warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
-        columns = self.column(np.array([operation.number for _, over in waited for operation in over]))
+        numbers, each = np.array([operation.number for _, over in waited for operation in over]), np.arange(ctas)[:, None]
+        warps, columns = warps + each * (len(self.clock) // ctas), self.column(numbers + each * self.own_columns)
         self._known_operations, self._have_learned = max(self._known_operations, int(columns.max()) + 1), True
         self.read_done[warps, columns] = True
         if not only_read:

@@ -208,9 +208,11 @@ class Endings:
 
     def are_over(self, cta: Cta) -> bool:
         """Has somebody waited for all that a CTA has issued, which alone is here?"""
-        if any(not self._is_known(self.clocks.read_done, op, 0, 1) for op in self.groups.of_kind("bulk")):
+        if any(not self._is_known(self.clocks.read_done, op.number, 0, 1) for op in self.groups.of_kind("bulk")):
             return False
-        return all(self._has_come(op, 0, 1, barrier) for barrier in mbarriers(cta).values() for op in barrier.copies)
+        return all(
+            self._has_come(*copy, 0, 1, barrier) for barrier in mbarriers(cta).values() for copy in self.operations.copies_on(barrier)
+        )
 
     def ended(self) -> None:
         """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
@@ -219,7 +221,7 @@ class Endings:
         per_cta = self.x.stride // WARP
         for op in self.groups.of_kind("bulk"):
             first = int(op.warps[0]) // per_cta
-            if not self._is_known(self.clocks.read_done, op, first, 1):
+            if not self._is_known(self.clocks.read_done, op.number, first, 1):
                 self._tell(
                     op,
                     first,
@@ -229,8 +231,8 @@ class Endings:
         count = self.x.launch.cluster_size
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
-                for op in barrier.copies:
-                    if not self._has_come(op, cta.index - cta.rank, count, barrier):
+                for op, number in self.operations.copies_on(barrier):
+                    if not self._has_come(op, number, cta.index - cta.rank, count, barrier):
                         self._tell(
                             op,
                             cta.index,
@@ -238,16 +240,16 @@ class Endings:
                             "wait for the phase of its mbarrier (mbarrier.try_wait) before the CTA ends, or do not issue it",
                         )
 
-    def _has_come(self, op: Operation, first: int, count: int, barrier: Mbarrier) -> bool:
+    def _has_come(self, op: Operation, number: int, first: int, count: int, barrier: Mbarrier) -> bool:
         """Does some warp of these CTAs know that nothing comes any more by an operation that completes on an mbarrier?"""
-        if not op.has_written or not _is_bulk(op) or not self.operations.remembers(op):
+        if not op.has_written or not _is_bulk(op):
             return True
-        return self._is_known(self.clocks.done, op, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
+        return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
 
-    def _is_known(self, done: np.ndarray, op: Operation, first: int, count: int) -> bool:
-        """Does some warp of these CTAs know that the operation is over?"""
+    def _is_known(self, done: np.ndarray, number: int, first: int, count: int) -> bool:
+        """Does some warp of these CTAs know that an operation is over?"""
         per_cta = self.x.stride // WARP
-        return bool(done[first * per_cta : (first + count) * per_cta, self.clocks.column(op.number)].any())
+        return bool(done[first * per_cta : (first + count) * per_cta, self.clocks.column(number)].any())
 
     def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
         milder = (

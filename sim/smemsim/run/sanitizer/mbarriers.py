@@ -75,7 +75,7 @@ class MbarrierObjects:
                 twin = _Object(own, one.made, one.first + n * twins.warps, len(one.when))
                 twin.when[:], twin.line[:], twin.phase[:] = one.when, one.line, one.phase
                 for line, arrival in one.arrivals.items():
-                    after = tuple(twins.of(op, n) for op in arrival.after if twins.has(op))
+                    after = tuple(op.of(n) for op in arrival.after if self.operations.remembers(op))
                     if after or not arrival.after:
                         twin.arrivals[line] = dataclasses.replace(arrival, after=after)
                 self._keep(twin, is_last=self._word(one.barrier) in first._at and first._at[self._word(one.barrier)] is one)
@@ -273,8 +273,8 @@ class MbarrierObjects:
 
     def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
         """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
-        for op in one.barrier.copies:
-            if self.operations.remembers(op) and not self.clocks.done[warps, self.clocks.column(op.number)].all():
+        for op, number in self.operations.copies_on(one.barrier):
+            if not self.clocks.done[warps, self.clocks.column(number)].all():
                 instruction: Instruction = op.instruction
                 return instruction
         for arrival in one.arrivals.values():

@@ -3,6 +3,8 @@
 Operations are counted within their unit, a CTA or a cluster: number n of unit u is `u * columns + n`, so that CTAs that do the same have the same numbers but for that. What
 warps know of operations they note by column (`VectorClocks.column`). Where units cannot hear of each other, a warp knows of the operations of its own unit alone, and has a
 column for each of these; else (`are_shared`) one for each of the wave: what is released through global memory says of another unit's operations that they are over.
+
+CTAs that issue the same operation at once have one `Operation`, which stands for those of all. `Operation.of` makes that of a CTA when something asks for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.following import Tell
-from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.views import Cta
 from smemsim.run.warps import WARP, WARPGROUP
 
@@ -57,13 +58,37 @@ class Follower(Protocol):
 
 
 @dataclasses.dataclass(eq=False, slots=True)
+class InGroups:
+    """What commit groups know of an operation: the lanes that issued it, as a bit set, and those of them that have waited for it, or for what it reads."""
+
+    lanes: int = 0
+    waited: int = 0
+    waited_read: int = 0
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class InRegisters:
+    """The registers of an operation: has it some in flight, those of D, and those to which D was moved before it was waited for."""
+
+    are_held: bool = False
+    results: frozenset[int] = frozenset()
+    copies: set[int] = dataclasses.field(default_factory=set)
+
+    def copy(self) -> InRegisters:
+        """The same, to be changed by itself."""
+        return InRegisters(self.are_held, self.results, set(self.copies))
+
+
+@dataclasses.dataclass(eq=False, slots=True)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, the registers that it holds until it is waited for, and the
-    products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
+    """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, and the products that it makes. `groups` is what is known of it
+    in commit groups, `registers` in registers.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
-    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier. `lanes` are the threads that issued an operation of a commit group, as a bit set of lanes;
-    `waited` and `waited_read` are those of them that have waited for it, or for what it reads.
+    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
+
+    Where `cohort` is there, it stands for that of each CTA, and has the number and the warps of the first one's. `members` are those that have been made, by CTA, and `gone` the
+    CTAs in which it is forgotten.
     """
 
     number: int
@@ -73,30 +98,28 @@ class Operation:
     since: int = 0
     when: int = 0
     lane: int = 0
-    holds_registers: bool = False
     has_written: bool = False  # bytes of shared memory
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
-    results: frozenset[int] = frozenset()
-    copies: set[int] = dataclasses.field(default_factory=set)
     products: list[Follower] = dataclasses.field(default_factory=list)
-    lanes: int = 0
-    waited: int = 0
-    waited_read: int = 0
+    groups: InGroups = dataclasses.field(default_factory=InGroups)
+    registers: InRegisters = dataclasses.field(default_factory=InRegisters)
+    cohort: Operations | None = None
+    members: dict[int, Operation] = dataclasses.field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
         """For people."""
         return f"{self.instruction.name} of line {self.instruction.line}"
 
-    def twin(self, cta: Cta, warps: int, *, is_over: bool) -> Operation:
-        """The same operation of another CTA, from that of the first one; a CTA has so many warps. Is it over for everybody?"""
-        barriers = {cta.index: (cta, next(iter(self.barriers.values()))[1])} if self.barriers else {}
-        products = [] if is_over else [product.twin(cta) for product in self.products]
-        own = _numbers(int(self.warps[0]) + cta.index * warps, len(self.warps))
-        return Operation(
-            self.number, self.kind, self.instruction, own, self.since, self.when, self.lane, self.holds_registers,
-            self.has_written, barriers, self.results, set(self.copies), products, self.lanes, self.waited, self.waited_read,
-        )  # fmt: skip
+    def of(self, cta: int) -> Operation:
+        """That of a CTA, by its index, of an operation that stands for those of all; one that stands for itself is that."""
+        if self.cohort is None:
+            return self
+        member = self.members.get(cta)
+        if member is None:
+            member = self.members[cta] = self.cohort.made(self, cta)
+        return member
 
     def doubt(self, code: str, places: np.ndarray, tell: Callable[[], None]) -> None:
         """Something is wrong with words that it reads: told at once, or, of a product, when the part of it that depends on them is used."""
@@ -146,7 +169,7 @@ class Operations:
 
     def __init__(self, x: Wave, clock: np.ndarray, units: int, columns: int, *, are_shared: bool) -> None:
         self.x, self.clock, self.units, self.are_shared = x, clock, units, are_shared
-        self.operations: dict[int, Operation] = {}
+        self.operations: dict[int, Operation] = {}  # one that stands for all CTAs by the first one's number
         self._warps, self._used = len(clock) // units, [0] * units  # of each unit: its warps, and its columns in use
         self.holders: list[Holder] = []
         self.waits: set[str] = set()  # the kinds of commit groups that threads have waited for
@@ -158,7 +181,31 @@ class Operations:
         self.chain = np.zeros(room, np.int64)
 
     def __getitem__(self, number: int) -> Operation:
-        return self.operations[number]
+        found = self.operations.get(number)
+        if found is not None and found.cohort is None:
+            return found
+        unit, own = divmod(number, self.columns)
+        return self.operations[own].of(unit)
+
+    def made(self, op: Operation, cta: int) -> Operation:
+        """That of a CTA, of one that stands for those of all."""
+        its, warps = self.x.ctas[cta], _numbers(int(op.warps[0]) + cta * self._warps, len(op.warps))
+        barriers = {cta: (its, next(iter(op.barriers.values()))[1])} if op.barriers else {}
+        products = [product.twin(its) for product in op.products]
+        number = op.number + cta * self.columns
+        return Operation(
+            number, op.kind, op.instruction, warps, op.since, op.when, op.lane, op.has_written, barriers, products, op.groups, op.registers
+        )
+
+    def each(self, ops: Sequence[Operation]) -> list[Operation]:
+        """Those of all CTAs, one CTA after the other, of some that stand for them."""
+        if not ops or ops[0].cohort is None:
+            return list(ops)
+        return [op.of(cta) for cta in range(self.units) for op in ops]
+
+    def numbers(self, ops: Iterable[Operation]) -> list[int]:
+        """The numbers of operations, in each CTA of those that stand for all."""
+        return [op.number + cta * self.columns for op in ops for cta in range(1 if op.cohort is None else self.units)]
 
     @property
     def room(self) -> int:
@@ -182,26 +229,48 @@ class Operations:
         self._note(operation)
         return operation
 
-    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str) -> list[Operation]:
-        """`begin` of several, of a warpgroup each by its first thread."""
-        firsts, is_group, columns = np.asarray(threads) // WARP, kind == "wgmma", self.columns
-        used, owns = self._used.copy(), list[int]()
-        for unit in (firsts // self._warps).tolist():
-            owns.append(unit * columns + used[unit])
-            used[unit] += 1
-        if max(used) > columns:
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, own: int = 0) -> list[Operation]:
+        """`begin` of several, of a warpgroup each by its first thread. Where each CTA has the same threads, the first one `own` of them, these are the operations of the first
+        one, which stand for those of all, if their warps have the same clocks."""
+        firsts, is_group = np.asarray(threads) // WARP, kind == "wgmma"
+        when = self.clock[firsts].tolist()
+        stand_for_all = own > 0 and when == when[:own] * self.units
+        numbers, count = (
+            self._next_of_all(firsts, own) if stand_for_all else self._next_of_each(firsts),
+            own if stand_for_all else len(firsts),
+        )
+        if numbers is None:
             return [self.begin(i, thread, kind) for thread in threads]
-        when, since, size, self._used = self.clock[firsts].tolist(), self.x.steps, GROUP if is_group else 1, used
+        owns, since, size, cohort = numbers[:count].tolist(), self.x.steps, GROUP if is_group else 1, self if stand_for_all else None
         made = [
-            Operation(number, kind, i, _numbers(first, size), since, clock, thread % WARP)
-            for number, first, clock, thread in zip(owns, firsts.tolist(), when, threads, strict=True)
+            Operation(number, kind, i, _numbers(first, size), since, clock, thread % WARP, cohort=cohort)
+            for number, first, clock, thread in zip(owns, firsts[:count].tolist(), when[:count], threads[:count], strict=True)
         ]
         self.operations.update(zip(owns, made, strict=True))
-        numbers = np.array(owns)
         self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
         self.stream[numbers] = self._stream(kind, i, firsts)
         self.chain[numbers] = self._chain(kind, i, firsts * WARP if is_group else np.asarray(threads))
         return made
+
+    def _next_of_all(self, firsts: np.ndarray, own: int) -> np.ndarray:
+        """The next numbers of the units of warps, where each has `own` of them: the same ones but for the unit's."""
+        if max(self._used) + own > self.columns:
+            self.forget(own)
+        begin = max(self._used)
+        self._used = [begin + own] * self.units
+        found: np.ndarray = firsts // self._warps * self.columns + np.tile(np.arange(begin, begin + own), self.units)
+        return found
+
+    def _next_of_each(self, firsts: np.ndarray) -> np.ndarray | None:
+        """The next numbers of the units of warps, None where there is no room for all of them."""
+        used, numbers = self._used.copy(), list[int]()
+        for unit in (firsts // self._warps).tolist():
+            numbers.append(unit * self.columns + used[unit])
+            used[unit] += 1
+        if max(used) > self.columns:
+            return None
+        self._used = used
+        return np.array(numbers)
 
     def _is_noted(self, operation: Operation) -> bool:
         """The address that tcgen05.alloc writes is there for threads: of that nothing is to be noted."""
@@ -210,7 +279,8 @@ class Operations:
     def read_elsewhere(self, numbers: Iterable[int]) -> None:
         """Others than matrix instructions read what these write."""
         self.x.launch.result.elsewhere.update(self[number].instruction.line for number in numbers)
-        self.noted[list(self.operations)] = [self._is_noted(operation) for operation in self.operations.values()]
+        for op in self.operations.values():
+            self.noted[self.numbers([op])] = self._is_noted(op)
 
     @staticmethod
     def _stream(kind: str, i: Instruction, warps: Any) -> Any:
@@ -226,9 +296,18 @@ class Operations:
         is_ordered = kind in _IN_ORDER or "bulk_group" in i.modifiers
         return is_ordered * ((threads + 1) * _LINES + i.line)
 
-    def remembers(self, operation: Operation) -> bool:
-        """Does an operation still have a number?"""
-        return self.operations.get(operation.number) is operation
+    def remembers(self, op: Operation, cta: int = 0) -> bool:
+        """Does an operation still have a number; of one that stands for all, that of a CTA?"""
+        if self.operations.get(op.number) is op:
+            return cta not in op.gone
+        cta, own = divmod(op.number, self.columns)
+        first = self.operations.get(own)
+        return first is not None and first.members.get(cta) is op and cta not in first.gone
+
+    def copies_on(self, barrier: Any) -> list[tuple[Operation, int]]:
+        """The operations that complete on an mbarrier, as far as they have a number: with that, and one that stands for those of all CTAs in place of its CTA's."""
+        cta = barrier.cta.index
+        return [(op, op.number + (op.cohort is not None) * cta * self.columns) for op in barrier.copies if self.remembers(op, cta)]
 
     def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
         """Are the writes of operations no race with what this one writes, or `reads`: the tensor core executes its own one after the other (PTX ISA 9.1
@@ -236,15 +315,16 @@ class Operations:
         stream = int(self.stream[operation.number])
         return np.asarray((self.stream[numbers] == stream) & (stream > NO_STREAM if reads else stream != NO_STREAM))
 
-    def forget(self) -> None:
-        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept. A column that one unit
+    def forget(self, more: int = 0) -> None:
+        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept, and for so many more. A column that one unit
         keeps all units keep: those that do the same go on to have the same columns."""
         held = np.zeros(self.room, bool)
         for holder in self.holders:
             held[np.asarray(holder.remembered(), np.int64)] = True
-        held[[op.number for op in self.operations.values() if op.since == self.x.steps]] = True
-        kept, columns = np.flatnonzero(held.reshape(self.units, -1).any(axis=0)), self.columns
-        while columns < 2 * len(kept):
+        held[self.numbers(op for op in self.operations.values() if op.since == self.x.steps)] = True
+        of_units = held.reshape(self.units, -1)
+        kept, columns = np.flatnonzero(of_units.any(axis=0)), self.columns
+        while columns < max(2 * len(kept), len(kept) + more):
             columns *= 2
         each, to = np.arange(self.units)[:, None], np.arange(len(kept))
         old, before = each * self.columns + kept, self.operations
@@ -252,45 +332,50 @@ class Operations:
         new[old] = each * columns + to
         self._make_room(columns)
         self._used, self.operations = [len(kept)] * self.units, {}
-        for number in np.flatnonzero(held).tolist():
-            operation = self.operations[int(new[number])] = before[number]
-            operation.number = int(new[number])
-            self._note(operation)
+        for number, op in before.items():
+            if op.cohort is not None:
+                op.gone |= frozenset(np.flatnonzero(~of_units[:, number]).tolist())
+            elif not held[number]:
+                continue
+            if new[number] >= 0:
+                self._has_number(op, int(new[number]))
         width = width_of(self.units, columns, are_shared=self.are_shared)
         before_in_row, now_in_row = (old.reshape(-1), new[old.reshape(-1)]) if self.are_shared else (kept, to)
         renumbering = Renumbering(new, columns, before_in_row, now_in_row, width)
         for holder in self.holders:
             holder.renumber(renumbering)
 
-    def spread(self, first: Operations, twins: Twins, over: np.ndarray) -> None:
-        """The operations of all CTAs, from those of the first one. Of those that are `over` for everybody nobody asks any more what depends on what they read."""
-        self.operations, self._used, apart = {}, first._used * twins.count, twins.warps * np.arange(twins.count)[:, None]
-        for number, op in first.operations.items():
-            is_over = bool(over[number])
-            twins.add([op, *(op.twin(twins.ctas[n], twins.warps, is_over=is_over) for n in range(1, twins.count))])
-            for n in range(twins.count):
-                own = twins.of(op, n)
-                own.number = n * self.columns + number
-                self.operations[own.number] = own
+    def _has_number(self, op: Operation, number: int) -> None:
+        """An operation has a number, and those for which it stands have theirs."""
+        self.operations[number], op.number = op, number
+        for cta, member in op.members.items():
+            member.number = number + cta * self.columns
+        self._note(op)
+
+    def spread(self, first: Operations) -> None:
+        """The operations of the first CTA, which was alone, stand for those of all."""
+        self.operations, self._used, apart = dict(first.operations), first._used * self.units, self._warps * np.arange(self.units)[:, None]
+        for op in self.operations.values():
+            op.cohort = self
         for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
-            table[:] = np.tile(of_one, twins.count)
+            table[:] = np.tile(of_one, self.units)
         self.chain[:] = (first.chain + (first.chain != 0) * apart * WARP * _LINES).reshape(-1)
         self.stream[:] = (first.stream + (first.stream > NO_STREAM) * apart).reshape(-1)
 
-    def _note(self, operation: Operation) -> None:
-        kind = operation.kind
-        self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
-        self.noted[operation.number] = self._is_noted(operation)
-        self.stream[operation.number] = self._stream(kind, operation.instruction, operation.warps[0])
-        thread = int(operation.warps[0]) * WARP + (operation.lane if len(operation.warps) == 1 else 0)
-        self.chain[operation.number] = self._chain(kind, operation.instruction, thread)
-        self.have_lanes([operation])
+    def _note(self, op: Operation) -> None:
+        numbers = np.array(self.numbers([op]))
+        warps = int(op.warps[0]) + self._warps * np.arange(len(numbers))
+        self.generic[numbers], self.copies[numbers], self.noted[numbers] = op.kind in GENERIC, op.kind == "cp.async", self._is_noted(op)
+        self.stream[numbers] = self._stream(op.kind, op.instruction, warps)
+        self.chain[numbers] = self._chain(op.kind, op.instruction, warps * WARP + (op.lane if len(op.warps) == 1 else 0))
+        self.have_lanes([op])
 
     def have_lanes(self, operations: Iterable[Operation]) -> None:
         """Operations have other lanes: those that several lanes wait for are of no chain."""
-        for operation in operations:
-            if operation.kind != "wgmma" and operation.lanes & (operation.lanes - 1):
-                self.chain[operation.number] = 0
+        for op in operations:
+            lanes = op.groups.lanes
+            if op.kind != "wgmma" and lanes & (lanes - 1):
+                self.chain[self.numbers([op])] = 0
 
 
 def columns_of(warps: int, units: int, *, is_alone: bool) -> int:

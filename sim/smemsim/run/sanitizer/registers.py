@@ -19,9 +19,8 @@ from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.wgmma import IN_FLIGHT
 from smemsim.run.lower.cfg import following
-from smemsim.run.sanitizer.operations import GROUP, Operation, Renumbering
+from smemsim.run.sanitizer.operations import GROUP, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
-from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -137,8 +136,9 @@ def _mask(slots: frozenset[int]) -> int:
 class RegistersInFlight:
     """Which registers wgmma still reads or writes, and which have a sum that nobody has read: `in_flight` and `of_sums`, by their bits."""
 
-    def __init__(self, x: Wave, groups: CommitGroups) -> None:
-        self.x, self.groups = x, groups
+    def __init__(self, x: Wave, groups: CommitGroups, operations: Operations) -> None:
+        self.x, self.groups, self.operations = x, groups, operations
+        self.are_of_first = x.cohort is not None and x.cohort.is_apart  # are these the first CTA's, which stands for all?
         self.in_flight = self.of_sums = 0
         self._held: dict[
             int, tuple[Operation, int]
@@ -152,24 +152,35 @@ class RegistersInFlight:
 
     def remembered(self) -> list[int]:
         """The operations that have registers, by their numbers."""
-        return [op.number for op, _ in self._held.values()]
+        held = [op for op, _ in self._held.values()]
+        return self.operations.numbers(held) if self.are_of_first else [op.number for op in held]
 
     def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
-    def spread(self, first: RegistersInFlight, twins: Twins) -> None:
-        """Those of all CTAs, from those of the first one, which nobody has touched in flight."""
+    def spread(self, first: RegistersInFlight) -> None:
+        """Those of the first CTA, which was alone, stand for those of all."""
         self.in_flight, self.of_sums, self._naming, self._blanks = first.in_flight, first.of_sums, first._naming, first._blanks
-        for _, some in itertools.groupby(first._held.values(), lambda held: (id(held[0].instruction), held[0].since)):
-            of_first = list(some)
-            for n in range(twins.count):
-                for op, bits in of_first:
+        self._held, self._takes, self._sums, self._filled, self._told = first._held, first._takes, first._sums, first._filled, first._told
+
+    def unfold(self) -> None:
+        """The tables become those of all CTAs."""
+        if not self.are_of_first:
+            return
+        self.are_of_first, operations, warps = False, self.operations, self.x.stride // WARP
+        for op in {id(op): op for op, _ in self._held.values()}.values():
+            for n in range(operations.units):
+                op.of(n).registers = op.registers.copy()
+        of_first, self._held, self._takes = self._held, {}, 0
+        for _, some in itertools.groupby(of_first.values(), lambda held: (id(held[0].instruction), held[0].since)):
+            its = list(some)
+            for n in range(operations.units):
+                for op, bits in its:
                     self._takes += 1
-                    self._held[self._takes] = twins.of(op, n), bits
-        for (warp, slots), i in first._sums.items():
-            self._sums |= {(warp + n * twins.warps, slots): i for n in range(twins.count)}
-        self._filled = twins.by_warp(first._filled, lambda slots, n: set(slots))
-        self._told = set(first._told)
+                    self._held[self._takes] = op.of(n), bits
+        every = range(operations.units)
+        self._sums = {(warp + n * warps, slots): i for (warp, slots), i in self._sums.items() for n in every}
+        self._filled = {warp + n * warps: set(slots) for warp, slots in self._filled.items() for n in every}
 
     def touches(self, block: Block) -> bool:
         """Does a block name a register that is in flight, other than by wgmma?"""
@@ -177,8 +188,8 @@ class RegistersInFlight:
 
     def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
-        op.results = op.results | results if op.results else results
-        op.holds_registers = True
+        known = op.registers
+        known.results, known.are_held = known.results | results if known.results else results, True
         self._takes += 1
         mask = _mask(slots)
         self._held[self._takes] = op, mask
@@ -186,14 +197,19 @@ class RegistersInFlight:
 
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
         """`sums` and `takes` of the operations of one instruction."""
+        if not self.are_of_first:
+            ops = self.operations.each(ops)
+        elif ops[0].cohort is None:
+            self.unfold()
         blank, held, mask, before = self._blank(sums), self._held, _mask(slots), self._sums
-        for op, adds in zip(ops, goes_on, strict=True):
+        for op, adds in zip(ops, goes_on, strict=False):  # of all CTAs, which do the same where one stands for them
             key = int(op.warps[0]), sums
             if blank or not adds or key not in before:
                 self.sums(op, sums, goes_on=adds)
             else:
                 before[key] = op.instruction
-            op.results, op.holds_registers = op.results | sums if op.results else sums, True
+            known = op.registers
+            known.results, known.are_held = known.results | sums if known.results else sums, True
             self._takes += 1
             held[self._takes] = op, mask
         self.in_flight |= mask
@@ -256,13 +272,17 @@ class RegistersInFlight:
         if named:
             self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
 
-    def free(self, waited: Mapping[int, list[Operation]]) -> None:
-        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free."""
+    def free(self, waited: Mapping[int, list[Operation]], *, by_all: bool = False) -> None:
+        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free; `by_all`: the same in each CTA."""
         done = [op for warp, operations in waited.items() for op in operations if op.warps[0] == warp]
+        if not by_all:
+            self.unfold()
+        elif not self.are_of_first:
+            done = self.operations.each(done)
         for op in done:
-            op.holds_registers = False
+            op.registers.are_held = False
         if done:
-            self._held = {n: (op, bits) for n, (op, bits) in self._held.items() if op.holds_registers}
+            self._held = {n: (op, bits) for n, (op, bits) in self._held.items() if op.registers.are_held}
             self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
 
     def named(self, block: Block) -> None:
@@ -273,7 +293,7 @@ class RegistersInFlight:
         of_all, naming = self._naming_of(block)
         if not of_all & (self.in_flight | self.of_sums):
             return
-        warps = set((self.x.threads // WARP).tolist())
+        warps = self._warps(is_safe=not of_all & self.in_flight)
         for i, bits, named in naming:
             if not bits & (self.in_flight | self.of_sums):
                 continue
@@ -282,21 +302,31 @@ class RegistersInFlight:
             holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
             if not holds:
                 continue
-            copied = next((op for slot, op in holds.items() if not named[slot] and slot in op.results | op.copies), None)
+            copied = next(
+                (op for slot, op in holds.items() if not named[slot] and slot in op.registers.results | op.registers.copies), None
+            )
             for slot, op in holds.items():
-                if slot in op.copies and named[slot]:  # another value is there now
-                    op.copies.discard(slot)
+                if slot in op.registers.copies and named[slot]:  # another value is there now
+                    op.registers.copies.discard(slot)
                     self._held |= {n: (other, bits & ~(1 << slot)) for n, (other, bits) in self._held.items() if other is op}
                 elif i.op != "mov" or copied is None:
                     self._touched(i, slot, op, "written" if named[slot] else "read")
-                    if slot in op.results | op.copies and not named[slot]:
+                    if slot in op.registers.results | op.registers.copies and not named[slot]:
                         self._waits_itself(op, warps)
-                elif not named[slot] and slot in op.results:
+                elif not named[slot] and slot in op.registers.results:
                     self._touched(i, slot, op, "copied")
             if i.op == "mov" and copied is not None:  # its result is in flight as well
-                results = {slot for slot, is_result in named.items() if is_result} - copied.results
-                copied.copies |= results
+                results = {slot for slot, is_result in named.items() if is_result} - copied.registers.results
+                copied.registers.copies |= results
                 self.takes(copied, frozenset(results))
+
+    def _warps(self, *, is_safe: bool) -> set[int]:
+        """The running warps whose registers a block names: the first CTA's while it stands for all, which ends where that is not safe."""
+        own = self.x.cohort.own_running(self.x) if is_safe and self.are_of_first else None
+        if own is None:
+            self.unfold()
+            own = self.x.threads
+        return set((own // WARP).tolist())
 
     def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]:
         """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them; in front of them what all name."""
@@ -323,7 +353,7 @@ class RegistersInFlight:
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
         """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
-        rule = IN_FLIGHT[f"{'D' if slot in op.results | op.copies else 'A'} {how}"]
+        rule = IN_FLIGHT[f"{'D' if slot in op.registers.results | op.registers.copies else 'A'} {how}"]
         if (op.instruction.line, how) in self._told:
             return
         self._told.add((op.instruction.line, how))

@@ -253,7 +253,7 @@ class Reporting:
         if found := self.too_weak(op, warp):
             return found
         if by < 0:
-            kind = "tma_store" if op.kind == "bulk" and op.lanes else op.kind
+            kind = "tma_store" if op.kind == "bulk" and op.groups.lanes else op.kind
             if op.instruction.op == "tcgen05" and kind not in WAIT:
                 return f"{self.commit_of(op.instruction)} first"
             if kind in _GROUPS:
@@ -321,9 +321,9 @@ class Reporting:
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""
-        if not op.lanes or op.kind == "wgmma" or ("cp.async" if op.kind == "cp.async" else "bulk") not in self.operations.waits:
+        if not op.groups.lanes or op.kind == "wgmma" or ("cp.async" if op.kind == "cp.async" else "bulk") not in self.operations.waits:
             return ""
-        if op.lanes & op.lanes - 1:
+        if op.groups.lanes & op.groups.lanes - 1:
             return ", in each thread that issued the operation (commit groups belong to threads)"
         return f", in lane {op.lane} of warp {self.warp(op.warps[0])}, which issued the operation (commit groups belong to threads)"
 

@@ -69,7 +69,7 @@ from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites, u
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 from smemsim.run.sanitizer.shared_memory import SharedShadow
 from smemsim.run.sanitizer.siblings import SiblingArrivals
-from smemsim.run.sanitizer.synchronisation import ALL_LANES, CommitGroups, Initialised, by_warps
+from smemsim.run.sanitizer.synchronisation import CommitGroups, Initialised, by_warps
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.tensor_maps import MapsInMemory
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
@@ -118,7 +118,7 @@ class Sanitizer(Events, Observer):
         clocks = self.clocks
         self.operations = Operations(x, clocks.clock, clocks.units, clocks.own_columns, are_shared=clocks.are_shared)
         self.reporting = Reporting(x, self.clocks, self.operations)
-        self.groups, self.barriers = CommitGroups(self.clocks), Initialised(self.clocks)
+        self.groups, self.barriers = CommitGroups(self.clocks, self.operations, x.cohort), Initialised(self.clocks)
         self.reporting.groups = self.groups
         self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
         self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting, self.named)
@@ -127,7 +127,7 @@ class Sanitizer(Events, Observer):
         self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
         self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint)
-        self.registers = RegistersInFlight(x, self.groups)
+        self.registers = RegistersInFlight(x, self.groups, self.operations)
         self.lifetimes = Lifetimes(x, self.clocks)
         self.pairs, self.siblings = PairAllocations(x, self.tensor, self.lifetimes, self.reporting), SiblingArrivals(x, self.clocks)
         self.globals = (
@@ -155,15 +155,18 @@ class Sanitizer(Events, Observer):
     def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
-        self.operations.spread(first.operations, twins, np.asarray(first.clocks.read_done.all(axis=0)))
-        for part in ("clocks", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects", "expected"):
+        self.operations.spread(first.operations)
+        self.groups.spread(first.groups)
+        self.registers.spread(first.registers)
+        for part in ("clocks", "barriers", "lanes", "shared", "alone", "tensor", "objects", "expected"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.reporting.spread(first.reporting, twins, brought)
         wrong, excused = first._early_arrivals
         self._early_arrivals = dict(wrong), dict(excused)
         for barrier, of_all in twins.made.items():
-            for n, own in enumerate(of_all):
-                own.copies = [twins.of(op, n) for op in barrier.copies if twins.has(op)]
+            kept = [op for op in barrier.copies if self.operations.remembers(op)]
+            for own in of_all:
+                own.copies = list(kept)
 
     # ---- the end
 
@@ -378,19 +381,23 @@ class Sanitizer(Events, Observer):
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
         """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is. Where CTAs do the same (`first.py`) these are
         those of the first one; `what` has an entry for each, by which they differ."""
-        return self.operations.begin_together(i, threads, kind)
+        cohort = self.x.cohort
+        return self.operations.begin_together(
+            i, threads, kind, 0 if cohort is None or not cohort.is_apart else cohort.own_count(threads, *what)
+        )
 
     def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> list[Operation]:
         """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0 where that is not so."""
-        return self.operations.begin_together(i, threads, kind)
+        return self.operations.begin_together(i, threads, kind, 0 if self.x.cohort is None or not self.x.cohort.is_apart else own)
 
     def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave."""
-        return ops
+        return self.operations.each(ops)
 
     def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
-        """The operation of the n-th thread, of those that `begin_together` gave: while the first CTA stands for all that of the first one."""
-        return ops[n]
+        """The operation of the n-th thread, of those that `begin_together` gave."""
+        cta, own = divmod(n, len(ops))
+        return ops[own].of(cta)
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> None:
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
@@ -435,6 +442,7 @@ class Sanitizer(Events, Observer):
         by `op_reads`."""
         if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared) or self.shared.parts.has_holes:
             return False
+        ctas = ctas[: len(ops)]
         if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
         for op, cta in zip(ops, ctas, strict=True) if self.lifetimes.is_needed else ():
@@ -461,13 +469,14 @@ class Sanitizer(Events, Observer):
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
         """Operations of one instruction write the same words of the windows of CTAs of their own."""
         if not self.pass_writes(ops, ctas, runs):
-            for op, cta in zip(ops, ctas, strict=True):
+            for op, cta in zip(self.operations.each(ops), ctas, strict=True):
                 self.op_writes(op, cta, runs)
 
     def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
         """Is nothing suspicious about such writes, and all of them noted? Else each has to be told by itself."""
         if self.early.has_read or self.freed.ticks or self.taint.shared is not None:
             return False
+        ctas = ctas[: len(ops)]
         if not self.shared.are_written_by(ops, ctas, runs):
             return False
         for op, cta in zip(ops, ctas, strict=True):
@@ -533,8 +542,8 @@ class Sanitizer(Events, Observer):
             operation = copies.get(warp)
             if operation is None:
                 copies[warp] = operation = self.begin(x, i, warp * WARP, "cp.async")
-            if lanes & ~operation.lanes:
-                self.groups.joins([operation], "cp.async", lanes & ~operation.lanes)
+            if lanes & ~operation.groups.lanes:
+                self.groups.joins([operation], "cp.async", lanes & ~operation.groups.lanes)
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
         return numbers
@@ -548,13 +557,13 @@ class Sanitizer(Events, Observer):
         threads = x.threads[starts]
         ctas = [x.ctas[cta] for cta in x.cta_of[threads].tolist()]
         offsets = (flat[starts] - x.cta_of[threads] * x.pitch).tolist()
-        ops = self.begin_together(i, threads.tolist(), "tcgen05.alloc")
+        ops = self.begin_together(i, threads.tolist(), "tcgen05.alloc", offsets)
         if len(set(offsets)) == 1 and len({cta.index for cta in ctas}) == len(ctas):
             self.ops_write(ops, ctas, WordRanges.of(np.array(offsets[:1]) // WORD))
         else:
-            for op, cta, offset in zip(ops, ctas, offsets, strict=True):
+            for op, cta, offset in zip(self.operations.each(ops), ctas, offsets, strict=True):
                 self.op_writes(op, cta, np.array([offset]))
-        self.clocks.know([(int(op.warps[0]), [op]) for op in ops])
+        self.clocks.know([(int(op.warps[0]), [op]) for op in ops], ctas=1 if ops[0].cohort is None else self.operations.units)
 
     # ---- registers
 
@@ -580,25 +589,22 @@ class Sanitizer(Events, Observer):
 
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
         """The current phases of mbarriers each count an operation's completion; the issuing threads must have seen its mbarrier.init."""
-        for op, barrier in zip(ops, barriers, strict=True):
-            self._uses(op.instruction, barrier, op.warps)
+        apart, all_warps = self.x.stride // WARP, []
+        for n, barrier in enumerate(barriers):
+            op, cta = ops[n % len(ops)], barrier.cta.index
+            all_warps.append(op.warps if op.cohort is None else op.warps + cta * apart)
+            self._uses(op.instruction, barrier, all_warps[-1])
             barrier.copies.insert(0, op)
             if len(barrier.copies) % COPIES == 0:
-                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)]
-        each = iter(ops)
-        for warps, what in self.clocks.together([op.warps for op in ops], barriers):
-            self.clocks.brings(list(itertools.islice(each, count_of(what))), warps, what)
+                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
+        for n, (warps, what) in enumerate(self.clocks.together(all_warps, barriers)):
+            self.clocks.brings(ops if isinstance(what, Alike) else [self.one_of(ops, n)], warps, what)
 
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
         """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
         warps = distinct(threads >> 5)
         return next(
-            (
-                op
-                for op in barrier.copies
-                if self.operations.remembers(op) and not self.clocks.done[warps, self.clocks.column(op.number)].all()
-            ),
-            None,
+            (op for op, number in self.operations.copies_on(barrier) if not self.clocks.done[warps, self.clocks.column(number)].all()), None
         )
 
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
@@ -609,17 +615,13 @@ class Sanitizer(Events, Observer):
 
     def commit(self, x: Wave, i: Instruction, group: str) -> None:
         """The running threads commit their open group."""
-        self.groups.commit(self._threads(x, group), group)
-
-    def _threads(self, x: Wave, group: str) -> list[tuple[int, int]]:
-        """The running threads by their warps, of which wgmma has whole ones."""
-        return [(warp, ALL_LANES) for warp in self._running(x).tolist()] if group == "wgmma" else by_warps(x.threads)
+        self.groups.commit(self.groups.threads(x, group), group)
 
     def _part_of_copies(self, op: Operation, lanes: int) -> Operation:
         """The part of an operation of cp.async that some of its lanes have issued, as an operation of its own."""
         part = self.begin(self.x, op.instruction, int(op.warps[0]) * WARP, op.kind)
-        part.lanes = part.waited = lanes
-        op.lanes &= ~lanes
+        part.groups.lanes = part.groups.waited = lanes
+        op.groups.lanes &= ~lanes
         self.shared.part_of_copies(op, part, lanes)
         return part
 
@@ -630,14 +632,15 @@ class Sanitizer(Events, Observer):
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
         self.reporting.group_waits.update({(warp, group): (i, left, self.groups) for warp in self._running(x).tolist()})
+        threads = self.groups.threads(x, group)
+        waited, by_all = self.groups.wait(threads, group, left, self._part_of_copies, only_read=only_read), group in self.groups.of_first
         if group == "wgmma":
-            self.registers.free(dict(self.groups.wait(self._threads(x, group), group, left, self._part_of_copies)))
+            self.registers.free(dict(waited), by_all=by_all)
             return
         self.operations.waits.add(group)
-        for _, over in self.groups.wait(self._threads(x, group), group, left, self._part_of_copies, only_read=only_read):
-            if self.writes is not None and group == "bulk" and not only_read:
-                for operation in over:
-                    self.writes.waited(operation)
+        for _, over in waited if self.writes is not None and group == "bulk" and not only_read else ():
+            for operation in self.operations.each(over) if by_all else over:
+                self.writes.waited(operation)
 
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads have found phases of mbarriers over: what these brought is what they expect to read."""

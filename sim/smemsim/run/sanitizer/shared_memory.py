@@ -708,7 +708,9 @@ class SharedShadow:
             if count:
                 return ops[:count], ctas[:count]
             self.unfold()
-        return ops, ctas
+        if ops[0].cohort is None:
+            return ops, ctas
+        return self.operations.each(ops), [self.x.ctas[n] for n in range(self.operations.units) for _ in ops]
 
     def read_by_operation(self, op: Operation, at: np.ndarray) -> np.ndarray:
         """An operation reads words; returns who had written them, NOBODY also where what was meant to lie there has not come."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.cohort import Cohort
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
-from smemsim.run.sanitizer.operations import Operation, Renumbering
+from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import WARP, are_whole_warps
+
+if TYPE_CHECKING:
+    from smemsim.run.views import Wave
 
 __all__ = ["ALL_LANES", "CommitGroups", "Initialised", "Threads", "by_warps"]
 
@@ -41,6 +46,11 @@ class _Groups:
     pending: list[list[Operation]] = dataclasses.field(default_factory=list)
     read: int = 0
 
+    def of(self, cta: int) -> _Groups:
+        """The groups of the same lanes of another CTA, whose operations these stand for."""
+        open_, *pending = ([op.of(cta) for op in some] for some in (self.open, *self.pending))
+        return _Groups(self.lanes, open_, pending, self.read)
+
     def split(self, lanes: int) -> _Groups:
         """The groups of some of the lanes, which are no longer among these."""
         self.lanes &= ~lanes
@@ -50,35 +60,70 @@ class _Groups:
 class CommitGroups:
     """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations of cp.async, by their warp.
 
-    An operation of several lanes is over for their warp when each of them has waited for it.
+    An operation of several lanes is over for their warp when each of them has waited for it. While the CTAs of a `cohort` issue, commit and wait for the same, the groups of a
+    kind are those of the first one; these are copied for the others when one does something else. Those of cp.async never are: their operations have lanes.
     """
 
-    def __init__(self, clocks: VectorClocks) -> None:
-        self.clocks = clocks
+    def __init__(self, clocks: VectorClocks, operations: Operations, cohort: Cohort | None) -> None:
+        self.clocks, self.operations, self.cohort = clocks, operations, cohort
+        self.of_first = (
+            {"bulk", "wgmma"} if cohort is not None and cohort.is_apart else set[str]()
+        )  # the kinds of which the groups are the first CTA's
         self.copies: dict[int, Operation] = {}
         self._groups: dict[tuple[int, str], list[_Groups]] = {}
         self._over: list[Operation] = []  # that a wait has taken from its group, until their warp knows them to be over
 
     def remembered(self) -> list[int]:
         """The operations of all groups, by their numbers."""
-        groups = [op for each in self._groups.values() for g in each for some in (g.open, *g.pending) for op in some]
-        return [op.number for op in (*groups, *self._over, *self.copies.values())]
+        of_kinds = {kind: self._of_kind(kind) for kind in {kind for _, kind in self._groups}}
+        alone = [op for kind, ops in of_kinds.items() if kind not in self.of_first for op in ops]
+        of_all = [op for kind, ops in of_kinds.items() if kind in self.of_first for op in ops]
+        return self.operations.numbers(of_all) + [op.number for op in (*alone, *self._over, *self.copies.values())]
 
     def renumber(self, to: Renumbering) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
-    def spread(self, first: CommitGroups, twins: Twins) -> None:
-        """The groups of the warps of all CTAs, from those of the first one's."""
-        self.copies.update(twins.by_warp(first.copies, twins.of))
-        for (warp, kind), each in first._groups.items():
-            for n in range(twins.count):
-                own = self._groups[warp + n * twins.warps, kind] = []
-                for g in each:
-                    open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))
-                    own.append(_Groups(g.lanes, open_, pending, g.read))
+    def spread(self, first: CommitGroups) -> None:
+        """The groups of the first CTA, which was alone, stand for those of all."""
+        self._groups = first._groups
+        if first.copies or self._of_kind("cp.async"):
+            self._unfold("cp.async")
+            self.copies = {warp + n * self._warps: op.of(n) for warp, op in first.copies.items() for n in range(self.operations.units)}
+
+    @property
+    def _warps(self) -> int:
+        """Of a CTA."""
+        return len(self.clocks.clock) // self.operations.units
+
+    def unfold(self, kind: str) -> None:
+        """The groups of a kind become those of all CTAs."""
+        if kind in self.of_first:
+            self.of_first.discard(kind)
+            self._unfold(kind)
+
+    def _unfold(self, kind: str) -> None:
+        of_first = [(warp, each) for (warp, of), each in self._groups.items() if of == kind]
+        for op in self._of_kind(kind):
+            for n in range(self.operations.units):
+                op.of(n).groups = dataclasses.replace(op.groups)
+        for warp, each in of_first:
+            for n in range(self.operations.units):
+                self._groups[warp + n * self._warps, kind] = [g.of(n) for g in each]
+
+    def threads(self, x: Wave, kind: str) -> Threads:
+        """The running threads, by their warps, whose groups of a kind change: those of the first CTA while it stands for all. Of wgmma warps have whole groups."""
+        own = self.cohort.own_running(x) if self.cohort is not None and kind in self.of_first else None
+        if own is None:
+            self.unfold(kind)
+            own = x.threads
+        return [(warp, ALL_LANES) for warp in distinct(own >> 5).tolist()] if kind == "wgmma" else by_warps(own)
 
     def of_kind(self, kind: str) -> list[Operation]:
-        """The operations of all groups of a kind, open or pending."""
+        """The operations of all groups of a kind, open or pending, of all CTAs."""
+        self.unfold(kind)
+        return self._of_kind(kind)
+
+    def _of_kind(self, kind: str) -> list[Operation]:
         each = [g for (_, of), groups in self._groups.items() if of == kind for g in groups]
         return list(dict.fromkeys(op for g in each for some in (*g.pending, g.open) for op in some))
 
@@ -106,11 +151,15 @@ class CommitGroups:
             each.append(found[-1])
         return found
 
-    def joins(self, ops: Iterable[Operation], kind: str, lanes: int = 0) -> None:
+    def joins(self, ops: Sequence[Operation], kind: str, lanes: int = 0) -> None:
         """Operations belong to the next group that their threads commit: these `lanes`, else the one that issued the operation, or all of its warps."""
+        if kind not in self.of_first:
+            ops = self.operations.each(ops)
+        elif ops[0].cohort is None:
+            self.unfold(kind)
         for op in ops:
             own = lanes or (ALL_LANES if kind == "wgmma" else 1 << op.lane)
-            op.lanes |= own
+            op.groups.lanes |= own
             for warp in op.warps.tolist():
                 for groups in self._of(warp, kind, own, makes=True):
                     if not groups.open or groups.open[-1] is not op:
@@ -133,8 +182,8 @@ class CommitGroups:
             some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
             for group in some:
                 group[:] = [op for op in group if not self.clocks.done[warp, self.clocks.column(op.number)]]
-            for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.lanes & ~lanes]:
-                self._replace(some, op, splits(op, op.lanes & lanes))
+            for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.groups.lanes & ~lanes]:
+                self._replace(some, op, splits(op, op.groups.lanes & lanes))
             flags = np.zeros(self.clocks.done.shape[1], bool)
             flags[[self.clocks.column(op.number) for group in some for op in group]] = True
             self.clocks.brings_all(flags, np.array([warp]), barrier)
@@ -176,12 +225,13 @@ class CommitGroups:
             if done:
                 waited.append((warp, done))
         if waited:
-            self.clocks.know(waited, only_read=only_read)
+            self.clocks.know(waited, ctas=self.operations.units if kind in self.of_first else 1, only_read=only_read)
         self._over.clear()
         return waited
 
     def younger(self, op: Operation, kind: str) -> int | None:
         """How many groups the threads of an operation have committed after its own group, which is pending; None if it is not."""
+        self.unfold(kind)
         for groups in self._groups.get((int(op.warps[0]), kind), ()):
             for n, group in enumerate(groups.pending, 1):
                 if op in group:
@@ -190,6 +240,7 @@ class CommitGroups:
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
         """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
+        self.unfold(kind)
         (groups,) = self._of(warp, kind, ALL_LANES, makes=True)
         count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
         over = [one for group in groups.pending[:count] for one in group]
@@ -218,11 +269,12 @@ def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operati
 
 def _is_over(op: Operation, lanes: int, splits: Callable[[Operation, int], Operation], *, only_read: bool) -> Operation | None:
     """What is over of an operation for which these lanes have waited: it, a part of it, or nothing, where other lanes have issued it too."""
+    known = op.groups
     if only_read:
-        op.waited_read |= lanes
-        return None if op.lanes & ~op.waited_read else op
-    op.waited |= lanes
-    if not op.lanes & ~op.waited:
+        known.waited_read |= lanes
+        return None if known.lanes & ~known.waited_read else op
+    known.waited |= lanes
+    if not known.lanes & ~known.waited:
         return op
     return splits(op, lanes) if op.kind == "cp.async" else None
 

@@ -92,7 +92,7 @@ class TensorShadow:
         self.read_by[..., at] = operation_sets.entries_of_twins(first.read_by[0][:, at], twins.count, twins.columns, first.sets)
         self.sets = operation_sets.of_twins(first.sets, twins.count, twins.columns)
         for n in range(twins.count):
-            self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
+            self._added[n] = {d: (op.of(n), box) for d, (op, box) in first._added.get(0, {}).items()}
             for warp, stores in first._stores.items():
                 self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
             for warp, loads in first._loads.items():
@@ -102,9 +102,9 @@ class TensorShadow:
         for thread, flags in first.issued.items():
             self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
         for (thread, line), op in first._open.items():
-            self._open |= {(thread + n * begin, line): twins.of(op, n) for n in range(twins.count)}
+            self._open |= {(thread + n * begin, line): op.of(n) for n in range(twins.count)}
         for thread, ops in first._last.items():
-            self._last |= {thread + n * begin: [twins.of(op, n) for op in ops if twins.has(op)] for n in range(twins.count)}
+            self._last |= {thread + n * begin: [op.of(n) for op in ops if self.operations.remembers(op)] for n in range(twins.count)}
 
     # ---- threads
 

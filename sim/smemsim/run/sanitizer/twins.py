@@ -30,23 +30,6 @@ class Twins:
             made,
             used,
         )
-        self._of: dict[int, list[Any]] = {}
-
-    def add(self, ops: list[Any]) -> None:
-        """Operations of all CTAs, the first one's first."""
-        self._of[id(ops[0])] = ops
-
-    def has(self, op: Any) -> bool:
-        """Is an operation of the first CTA still remembered?"""
-        return id(op) in self._of
-
-    def of(self, op: Any, n: int) -> Any:
-        """That of the n-th CTA, of an operation of the first one."""
-        return self._of[id(op)][n]
-
-    def each(self, ops: Sequence[Any]) -> list[Any]:
-        """Those of all CTAs, one CTA after the other."""
-        return [self.of(op, n) for n in range(self.count) for op in ops]
 
     def by_warp(self, table: dict[int, V], make: Callable[[V, int], V]) -> dict[int, V]:
         """A table by warp, of all CTAs: what `make` makes of an entry for the n-th."""

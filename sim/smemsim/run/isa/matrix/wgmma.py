@@ -454,7 +454,7 @@ class _Product(Product):
         return of_elements
 
     def is_unread(self, operation: Any) -> bool:
-        return bool(operation.holds_registers)
+        return bool(operation.registers.are_held)
 
     def put(self, marks: np.ndarray) -> None:
         each = np.ascontiguousarray(marks[d_places(self.n)].T).reshape(len(self.made.d), -1, WARPGROUP)
