@@ -663,10 +663,13 @@ class Run:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
         return rounding_of(self.launch, dtype)
 
-    def text(self, *, strict: bool = False, colour: bool = False) -> str:
-        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts, as `summary` does.
+    def __str__(self) -> str:
+        return self.text()
 
-        What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
+    def text(self, *, strict: bool = False, colour: bool = False) -> str:
+        """The findings and remarks with their lines, the evidence of the results, and a last line that counts.
+
+        A finding of several instructions (an unrolled loop) is one entry that names the other lines.
         """
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
