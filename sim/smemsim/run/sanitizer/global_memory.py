@@ -237,6 +237,11 @@ class GlobalShadow:
         self._tell_bound(i, array)
         return True
 
+    @property
+    def clock(self) -> np.ndarray:
+        """The clock of each warp of the wave."""
+        return self.clocks.clock
+
     def cells_of_store(
         self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
     ) -> tuple[int, loops.Cells] | None:

@@ -17,8 +17,9 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.lower.cfg import comes_by
+from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting

@@ -22,8 +22,9 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.accesses import Piece
 from smemsim.run.lower.cfg import following
+from smemsim.run.marks import LANE_BITS
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, ONLY_WAIT, Lanes
+from smemsim.run.sanitizer.lanes import ONLY_WAIT, Lanes
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting

@@ -47,6 +47,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
+from smemsim.run.marks import PART_BITS
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
@@ -54,7 +55,7 @@ from smemsim.run.sanitizer.expected import ExpectedBytes
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
 from smemsim.run.sanitizer.history import History
-from smemsim.run.sanitizer.lanes import PART_BITS, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
 from smemsim.run.sanitizer.lost_updates import LostUpdates
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects

@@ -18,14 +18,16 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import RESERVED_BARRIERS
+from smemsim.run.checks import NotedTables
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
+from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, SEVERAL
 from smemsim.run.sanitizer import operation_sets, races, shared_loops
 from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access, Clauses
@@ -100,6 +102,19 @@ class SharedShadow:
         if self.folding is not None:
             self.unfold()
         return self._tables
+
+    @property
+    def noted(self) -> NotedTables:
+        """The tables in which compiled blocks note accesses that an epoch orders; valid as long as `folding` is the same."""
+        epochs, tables = self.epochs, self._tables
+        return NotedTables(
+            self.folding, epochs.written, epochs.read, epochs.epoch, self.clocks.clock, self.lanes.now, tables.read_when, tables.read_line,
+            tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark,
+        )  # fmt: skip
+
+    def are_in_step(self) -> bool:
+        """Do the warps of all CTAs have the same clocks, meetings and epochs, where the first one stands for all?"""
+        return self.folding is not None and self.folding.are_in_step(self.epochs)
 
     def unfold(self) -> None:
         """The tables become those of all CTAs."""
