@@ -145,9 +145,9 @@ class ReleaseMissingReads:
         why = f"only lane {tick.by} releases, at line {release.line} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release
-            self.reporting.find("X008", i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
+            self.reporting.find(i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
             return
         self.reporting.find(
-            "X008", i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
+            i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
             other=line,
         )  # fmt: skip

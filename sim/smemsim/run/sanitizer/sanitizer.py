@@ -48,6 +48,7 @@ from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.marks import PART_BITS
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
@@ -685,8 +686,7 @@ class Sanitizer(Events, Observer):
     def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
         for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
             self.reporting.tell(
-                "X008", i, f"{i.name} of warp {self.reporting.warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self.reporting.warp(maker)} "
-                f"initialises at line {made.line}: nothing orders the two",
+                i, races.mbarrier_not_visible(i, self.reporting.warp(warp), self.reporting.warp(maker), made, barrier.offset),
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
