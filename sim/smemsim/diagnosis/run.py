@@ -461,12 +461,13 @@ class Run:
 
     @functools.cached_property
     def _costs(self) -> list[Finding]:
-        """Notes on what lines cost, of a launch that was counted."""
+        """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these were recorded."""
+        stages = [] if self.stages is None else self.pipeline.notes()
         if self.counting is None:
-            return []
+            return stages
         table, limits, body = self.counters, self.launch.options.counters, self.launch.program.inlined.body
         broken = limit_findings(table, limits, body) if isinstance(limits, tuple) else ()
-        return [*broken, *cost_notes(self.launch, self.counting)]
+        return [*broken, *cost_notes(self.launch, self.counting), *stages]
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:

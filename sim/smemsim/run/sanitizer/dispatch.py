@@ -92,6 +92,9 @@ class Events(AsyncEvents):
         else:
             for_part(x, piece, lambda: self.write(x, i, piece.at, size, values))
 
+    def copied(self, x: Wave, access: Access) -> None:
+        """`accessed` has reported it."""
+
     def updates(self: Any, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; an exchange takes what is there."""
         i, piece, size = access.instruction, access.piece, access.size
