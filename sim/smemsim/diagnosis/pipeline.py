@@ -22,7 +22,7 @@ LEAST_HELD = 0.9  # the share of a ring's loads that are held back in a ring tha
 FEWEST_STAGES = 3  # of a ring that is expected to have more than one load in flight
 FEWEST_PASSES = 3  # of a wait that never waits
 SAYS = "Order and arrows are exact, lengths are assumed, nothing was measured."
-WORDS = {"load": ("load", "stage", "loaded"), "cp.async": ("cp.async group", "stage", "filled"), "accumulator": ("tile", "accumulator", "computed")}
+WORDS = {"load": ("load", "stage", "loaded"), "cp.async": ("group", "stage", "filled"), "accumulator": ("tile", "accumulator", "computed")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Ring:
     @property
     def kind(self) -> str:
         """ "load", "cp.async" or "accumulator"."""
-        return self.fillings[0].kind
+        kind: str = self.fillings[0].kind
+        return kind
 
     @property
     def depth(self) -> int:
@@ -164,7 +165,10 @@ class Pipeline:
         told = [self._sentence(ring) for ring in self.rings] or [
             "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
         ]
-        stuck = [f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}." for one in self.lanes.stuck]
+        stuck = [
+            f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}."
+            for one in self.lanes.stuck
+        ]
         return [*stuck, *told]
 
     def notes(self) -> list[Finding]:
@@ -208,7 +212,10 @@ class Pipeline:
         if not ring.is_held_back:
             origin, last = ring.awaited(), len(ring.fillings) - 1
             by = "" if origin is None else f", at {self.place(origin.wait)} ({shorter(origin.wait.name)})"
-            return [first, f"{load.capitalize()} {last} is issued only when {load} {last - 1} is complete{by}: one {load} is in flight at a time."]
+            return [
+                first,
+                f"{load.capitalize()} {last} is issued only when {load} {last - 1} is complete{by}: one {load} is in flight at a time.",
+            ]
         one = ring.held[-1]
         text = f"{load.capitalize()} {one.load} into {stage} {one.stage} needs the {readers} of {load} {one.needs}, and waits for those of {load} {one.newer[-1]}"
         if one.origin is not None:
@@ -227,17 +234,26 @@ class Pipeline:
         one = ring.held[-1] if ring.is_held_back else None
         origin = ring.awaited() if one is None else one.origin
         at = ring.fillings[0].instruction if origin is None else origin.wait
-        halves = [Half(load.split()[-1], f"the first of the ring ({shorter(ring.fillings[0].instruction.name)})", ring.fillings[0].instruction)]
-        halves += [Half("arrive", shorter(origin.arrival.name), origin.arrival)] if origin is not None and origin.arrival is not None else []
+        halves = [Half(load, f"the first of the ring ({shorter(ring.fillings[0].instruction.name)})", ring.fillings[0].instruction)]
+        halves += (
+            [Half("arrive", shorter(origin.arrival.name), origin.arrival)] if origin is not None and origin.arrival is not None else []
+        )
         if origin is not None and origin.first is not None and origin.first is not origin.arrival:
             halves.append(Half("after", shorter(origin.first.name), origin.first))
-        first, why = self._why(ring)
+        _, why = self._why(ring)
         fix = "wait for the load that is needed now, just before what reads it"
         if ring.kind == "cp.async":
             fix = f"cp.async.wait_group {len(ring.stages) - 2}, so that later groups stay in flight"
         elif one is not None and origin is not None and origin.barrier is not None:
             fix = f"wait for the release of {stage} {one.stage}, which {load} {one.load} overwrites; or release a {stage} as soon as its readers are done"
-        return at_instruction("P101", at, f"a ring of {first.removesuffix('.')}", fix, why=why.removesuffix("."), halves=tuple(halves))
+        return at_instruction(
+            "P101",
+            at,
+            f"a ring of {len(ring.stages)} {stage}s works as {ring.effective}",
+            fix,
+            why=why.removesuffix("."),
+            halves=tuple(halves),
+        )
 
     def _never_waits(self) -> list[Finding]:
         """P103 for waits that pass every time by a phase that their thread has passed before."""

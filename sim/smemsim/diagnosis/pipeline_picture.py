@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,7 +113,7 @@ def _in_flight(ring: Ring) -> Iterator[Bar]:
     """How many loads are under way."""
     starts, ends = sorted(one.at for one in ring.fillings), sorted(one.full for one in ring.fillings)
     times = sorted({*starts, *ends})
-    for begin, end in zip(times, times[1:], strict=False):
+    for begin, end in itertools.pairwise(times):
         if count := bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin):
             yield Bar("flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
 
@@ -122,7 +123,13 @@ def _role_bars(pipeline: Pipeline, warp: int, end: float) -> Iterator[Bar]:
     last = 0.0
     for span in pipeline.lanes.warps[warp]:
         kind = kinds.get(span.kind, "issue")
-        yield Bar(kind, span.begin, span.end, span.label if kind != "issue" else "", f"{span.kind} {span.label} at {pipeline.place(span.instruction)}")
+        yield Bar(
+            kind,
+            span.begin,
+            span.end,
+            span.label if kind != "issue" else "",
+            f"{span.kind} {span.label} at {pipeline.place(span.instruction)}",
+        )
         last = max(last, span.end)
     for stuck in pipeline.lanes.stuck:
         if warp in stuck.warps:
@@ -131,7 +138,7 @@ def _role_bars(pipeline: Pipeline, warp: int, end: float) -> Iterator[Bar]:
 
 def _short(why: str) -> str:
     """The first facts of why a wait never ends."""
-    return why.split("; so far")[0].split(";")[0]
+    return why.partition(";")[0]
 
 
 # ---- As text
