@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smemsim.core.picture.svg import MARGIN, arrow, hatch, rect, svg
 from smemsim.core.picture.svg import text as svg_text
-from smemsim.diagnosis.pipeline import SAYS, shorter, warps_named
+from smemsim.diagnosis.rings import SAYS, Ring, Verdicts, shorter, warps_named
 
 if TYPE_CHECKING:
-    from smemsim.diagnosis.pipeline import Pipeline, Ring
-    from smemsim.run.pipeline import Filling
+    pass
 
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
@@ -49,22 +48,24 @@ class Drawing(NamedTuple):
     end: float
 
 
-def drawing_of(pipeline: Pipeline) -> Drawing:
+def drawing_of(pipeline: Verdicts) -> Drawing:
     """The rows of a pipeline."""
     begin, end = _window(pipeline)
     lanes: list[Lane] = []
     stages: list[tuple[int, float]] = []  # rows of stages, by the times at which they are full or free
+    labels = _labels(pipeline)
     for ring in pipeline.rings:
+        group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring)}".removeprefix(": ")
         for n, _ in enumerate(ring.stages):
-            bars = tuple(_stage_bars(ring, n))
+            bars = tuple(_stage_bars(ring, n, labels, end))
             stages += [(len(lanes), bar.end) for bar in bars if bar.kind in ("load", "read")]
-            lanes.append(Lane(pipeline.name(ring), f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
+            lanes.append(Lane(group, f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
         if ring.kind != "accumulator":
-            lanes.append(Lane(pipeline.name(ring), "loads in flight", tuple(_in_flight(ring))))
+            lanes.append(Lane(group, "loads in flight", tuple(_in_flight(ring))))
     rows = {time: row for row, time in stages}
     arrows: list[tuple[float, int, int]] = []
     for role in pipeline.lanes.roles():
-        bars = tuple(_role_bars(pipeline, role.warp, end))
+        bars = tuple(_role_bars(pipeline, role.warp, labels, end))
         arrows += [(bar.end, rows[bar.end], len(lanes)) for bar in bars if bar.kind == "wait" and bar.end in rows]
         lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", bars))
     known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
@@ -73,11 +74,16 @@ def drawing_of(pipeline: Pipeline) -> Drawing:
             lanes.append(Lane("roles", warps_named(stuck.warps), (Bar("stuck", begin, end, _short(stuck.why), stuck.why),)))
     for (engine, number), spans in sorted(pipeline.lanes.engines.items()):
         name = f"{engine} {number}" if engine == "tensor core" else "TMA stores"
-        lanes.append(Lane("engines", name, tuple(Bar("work", s.begin, s.end, s.label, pipeline.place(s.instruction)) for s in spans)))
+        bars = tuple(
+            Bar("work", s.begin, s.end, labels.get(_number(s.label), s.label), pipeline.place(s.instruction))
+            for s in spans
+            if s.begin < end
+        )
+        lanes += [Lane("engines", name, bars)] if bars else []
     return Drawing(tuple(lanes), tuple(arrows), begin, end)
 
 
-def _window(pipeline: Pipeline) -> tuple[float, float]:
+def _window(pipeline: Verdicts) -> tuple[float, float]:
     """From when to when is drawn: the first rounds of the first ring, or the last ones before a hang."""
     spans = [span for of in (*pipeline.lanes.warps.values(), *pipeline.lanes.engines.values()) for span in of]
     whole = max([one.intervals[3] for ring in pipeline.rings for one in ring.fillings] + [span.end for span in spans], default=1.0) or 1.0
@@ -92,21 +98,38 @@ def _window(pipeline: Pipeline) -> tuple[float, float]:
     return min(one.at for one in shown), whole * 1.25
 
 
-def _stage_bars(ring: Ring, stage: int) -> Iterator[Bar]:
+def _labels(pipeline: Verdicts) -> dict[int, str]:
+    """What a filling is called, by its number: its place in its ring, behind the ring's letter if there are several."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(pipeline.rings) > 1 else ""
+    return {
+        one.number: f"{letters[k % 26] if letters else ''}{n}"
+        for k, ring in enumerate(pipeline.rings)
+        for n, one in enumerate(ring.fillings)
+    }
+
+
+def _number(label: str) -> int:
+    return int(label) if label.isdigit() else -1
+
+
+def _stage_bars(ring: Ring, stage: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
+    """One stage over time. A stage whose readers were not followed counts as full until it is overwritten."""
     held = {one.load: one for one in ring.held} if ring.is_held_back else {}
-    before: Filling | None = None
-    for n, one in enumerate(ring.fillings):
-        if one.stage != ring.stages[stage]:
-            continue
+    is_followed = any(one.readers for one in ring.fillings)
+    own = [(n, one) for n, one in enumerate(ring.fillings) if one.stage == ring.stages[stage]]
+    for k, (_, one) in enumerate(own):
         at, full, read, free = one.intervals
-        if before is not None and ring.is_late and at > before.intervals[3]:
-            why = held.get(n)
-            label = "" if why is None else f"waits for {why.newer[-1]}"
-            yield Bar("kept", before.intervals[3], at, label, f"load {n} could be issued here")
-        yield Bar("load", at, full, str(n), f"load {n} under way")
-        yield Bar("full", full, read, "", f"load {n}: full")
-        yield Bar("read", read, free, "", f"load {n}: being read")
-        before = one
+        label, following = labels[one.number], own[k + 1] if k + 1 < len(own) else None
+        yield Bar("load", at, full, label, f"load {label} under way")
+        if not is_followed:
+            yield Bar("full", full, end if following is None else following[1].at, "", f"load {label}: full, or being read")
+            continue
+        yield Bar("full", full, read, "", f"load {label}: full")
+        yield Bar("read", read, free, "", f"load {label}: being read")
+        if following is not None and ring.is_late and following[1].at > free:
+            why = held.get(following[0])
+            says = "" if why is None else f"waits for {labels[ring.fillings[why.newer[-1]].number]}"
+            yield Bar("kept", free, following[1].at, says, f"load {labels[following[1].number]} could be issued here")
 
 
 def _in_flight(ring: Ring) -> Iterator[Bar]:
@@ -118,17 +141,13 @@ def _in_flight(ring: Ring) -> Iterator[Bar]:
             yield Bar("flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
 
 
-def _role_bars(pipeline: Pipeline, warp: int, end: float) -> Iterator[Bar]:
+def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
     kinds = {"wait": "wait", "barrier": "wait", "own MMAs": "own", "tensor memory": "work"}
     last = 0.0
     for span in pipeline.lanes.warps[warp]:
-        kind = kinds.get(span.kind, "issue")
+        kind, label = kinds.get(span.kind, "issue"), labels.get(_number(span.label), span.label)
         yield Bar(
-            kind,
-            span.begin,
-            span.end,
-            span.label if kind != "issue" else "",
-            f"{span.kind} {span.label} at {pipeline.place(span.instruction)}",
+            kind, span.begin, span.end, label if kind != "issue" else "", f"{span.kind} {label} at {pipeline.place(span.instruction)}"
         )
         last = max(last, span.end)
     for stuck in pipeline.lanes.stuck:
@@ -145,12 +164,12 @@ def _short(why: str) -> str:
 
 MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
 LEGEND = (
-    "- load under way   = full   # being read, or at work   x empty and kept empty without need",
+    "- load under way, accumulates   = full   # being read, at work   x kept empty without need",
     "~ waits   : waits for its own MMAs   | issues   ! waits for ever   the number is that of the load",
 )
 
 
-def pipeline_text(pipeline: Pipeline) -> str:
+def pipeline_text(pipeline: Verdicts) -> str:
     """The sentences and the rows, at most 110 columns wide."""
     drawing = drawing_of(pipeline)
     lines = [line for says in pipeline.sentences() for line in textwrap.wrap(says, COLUMNS, subsequent_indent="  ")]
@@ -194,15 +213,15 @@ def _row(lane: Lane, drawing: Drawing) -> str:
 # ---- As SVG
 
 WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
-FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k3", "work": "k2", "flying": "k1", "stuck": "k7"}
+FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k3", "work": "k2", "flying": "k1", "stuck": "alarm"}
 EXPLAINED = (
-    ("load under way", "load"), ("full", "full"), ("being read, at work", "read"), ("empty without need", "kept"), ("waits", "wait"),
+    ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty without need", "kept"), ("waits", "wait"),
     ("waits for its own MMAs", "own"), ("waits for ever", "stuck"),
 )  # fmt: skip
 LETTER = 6.2
 
 
-def pipeline_svg(pipeline: Pipeline) -> str:
+def pipeline_svg(pipeline: Verdicts) -> str:
     """The rows over time, light and dark."""
     drawing = drawing_of(pipeline)
     parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", SAYS)], 74.0
@@ -216,7 +235,7 @@ def pipeline_svg(pipeline: Pipeline) -> str:
         if lane.group != group:
             group = lane.group
             y += 14
-            parts.append(svg_text(MARGIN, y + 8, "b", group))
+            parts.append(svg_text(MARGIN, y + 8, "t b", group))
             y += 18
         tops.append(y)
         parts += _lane_svg(lane, drawing, y)
@@ -224,7 +243,7 @@ def pipeline_svg(pipeline: Pipeline) -> str:
     shown = [one for one in drawing.arrows if drawing.begin <= one[0] <= drawing.end]
     for time, source, target in shown:
         x = _at(time, drawing)
-        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "atom"))
+        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh"))
     y += 14
     x = float(MARGIN)
     for says, kind in EXPLAINED:
@@ -265,7 +284,7 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
             continue
         parts += _box(bar.kind, x, y, right - x, bar.title)
         if bar.label and (len(bar.label) * LETTER < right - x or bar.kind in ("load", "stuck")):
-            style = "c n" if bar.kind != "kept" else "alarm n"
+            style = {"kept": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
             labels.append(svg_text(x + 3, y + 13, style, bar.label))
     return [*parts, *labels]
 
@@ -273,7 +292,7 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
 # ---- As data
 
 
-def lanes_dict(pipeline: Pipeline) -> dict[str, Any]:
+def lanes_dict(pipeline: Verdicts) -> dict[str, Any]:
     """Roles, engines and waits that never end, and the rows as events of a trace (chrome://tracing, Perfetto): one assumed unit is a microsecond."""
     return {
         "roles": [
@@ -287,7 +306,7 @@ def lanes_dict(pipeline: Pipeline) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _span(pipeline: Pipeline, span: Any) -> dict[str, Any]:
+def _span(pipeline: Verdicts, span: Any) -> dict[str, Any]:
     return {"kind": span.kind, "begin": span.begin, "end": span.end, "label": span.label, "at": pipeline.place(span.instruction), "instruction": shorter(span.instruction.name)}  # fmt: skip
 
 

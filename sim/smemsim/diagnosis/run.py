@@ -425,7 +425,7 @@ class Run:
         place = Sources(self.launch.program.inlined.body).place
 
         def where(i: Instruction) -> str:
-            return f"PTX line {i.line}" if i.location is None else f"{place(i.location)}, PTX line {i.line}"
+            return f"PTX line {i.line}" if i.location is None else f"{str(place(i.location)).rpartition('/')[2]}, PTX line {i.line}"
 
         return Pipeline.of(self.stages, where, is_over=self.ctas == self.launch.ctas)
 

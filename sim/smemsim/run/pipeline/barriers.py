@@ -32,6 +32,7 @@ class BarrierObserver(Observer):
     def __init__(self, cta: int = 0, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
         self.lanes = Lanes()
+        self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
         self.passes: dict[Instruction, Passes] = collections.defaultdict(Passes)
         self._wave: Wave | None = None
         self._begin = self._end = self._first = 0
@@ -53,6 +54,7 @@ class BarrierObserver(Observer):
             members = [cta.index for cta in x.ctas if cta.cluster == cluster]
             self._wave, self._begin, self._end = x, min(members) * x.stride, (max(members) + 1) * x.stride
             self._first = index * x.stride
+            self.numbers = {cta.index: int(cta.number) for cta in x.ctas if cta.index in members}
 
     def wave_hung(self, x: Wave) -> None:
         if x is not self._wave:

@@ -10,6 +10,7 @@ from smemsim.core.ptx.module import Instruction
 __all__ = ["Lanes", "Role", "Span", "Stuck"]
 
 MOST_SPANS = 4096
+GROUP = 4  # warps of a warpgroup
 DOES = ("load", "mma", "store", "tensor memory", "wait")  # by which warps are told apart
 
 
@@ -64,14 +65,21 @@ class Lanes:
             spans.append(span)
 
     def roles(self) -> list[Role]:
-        """Warps by what they execute: those that load first, those that only wait last."""
-        found: dict[frozenset[tuple[str, int]], list[int]] = {}
+        """Warps by what they execute: those that load first, those that only wait last. The four warps of a warpgroup that multiplies are one."""
+        by_unit: dict[int, set[tuple[str, int]]] = {}
+        members: dict[int, list[int]] = {}
         for warp, spans in sorted(self.warps.items()):
-            found.setdefault(frozenset((span.kind, span.instruction.line) for span in spans), []).append(warp)
+            group = warp // GROUP * GROUP
+            is_group = all(any(one.kind == "mma" for one in self.warps.get(w, ())) for w in range(group, group + GROUP))
+            unit = group if is_group else warp
+            by_unit.setdefault(unit, set()).update((span.kind, span.instruction.line) for span in spans)
+            members.setdefault(unit, []).append(warp)
+        found: dict[frozenset[tuple[str, int]], list[int]] = {}
+        for unit, does in by_unit.items():
+            found.setdefault(frozenset(does), []).extend(members[unit])
         roles = []
-        for does, warps in found.items():
-            kinds = [kind for kind in DOES if any(kind == k for k, _ in does)]
-            if kinds:
+        for of, warps in found.items():
+            if kinds := [kind for kind in DOES if any(kind == k for k, _ in of)]:
                 roles.append((kinds, Role(_named(kinds), tuple(warps), warps[0])))
         return [role for _, role in sorted(roles, key=lambda one: ([DOES.index(k) for k in one[0]], one[1].warps))]
 

@@ -181,7 +181,7 @@ class PipelineRecorder(BarrierObserver):
         start = max(known.time, self._ends[thread])
         end = self._ends[thread] = start + self.costs.mma
         begins = op.reads[n].begins if n < len(op.reads) else np.zeros(0, np.int64)
-        label = ""
+        newest = -1
         for first, behind, filling in self._current[cta]:
             if reader < READERS and bool(((begins >= first) & (begins < behind)).any()):
                 bit = filling.number * READERS + reader
@@ -189,11 +189,11 @@ class PipelineRecorder(BarrierObserver):
                 self._multiplied[thread] |= 1 << bit
                 filling.read = start if filling.read < 0 else min(filling.read, start)
                 filling.free = max(filling.free, end)
-                label = label or str(filling.number)
+                newest = max(newest, filling.number)
         if op.kind == "tcgen05.mma":
             self._accumulates(op, n, cta, thread, end)
-        drawn = self._drawn(x, [thread])
-        for warp, _ in drawn:
+        label = "" if newest < 0 else str(newest)
+        for warp, _ in self._drawn(x, [thread]):
             self.lanes.engine_does("tensor core", reader, Span("mma", start, end, label, i))
             for one in range(warp, warp + (WARPGROUP // WARP if op.kind == "wgmma" else 1)):
                 self.lanes.warp_does(one, "mma", known.time, known.time, label, i)
