@@ -105,8 +105,9 @@ class AsyncOp:
     """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async", "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp",
     "tcgen05.shift"; `issuers` are CTAs and the thread of each (in the wave) that issued it.
 
-    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for each issuer the words that it reads of its window.
-    `size` is the bytes that one issuer moves.
+    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for each issuer the words that it reads of its window,
+    `stores` what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory; `is_update`:
+    the new bytes depend on the old ones, so that they come when the operation is issued.
     """
 
     kind: str
@@ -114,8 +115,13 @@ class AsyncOp:
     issuers: Sequence[tuple[Cta, int]]
     writes: Sequence[SharedWrite] = ()
     reads: Sequence[WordRanges] = ()
+    stores: Sequence[GlobalWrite] = ()
     size: int = 0
+    brings: Callable[[], object] | None = None
+    takes: Callable[[], object] | None = None
+    is_update: bool = False
     lanes: int = 0  # a bit set: the lanes of the warp that issue the very same, one after the other
+    again: Sequence[int] = ()  # the threads of these that come behind the issuer
     records: Sequence[Any] = ()  # what the launch records of it (`engine/records.py`), by issuer
     known: Any = None  # what the sanitizer knows it by
 

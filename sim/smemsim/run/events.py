@@ -138,9 +138,6 @@ class Observer:
     def accessed(self, x: Wave, access: Access) -> None:
         """Threads read, or have written."""
 
-    def copied(self, x: Wave, access: Access) -> None:
-        """cp.async has written shared memory. `accessed` reports it too; an observer of this event alone does not keep blocks from running as machine code."""
-
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
 
@@ -266,7 +263,7 @@ class Observer:
         """tcgen05.commit: the current phase of each mbarrier counts an arrival when what the thread has issued is complete."""
 
     def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Load | Store | Bulk | Copy]) -> None:
-        """Transfers have been executed, and their mbarriers count them, or will. Several are loads of boxes inside a tensor, which CTAs without a cluster issue alike."""
+        """Transfers have been executed, and their mbarriers count them, or will. Several are those of one operation: loads, or stores, of boxes inside a tensor."""
 
     def multiplies(self, x: Wave, i: Instruction, products: Products) -> None:
         """Warpgroups or threads multiply, each by itself: wgmma.mma_async is about to, tcgen05.mma has done so or ends the kernel by that."""

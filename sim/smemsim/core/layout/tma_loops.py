@@ -185,17 +185,11 @@ def tile_reach(start, shape, layout, smem_address, lines):  # type: ignore[no-un
 
 
 @compiled
-def tile_reaches(starts, shape, layout, smem_address, lines, ends):  # type: ignore[no-untyped-def]
-    """`tile_reach` of several boxes: the bytes from the tensor's first element on that each begins and ends at, `ends` (boxes, 2), and the end of the shared
-    bytes; 0 where one is not whole."""
-    end = 0
+def tile_reaches(starts, shape, layout, smem_address, lines, found):  # type: ignore[no-untyped-def]
+    """`tile_reach` of several boxes, a row of `found` (boxes, 4) for each."""
     for n in range(len(starts)):
         start = (starts[n, 0], starts[n, 1], starts[n, 2], starts[n, 3], starts[n, 4])
-        reached, ends[n, 0], ends[n, 1], whole = tile_reach(start, shape, layout, smem_address, lines[n])
-        if not whole:
-            return 0
-        end = max(end, reached)
-    return end
+        found[n, 0], found[n, 1], found[n, 2], found[n, 3] = tile_reach(start, shape, layout, smem_address, lines[n])
 
 
 @compiled

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from smemsim.base.arguments import whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
@@ -18,6 +21,9 @@ from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.words.tensor_map import TensorMap
 
 __all__ = ["Cluster"]
+
+
+_NOTHING = np.zeros(0, np.uint8), np.zeros(0, np.uint8)
 
 
 class Cluster:
@@ -77,23 +83,24 @@ class Cluster:
 
         Addresses as for `multicast`: a plain int below 2^24 is CTA 0's. Raises as `tma_load` and `multicast` do.
         """
-        given: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "cta_group": cta_group}
-        to, barrier = cluster_address("smem_address", smem_address, len(self)), cluster_address("mbar", mbar, len(self))
-        given |= {"smem_address": to, "mbar": barrier, "transaction_bytes": 0}
-        if barrier.smem_address + BULK_LIMITS.mbarrier_alignment > self.windows[0].end:
-            raise Unmodelled(f"mbar = {barrier.smem_address:#x}: past the end of the shared window; what hardware does is not known")
+        place: dict[str, Any] = {"im2col_offsets": im2col_offsets, "mode": mode}
+        received = _deliveries.__wrapped__(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
         if cta_mask == 0:
-            self._check_nothing_traps(tm, coordinates, to.smem_address, im2col_offsets, mode)
-        alone = len(self) == 1 and cta_mask is None and cta_group == 1 and barrier.smem_address % BULK_LIMITS.mbarrier_alignment == 0
+            self.check_nothing_traps(tm, coordinates, cluster_address("smem_address", smem_address, len(self)).smem_address, **place)
         done = []
-        for delivery in (Delivery(0, to.smem_address, barrier, 0),) if alone else multicast(cta_mask, **given):
-            place: dict[str, Any] = {"smem_address": delivery.smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
-            transfer = self[delivery.cta_rank].tma_load(tm, coordinates, source=source, **place)
-            done.append(Delivery(delivery.cta_rank, delivery.smem_address, delivery.mbar, transfer.transaction_bytes))
+        for delivery in received:
+            transfer = self[delivery.cta_rank].tma_load(tm, coordinates, source=source, smem_address=delivery.smem_address, **place)
+            done.append(dataclasses.replace(delivery, transaction_bytes=transfer.transaction_bytes))
         return tuple(done)
 
-    def _check_nothing_traps(
-        self, tm: TensorMap, coordinates: Sequence[int], smem_address: int, im2col_offsets: Sequence[int], mode: str | None
+    def deliveries(
+        self, smem_address: int | ClusterAddress, mbar: int | ClusterAddress, *, cta_rank: int, cta_mask: int | None = None, cta_group: int = 1
+    ) -> tuple[Delivery, ...]:  # fmt: skip
+        """Who gets the data of a tensor load, and whose barrier is credited, of 0 bytes so far. Arguments as for `tma_load`; raises as `smemsim.multicast` does."""
+        return _deliveries(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
+
+    def check_nothing_traps(
+        self, tm: TensorMap, coordinates: Sequence[int], smem_address: int, im2col_offsets: Sequence[int] = (), mode: str | None = None
     ) -> None:
         """An empty mask delivers nothing; that was seen with loads that are in order."""
         place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
@@ -118,23 +125,27 @@ class Cluster:
         With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the barrier at the
         offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.1 §9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
         """
+        transfers = self.bulk_transfers(dst, src, size, mbar=mbar, cta_rank=cta_rank, cta_mask=cta_mask)
+        return tuple(self[transfer.dst_cta or 0].bulk_arrives(transfer, source) for transfer in transfers)
+
+    def bulk_transfers(
+        self, dst: int | ClusterAddress, src: int, size: int, *, mbar: int | ClusterAddress, cta_rank: int, cta_mask: int | None = None
+    ) -> tuple[BulkTransfer, ...]:  # fmt: skip
+        """What `bulk_load` moves; nothing is moved yet."""
         to, barrier = cluster_address("dst", dst, len(self)), cluster_address("mbar", mbar, len(self))
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "global", "shared_end": self.windows[0].end}
         tried = bulk_copy(to, src, size, mbar=barrier, cta_rank=cta_rank, **given)
         where: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "smem_address": to, "mbar": barrier}
-        return tuple(
-            self[d.cta_rank].bulk_arrives(dataclasses.replace(tried, dst_cta=d.cta_rank, mbar=d.mbar), source)
-            for d in multicast(cta_mask, transaction_bytes=tried.size, **where)
-        )
+        received = multicast(cta_mask, transaction_bytes=tried.size, **where)
+        return tuple(dataclasses.replace(tried, dst_cta=d.cta_rank, mbar=d.mbar) for d in received)
 
     def bulk_copy(
         self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int
     ) -> BulkTransfer:
         """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
-        return self._move(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
+        return self.bulk_moves(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
 
-    @in_default_state
     def bulk_reduce(
         self,
         op: str,
@@ -148,15 +159,34 @@ class Cluster:
     ) -> BulkTransfer:
         """`cp.reduce.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_reduce` does."""
         given: dict[str, Any] = {"dst_space": "shared::cluster", "mbar": mbar, "cta_rank": cta_rank}
-        return self._move(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
+        return self.bulk_moves(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
 
-    def _move(self, transfer: BulkTransfer) -> BulkTransfer:
+    def bulk_sides(self, transfer: BulkTransfer) -> tuple[np.ndarray, np.ndarray]:
+        """What lies at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises as the transfer does."""
         to, at = self[transfer.dst_cta or 0], self[transfer.src_cta or 0]
+        return (to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)) if transfer.size else _NOTHING
+
+    @in_default_state
+    def bulk_moves(self, transfer: BulkTransfer) -> BulkTransfer:
+        """Move the bytes of a bulk transfer between CTAs."""
+        to = self[transfer.dst_cta or 0]
         if transfer.size:
-            old, new = to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)
+            old, new = self.bulk_sides(transfer)
             to.write(
                 transfer.dst,
                 bulk_bytes(transfer, dst=old, src=new),
                 f"{'reduction' if transfer.op else 'bulk copy'} from CTA {transfer.src_cta}",
             )
         return transfer
+
+
+@functools.lru_cache(maxsize=1024)
+def _deliveries(
+    size: int, end: int, smem_address: int | ClusterAddress, mbar: int | ClusterAddress, cta_rank: int, cta_mask: int | None, cta_group: int
+) -> tuple[Delivery, ...]:
+    """`Cluster.deliveries` of a cluster whose windows end at an address."""
+    to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
+    if barrier.smem_address + BULK_LIMITS.mbarrier_alignment > end:
+        raise Unmodelled(f"mbar = {barrier.smem_address:#x}: past the end of the shared window; what hardware does is not known")
+    given: dict[str, Any] = {"cluster_size": size, "cta_rank": cta_rank, "cta_group": cta_group}
+    return multicast(cta_mask, smem_address=to, mbar=barrier, transaction_bytes=0, **given)

@@ -15,8 +15,6 @@ __all__ = [
     "line_key",
     "load",
     "load_boxes",
-    "load_lines",
-    "load_words",
     "one_of_each",
     "one_writers",
     "own_chunks",
@@ -42,54 +40,31 @@ def line_key(address, layout):  # type: ignore[no-untyped-def]
     return (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4
 
 
-@compiled
-def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
-    """A load whose rows are whole 128-byte lines of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words.
+@compiled(reads="lines inner")
+def load_boxes(lines, inner, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
+    """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own: `out` and `tensor` are 64-bit words.
 
-    `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`, which becomes
-    `writer` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
+    Box n begins at `inner[n]` in dimension 0, and its window, as `out` counts, at `out_begins[n]`. `tensor_begin` is the tensor's first element, in bytes from the first
+    word. `owner` has an entry for each line of `out`, which becomes `writers[n]` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
     """
-    first, _ = chunk_place(c0, 0, shape, layout)
     for n in range(len(lines)):
-        address = smem_address + 128 * n
-        key = line_key(address, layout)
-        line, at = np.uintp(address - out_begin) >> np.uintp(3), np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
-        for chunk in range(8):
-            word = line + np.uintp(2 * (chunk ^ key))
-            out[word] = tensor[at + np.uintp(2 * chunk)]
-            out[word + np.uintp(1)] = tensor[at + np.uintp(2 * chunk + 1)]
-        owner[line >> np.uintp(4)] = writer + np.uint64(128 * n + key)
+        first, _ = chunk_place(inner[n], 0, shape, layout)
+        for row in range(lines.shape[1]):
+            address = smem_address + 128 * row
+            key = line_key(address, layout)
+            line, at = np.uintp(address - out_begins[n]) >> np.uintp(3), np.uintp(lines[n, row] + first + tensor_begin) >> np.uintp(3)
+            for chunk in range(8):
+                word = line + np.uintp(2 * (chunk ^ key))
+                out[word] = tensor[at + np.uintp(2 * chunk)]
+                out[word + np.uintp(1)] = tensor[at + np.uintp(2 * chunk + 1)]
+            owner[line >> np.uintp(4)] = writers[n] + np.uint64(128 * row + key)
 
 
-@compiled
-def load_boxes(lines, starts, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
-    """`load_lines` of several boxes, each into a window of its own that begins, as `out` counts, at an entry of `out_begins`."""
-    for n in range(len(lines)):
-        load_lines(lines[n], starts[n, 0], shape, layout, smem_address, out, out_begins[n], tensor, tensor_begin, owner, writers[n])
-
-
-@compiled
-def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
-    """A load of any rows of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words, `tensor_begin` as in `load_lines`.
-
-    `owner` has an entry for each chunk of `out`, which becomes `writer` with the chunk's place in the dense box.
-    """
-    position = writer
-    for n in range(len(lines)):
-        for chunk in range(layout[_CHUNKS]):
-            word = np.uintp(shared_place(smem_address, n, chunk, layout) - out_begin) >> np.uintp(3)
-            at = np.uintp(chunk_place(c0, chunk, shape, layout)[0] + lines[n] + tensor_begin) >> np.uintp(3)
-            out[word] = tensor[at]
-            out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
-            owner[word >> np.uintp(1)] = position
-            position += np.uint64(16)
-
-
-@compiled(reads="lines starts memory")
-def store_boxes(lines, starts, shape, layout, smem_address, memory, begins, tensor, tensor_begin):  # type: ignore[no-untyped-def]
+@compiled(reads="lines inner memory")
+def store_boxes(lines, inner, shape, layout, smem_address, memory, begins, tensor, tensor_begin):  # type: ignore[no-untyped-def]
     """Stores of boxes whose rows are such lines, in bounds, each from a window of its own: the reverse of `load_boxes`, without owners."""
     for n in range(len(lines)):
-        first, _ = chunk_place(starts[n, 0], 0, shape, layout)
+        first, _ = chunk_place(inner[n], 0, shape, layout)
         for row in range(lines.shape[1]):
             address = smem_address + 128 * row
             key = line_key(address, layout)

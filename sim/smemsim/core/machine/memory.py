@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from smemsim.core.arithmetic.reduce import tensor_reduction
 from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.core.machine.global_memory import GlobalMemory, Region
 from smemsim.core.machine.owners import Owners, ThreadWrite
-from smemsim.core.machine.tma import Boxes, Transfer, boxes_inside, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
+from smemsim.core.machine.tma import Boxes, Transfer, check_covered, store_boxes, tma_boxes
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.formats import element_format
@@ -274,65 +274,49 @@ class SharedMemory:
         mode: str | None = None,
     ) -> Transfer:
         """Run a TMA load of any mode from `source` into this window. Raises as `smemsim.tma_load` does."""
-        transfer = tma_load(
-            tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=self.arch, shared_end=self.end
-        )
+        boxes, region = self.boxes(tm, (coordinates,), source, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode)
+        SharedMemory.load([self], boxes, region)
+        return boxes.transfers[0]
+
+    def boxes(
+        self, tm: TensorMap, coordinates: Sequence[Sequence[int]], array: GlobalMemory, *, smem_address: int, im2col_offsets: Sequence[int] = (),
+        mode: str | None = None, is_store: bool = False,
+    ) -> tuple[Boxes, Region]:  # fmt: skip
+        """Loads, or stores, between one address of windows like this one and an array, and the array; nothing is moved yet. Raises as `smemsim.tma_load` does."""
+        place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": self.end}
+        found = tma_boxes(tm, coordinates, mode=mode, arch=self.arch, is_store=is_store, **place)
         self._check_map(tm)
         self._check_begin(smem_address)
-        region = self._tensor(transfer, source)
-        self._owners.load(transfer, self._words, self.begin, region)
-        return transfer
+        return found, _array_of(found, array)
 
     @staticmethod
-    def tma_loads(
-        memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, source: GlobalMemory, mode: str
-    ) -> Boxes | None:  # fmt: skip
-        """`tma_load` of a box into each of several memories of one room, to one address. None, and nothing has happened, where each has to be loaded by itself."""
-        found = _boxes(memories, tm, boxes, smem_address, source, mode, is_store=False)
-        if found is None:
-            return None
-        first, (inside, region) = memories[0], found
-        Owners.each_load([memory._owners for memory in memories], inside, first.room, first.begin, region)
-        return inside
+    def load(memories: Sequence[SharedMemory], boxes: Boxes, region: Region) -> None:
+        """Move the bytes of loads, each into one of several memories of one room."""
+        first = memories[0]
+        Owners.load([memory._owners for memory in memories], boxes, first.room, _begins(memories), region)
 
     @staticmethod
-    def tma_stores(
-        memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, to: GlobalMemory, mode: str
-    ) -> tuple[Boxes, Callable[[], None]] | None:  # fmt: skip
-        """`tma_store` of a box of each of several memories of one room, from one address, and what executes all. None where each has to be stored by itself."""
-        found = _boxes(memories, tm, boxes, smem_address, to, mode, is_store=True)
-        if found is None:
-            return None
-        first, (inside, region) = memories[0], found
-        begins = first.begin - np.array([memory.at for memory in memories], np.int64)
-        return inside, functools.partial(inside.store, first.room, begins, region.words, region.words_begin)
+    def store(memories: Sequence[SharedMemory], boxes: Boxes, region: Region, operation: str = "") -> None:
+        """Move the bytes of stores, or of reductions by an operation, each out of one of several memories of one room."""
+        store_boxes(boxes, memories[0].room, _begins(memories), region, operation)
 
     def tma_store(
-        self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None,
-        before: Callable[[Transfer], object] | None = None,
+        self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
     ) -> Transfer:  # fmt: skip
-        """Run a TMA store of any mode from this window into `to`; `before` is told of it before a byte is written. Raises as `smemsim.tma_store` does."""
-        transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
-        self._check_map(tm)
-        self._check_begin(smem_address)
-        region = self._tensor(transfer, to)
-        if before is not None:
-            before(transfer)
-        store_bytes(transfer, self._memory, self.begin, region.data, region.begin)
-        return transfer
+        """Run a TMA store of any mode from this window into `to`. Raises as `smemsim.tma_store` does."""
+        boxes, region = self.boxes(tm, (coordinates,), to, smem_address=smem_address, mode=mode, is_store=True)
+        SharedMemory.store([self], boxes, region)
+        return boxes.transfers[0]
 
-    @in_default_state
     def tma_reduce(
         self, op: Any, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
     ) -> Transfer:
         """Run a TMA reduction from this window into `to`. Raises as `smemsim.tma_reduce` does."""
-        kind = tensor_reduction(op, tm.data_type) if isinstance(tm, TensorMap) else None
-        transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
-        self._check_map(tm)
-        self._check_begin(smem_address)
-        region = self._tensor(transfer, to)
-        reduce_bytes(transfer, op, kind, self._memory, self.begin, region.data, region.begin)
-        return dataclasses.replace(transfer, operation=str(op))
+        if isinstance(tm, TensorMap):
+            tensor_reduction(op, tm.data_type)
+        boxes, region = self.boxes(tm, (coordinates,), to, smem_address=smem_address, mode=mode, is_store=True)
+        SharedMemory.store([self], boxes, region, op)
+        return Transfer(boxes, 0, str(op))
 
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
         """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
@@ -341,37 +325,48 @@ class SharedMemory:
 
     def bulk_arrives(self, transfer: BulkTransfer, source: GlobalMemory) -> BulkTransfer:
         """Bring in the bytes of a bulk copy from global memory."""
-        _check_world(source)
-        self._check_begin(transfer.dst)
+        data, at = self.bulk_source(transfer, source), transfer.dst - self.begin
         if transfer.size:
-            data, at = source.span(transfer.src, transfer.size), transfer.dst - self.begin
             self.writers.append(transfer)
             self._memory[at : at + transfer.size] = data
             self._owners.set_run(at, transfer.size, len(self.writers))
         return transfer
 
-    def bulk_store(
-        self, smem_address: int, global_address: int, size: int, *, to: GlobalMemory, before: Callable[[BulkTransfer], object] | None = None
-    ) -> BulkTransfer:
-        """`cp.async.bulk.global.shared::cta`: copy from this window to `to`; `before` as for `tma_store`. Raises as `smemsim.bulk_copy` does."""
-        transfer = bulk_copy(global_address, smem_address, size, dst_space="global", src_space="shared::cta", shared_end=self.end)
-        return self._bulk_out(transfer, to, before)
+    def bulk_source(self, transfer: BulkTransfer, source: GlobalMemory) -> np.ndarray:
+        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where nothing lies."""
+        _check_world(source)
+        self._check_begin(transfer.dst)
+        return source.span(transfer.src, transfer.size) if transfer.size else np.zeros(0, np.uint8)
 
-    @in_default_state
+    def bulk_store(self, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
+        """`cp.async.bulk.global.shared::cta`: copy from this window to `to`. Raises as `smemsim.bulk_copy` does."""
+        transfer = bulk_copy(global_address, smem_address, size, dst_space="global", src_space="shared::cta", shared_end=self.end)
+        self.bulk_leaves(transfer, to)
+        return transfer
+
     def bulk_reduce(self, op: str, dtype: str, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
         """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as `smemsim.bulk_reduce` does."""
         transfer = bulk_reduce(op, dtype, global_address, smem_address, size, dst_space="global", shared_end=self.end)
-        return self._bulk_out(transfer, to)
+        self.bulk_leaves(transfer, to)
+        return transfer
 
-    def _bulk_out(self, transfer: BulkTransfer, to: GlobalMemory, before: Callable[[BulkTransfer], object] | None = None) -> BulkTransfer:
+    @in_default_state
+    def bulk_leaves(self, transfer: BulkTransfer, to: GlobalMemory, chosen: np.ndarray | None = None) -> None:
+        """Move the bytes of a bulk copy, or reduction, to global memory; `chosen` (bool[16]): of each 16 bytes those alone."""
+        data = self.bulk_target(transfer, to)
+        if transfer.size:
+            at = transfer.src - self.begin
+            new = bulk_bytes(transfer, dst=data, src=self._memory[at : at + transfer.size])
+            if chosen is None:
+                data[:] = new
+            else:
+                data.reshape(-1, len(chosen))[:, chosen] = new.reshape(-1, len(chosen))[:, chosen]
+
+    def bulk_target(self, transfer: BulkTransfer, to: GlobalMemory) -> np.ndarray:
+        """The bytes of global memory that a bulk copy writes. Raises OutsideError where nothing lies."""
         self._check_begin(transfer.src)
         _check_world(to)
-        if before is not None:
-            before(transfer)
-        if transfer.size:
-            data, at = to.span(transfer.dst, transfer.size), transfer.src - self.begin
-            data[:] = bulk_bytes(transfer, dst=data, src=self._memory[at : at + transfer.size])
-        return transfer
+        return to.span(transfer.dst, transfer.size) if transfer.size else np.zeros(0, np.uint8)
 
     def __repr__(self) -> str:
         return f"SharedMemory(arch={self.arch!r}, size={self.end - self.begin})  # {len(self.writers)} writers"
@@ -385,18 +380,6 @@ class SharedMemory:
             raise InputError(f"smem_address = {smem_address}: needs a byte address in the .shared window")
         if smem_address < self.begin:
             raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
-
-    @staticmethod
-    def _tensor(transfer: Transfer, memory: GlobalMemory) -> Region:
-        _check_world(memory)
-        low, high = transfer.global_span
-        if not high:
-            if not transfer.is_store:
-                memory.find(transfer.tensor_map.global_address)  # looked up all the same (trace tma_edited)
-            return NOWHERE
-        region = memory.find(low)
-        check_covered(transfer, region.begin, len(region.data), "the array there")
-        return region
 
     def owned(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
@@ -541,16 +524,22 @@ class Windows:
         return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])
 
 
-def _boxes(
-    memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, smem_address: int, array: GlobalMemory, mode: str, *, is_store: bool
-) -> tuple[Boxes, Region] | None:
-    """Boxes that transfers move between one address of memories and an array, and the array; None where each has to be moved by itself."""
-    first = memories[0]
-    if smem_address < first.begin or tm.broken_on(first.arch):
-        return None
-    found = boxes_inside(tm, boxes, smem_address=smem_address, mode=mode, arch=first.arch, shared_end=first.end, is_store=is_store)
-    region = None if found is None else array.holding(*found.span)
-    return None if found is None or region is None else (found, region)
+def _array_of(boxes: Boxes, memory: GlobalMemory) -> Region:
+    """The array that transfers touch."""
+    _check_world(memory)
+    low, high = boxes.span
+    if not high:
+        if not boxes.is_store:
+            memory.find(boxes.tensor_map.global_address)  # looked up all the same (trace tma_edited)
+        return NOWHERE
+    region = memory.find(low)
+    check_covered(boxes.span, region.begin, len(region.data), "the array there")
+    return region
+
+
+def _begins(memories: Sequence[SharedMemory]) -> np.ndarray:
+    """The shared addresses that the first byte of their room would have in memories."""
+    return memories[0].begin - np.array([memory.at for memory in memories], np.int64)
 
 
 def _check_world(memory: Any) -> None:

@@ -160,41 +160,31 @@ class Owners:
         self._chunks[split] = SPLIT | np.arange(len(split), dtype=np.uint64)
         self._used = len(split)
 
-    def load(self, transfer: Transfer, words: np.ndarray, begin: int, region: Region) -> None:
-        """Move a load's bytes into `words` (shared memory from address `begin` on), and note that they belong to it, a new writer."""
-        self.writers.append(transfer)
-        self._writes[0] += 1
-        writer = len(self.writers)
-        g, tm, number = transfer.geometry, transfer.tensor_map, np.uint64(writer << 32)
-        lines, c0, at = transfer.lines, transfer.c0, transfer.smem_address
-        place = (lines, c0, g.shape, g.layout, at, words, begin, region.words, tm.global_address - region.words_begin)
-        if transfer.whole and g.is_whole_lines:
-            loops.load_lines(*place, self._lines, number)
+    @staticmethod
+    def load(parts: Sequence[Owners], boxes: Boxes, words: np.ndarray, begins: np.ndarray, region: Region) -> None:
+        """Move the bytes of loads into windows of their own, and note that they belong to them, new writers. `words` (64 bits) has all windows; of each window `parts` has
+        the owners, and `begins` the shared address that the first word would have in it."""
+        for part, transfer in zip(parts, boxes.transfers, strict=True):
+            part.writers.append(transfer)
+            part._writes[0] += 1
+        g, of, at = boxes.geometry, parts[0]._all, boxes.tensor_map.global_address - region.words_begin
+        if boxes.are_whole and g.is_whole_lines:
+            place = (boxes.lines, boxes.inner, g.shape, g.layout, boxes.smem_address, words, begins, region.words, at)
+            loops.load_boxes(*place, of._lines, np.array([len(part.writers) for part in parts], np.uint64) << WRITER)
             return
+        for part, transfer, begin in zip(parts, boxes.transfers, begins.tolist(), strict=True):
+            load_bytes(transfer, words.view(np.uint8), begin, region.data, region.begin)
+            part._belongs_to_last(transfer, begin + part._at)
+
+    def _belongs_to_last(self, transfer: Transfer, begin: int) -> None:
+        """The last writer's load has written into the window that begins at shared address `begin`."""
+        writer, at, g = len(self.writers), transfer.smem_address, transfer.geometry
         self._open(at - begin, transfer.shared_end - begin)
-        if transfer.whole and g.is_plain:
-            loops.load_words(*place, self._chunks, number)
-            return
-        load_bytes(transfer, words.view(np.uint8), begin, region.data, region.begin)
         if transfer.chunk_bytes == CHUNK and not g.has_flip:
-            loops.own_chunks(len(lines), g.layout, at, begin, self._chunks, number)
+            loops.own_chunks(len(transfer.lines), g.layout, at, begin, self._chunks, np.uint64(writer << 32))
         else:
             bytes_ = transfer.shared_address.astype(np.int64) - begin
             self.set_bytes(bytes_, writer, np.arange(len(bytes_)))
-
-    @staticmethod
-    def each_load(parts: Sequence[Owners], boxes: Boxes, words: np.ndarray, begin: int, region: Region) -> None:
-        """`load` of a box into each of several parts of the same, of which `words` are all bytes; in each, address `begin` is the first byte."""
-        of, first = parts[0]._all, boxes.transfers[0]
-        for part, transfer in zip(parts, boxes.transfers, strict=True):
-            part.writers.append(transfer)
-        of._writes[0] += 1
-        writers = np.array([len(part.writers) for part in parts], np.uint64) << WRITER
-        begins = begin - np.array([part._at for part in parts], np.int64)
-        g, at = first.geometry, first.tensor_map.global_address - region.words_begin
-        loops.load_boxes(
-            boxes.lines, boxes.starts, g.shape, g.layout, first.smem_address, words, begins, region.words, at, of._lines, writers
-        )
 
     # ---- whose it is
 

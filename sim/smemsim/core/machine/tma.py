@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.arguments import shown, whole, wholes
-from smemsim.base.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, OutsideError, Unmodelled
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.core.arithmetic.reduce_loops import reduce_elements
@@ -26,7 +26,7 @@ from smemsim.core.machine.geometry import (
     check_window,
     geometry_of,
 )
-from smemsim.core.machine.global_memory import OUTSIDE
+from smemsim.core.machine.global_memory import OUTSIDE, Region
 from smemsim.core.spec.architectures import ARCHITECTURES, any_architecture
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.bulk import BULK_LIMITS
@@ -34,14 +34,16 @@ from smemsim.core.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.core.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 from smemsim.core.words.tensor_map import TensorMap
+from smemsim.core.words.tensor_map.problems import short_strides
 
 __all__ = [
-    "Boxes", "Transfer", "boxes_inside", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch", "tma_reduce",
-    "tma_store", "tma_store_bytes",
+    "Boxes", "Transfer", "are_apart", "check_covered", "load_bytes", "reduce_bytes", "store_boxes", "store_bytes", "tma_boxes", "tma_load", "tma_load_bytes", "tma_prefetch",
+    "tma_reduce", "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
 
 MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
+GATHERS = ("tile::gather4", "tile::scatter4")
 NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
 
@@ -51,9 +53,79 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 # ---- `Transfer`: one tensor transfer as 16-byte chunks, as bytes, and as tensor coordinates
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Boxes:
+    """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no special case.
+
+    - `coordinates`: where each box begins.
+    - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
+      dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
+    - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
+    - `reaches` (boxes x 4): the end of the shared bytes that are touched, the first global byte that is touched, the
+      one behind the last (both 0 for none), and whether every byte of the box is in bounds.
+    """
+
+    tensor_map: TensorMap
+    coordinates: Sequence[tuple[int, ...]]
+    smem_address: int
+    is_store: bool
+    geometry: Geometry
+    lines: np.ndarray
+    walked: Sequence[np.ndarray] | None
+    reaches: Sequence[Sequence[int]]
+
+    def __len__(self) -> int:
+        return len(self.coordinates)
+
+    @functools.cached_property
+    def transfers(self) -> list[Transfer]:
+        """Each of them."""
+        return [Transfer(self, n) for n in range(len(self))]
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        return int(self.lines.shape[1]) * self.geometry.row_bytes
+
+    @functools.cached_property
+    def are_whole(self) -> bool:
+        """Is every byte of every box in bounds?"""
+        return 0 not in [whole for *_, whole in self.reaches]
+
+    @property
+    def are_alike(self) -> bool:
+        """Can all be moved at once: are all inside the tensor, and does no store touch what another one does?"""
+        return self.are_whole and (not self.is_store or are_apart(self.tensor_map, self.coordinates))
+
+    @functools.cached_property
+    def span(self) -> tuple[int, int]:
+        """Begin and end of the global bytes that are touched; (0, 0) for none."""
+        touched = [(low, high) for _, low, high, _ in self.reaches if high]
+        return (min(touched)[0], max([high for _, high in touched])) if touched else (0, 0)
+
+    @functools.cached_property
+    def inner(self) -> np.ndarray:
+        """int64[boxes]: the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it."""
+        return np.array([0 if self.geometry.walks_inside else at[0] for at in self.coordinates], np.int64)
+
+
+def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
+    """Do boxes of a map share no bytes, as those of a grid in a tensor whose elements share none?
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64, 4), global_strides=(64,), box_dim=(32, 4))
+    >>> are_apart(tm, [(0, 0), (32, 0)]), are_apart(tm, [(0, 0), (16, 0)])
+    (True, False)
+    """
+    if len(boxes[0]) != tm.rank or tm.call != "tiled" or any(short_strides(tm)):
+        return False
+    at = np.array(boxes)
+    steps, rest = np.divmod(at - at[0], np.array(tm.box_dim))
+    return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
+
+
 class Transfer:
-    """One TMA transfer of any mode. The box consists of rows of chunks.
+    """One TMA transfer of any mode, the `n`-th of some `boxes`. The box consists of rows of chunks.
 
     - `lines` (int64): for each row, the bytes from the tensor's first element to coordinate 0 of dimension 0;
       `tma_loops.OUTSIDE` for rows out of bounds.
@@ -71,18 +143,60 @@ class Transfer:
     (128, (32, 4), [0, 4])
     """
 
-    tensor_map: TensorMap
-    coordinates: tuple[int, ...]
-    smem_address: int
-    is_store: bool
-    geometry: Geometry
-    lines: np.ndarray
-    c0: int  # coordinate of dimension 0 at which every row begins, where the lines do not have it
-    walked: np.ndarray | None  # the rows of an im2col walk or a gather; those of a tile are made when asked for
-    shared_end: int  # of the shared bytes that are touched
-    global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
-    whole: bool  # is every byte of the box in bounds?
-    operation: str = ""  # of a reduction: add, min, ...
+    def __init__(self, boxes: Boxes, n: int = 0, operation: str = "") -> None:
+        self.boxes, self.n, self.operation = boxes, n, operation  # of a reduction: add, min, ...
+
+    @property
+    def tensor_map(self) -> TensorMap:
+        """The map."""
+        return self.boxes.tensor_map
+
+    @property
+    def coordinates(self) -> tuple[int, ...]:
+        """Where the box begins, dimension 0 first."""
+        return self.boxes.coordinates[self.n]
+
+    @property
+    def smem_address(self) -> int:
+        """Where the box begins in the window."""
+        return self.boxes.smem_address
+
+    @property
+    def is_store(self) -> bool:
+        """A store, or a reduction?"""
+        return self.boxes.is_store
+
+    @property
+    def geometry(self) -> Geometry:
+        """What all boxes of the map have in common."""
+        return self.boxes.geometry
+
+    @property
+    def lines(self) -> np.ndarray:
+        """int64[rows]."""
+        found: np.ndarray = self.boxes.lines[self.n]
+        return found
+
+    @property
+    def c0(self) -> int:
+        """The coordinate of dimension 0 at which every row begins; 0 where the lines have it."""
+        return int(self.boxes.inner[self.n])
+
+    @property
+    def shared_end(self) -> int:
+        """The end of the shared bytes that are touched."""
+        return self.boxes.reaches[self.n][0]
+
+    @property
+    def global_span(self) -> tuple[int, int]:
+        """Begin and end of the global bytes that are touched; (0, 0) for none."""
+        _, low, high, _ = self.boxes.reaches[self.n]
+        return low, high
+
+    @property
+    def whole(self) -> bool:
+        """Is every byte of the box in bounds?"""
+        return bool(self.boxes.reaches[self.n][3])
 
     def __repr__(self) -> str:
         direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
@@ -92,8 +206,8 @@ class Transfer:
     @functools.cached_property
     def rows(self) -> np.ndarray:
         """int64[rows, 5]: the tensor coordinates each row of the box begins at."""
-        if self.walked is not None:
-            return self.walked
+        if self.boxes.walked is not None:
+            return self.boxes.walked[self.n]
         g, start = self.geometry, np.zeros(5, np.int64)
         start[: len(self.coordinates)] = self.coordinates
         rows = np.empty((g.rows, 5), np.int64)
@@ -229,7 +343,8 @@ def tma_load(
     >>> t.transaction_bytes, int((t.global_address == -1).sum())
     (1024, 512)
     """
-    return _transfer(tm, coordinates, smem_address, im2col_offsets, mode, arch, shared_end, is_store=False)
+    place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": shared_end}
+    return tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0]
 
 
 def tma_store(
@@ -251,7 +366,8 @@ def tma_store(
     >>> len(tma_store(tm, (0, 0), smem_address=1024).global_address)  # 4 rows of 32 bytes, not of 20
     128
     """
-    return _transfer(tm, coordinates, smem_address, (), mode, arch, shared_end, is_store=True)
+    place: dict[str, Any] = {"smem_address": smem_address, "shared_end": shared_end, "is_store": True}
+    return tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0]
 
 
 def tma_prefetch(
@@ -265,105 +381,26 @@ def tma_prefetch(
     >>> len(tma_prefetch(tm, (0,)))
     20
     """
-    address = _transfer(tm, coordinates, LIMITS.smem_alignment, im2col_offsets, mode, arch, MOST_ADDRESS, is_store=False).global_address
+    place: dict[str, Any] = {"smem_address": LIMITS.smem_alignment, "im2col_offsets": im2col_offsets, "shared_end": MOST_ADDRESS}
+    address = tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0].global_address
     return address[address >= 0]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Alike:
-    """What several transfers have in common, and of each where its box begins, its lines, and where it begins and ends in global memory."""
-
-    same: dict[str, Any]
-    coordinates: list[tuple[int, ...]]
-    lines: np.ndarray
-    ends: np.ndarray
-
-
-_FIELDS = frozenset(field.name for field in dataclasses.fields(Transfer))
-
-
-class _OneOfAlike(Transfer):
-    """One of several transfers: its fields are put together when something first asks for one."""
-
-    def __init__(self, alike: _Alike, n: int) -> None:
-        vars(self)["_of"] = alike, n
-
-    def __getattr__(self, name: str) -> Any:
-        own = vars(self)
-        if "_of" not in own or name not in _FIELDS:
-            raise AttributeError(name)
-        alike, n = own["_of"]
-        box, (low, high) = alike.coordinates[n], alike.ends[n].tolist()
-        c0 = 0 if alike.same["geometry"].walks_inside else box[0]
-        own.update(alike.same, coordinates=box, lines=alike.lines[n], global_span=(low, high), c0=c0)
-        return own[name]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Boxes:
-    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, where each begins, also as (boxes, 5), the lines of all
-    (boxes, rows), and the begin and the end of all global bytes."""
-
-    transfers: list[Transfer]
-    coordinates: list[tuple[int, ...]]
-    starts: np.ndarray
-    lines: np.ndarray
-    span: tuple[int, int]
-
-    def store(self, memory: np.ndarray, begins: np.ndarray, tensor: np.ndarray, tensor_begin: int) -> None:
-        """Put the bytes of stores into `tensor`, whose first word has a global address; `memory` has all windows, `begins` the shared addresses of its first word."""
-        first = self.transfers[0]
-        g, at = first.geometry, first.tensor_map.global_address - tensor_begin
-        loops.store_boxes(self.lines, self.starts, g.shape, g.layout, first.smem_address, memory, begins, tensor, at)
-
-
-def boxes_inside(
-    tm: TensorMap, boxes: np.ndarray, *, smem_address: int, mode: str | None, arch: str, shared_end: int, is_store: bool
-) -> Boxes | None:
-    """`tma_load`, or `tma_store`, of several boxes (boxes, rank), each to the same address of a window of its own, with lines of 128 bytes; None where one is not
-    inside the tensor, or traps, or may overlap itself: each is to be moved by itself then."""
-    if tm.on_hopper or boxes.shape[1] != tm.rank:
-        return None
-    starts, each = np.zeros((len(boxes), 5), np.int64), list(map(tuple, boxes.tolist()))
-    starts[:, : tm.rank] = boxes
-    try:
-        g = geometry_of(tm, mode, arch, is_store=is_store)
-        check_map(tm, g, arch, is_store=is_store)
-        for box in {box[0]: box for box in each}.values():  # of boxes inside the tensor it looks at dimension 0
-            check_coordinates(tm, g, box, (), is_store=is_store)
-        check_smem_address(smem_address)
-    except SmemsimError:
-        return None
-    if g.mode != "tile" or g.axes or g.is_far or not g.is_whole_lines or g.rows * g.pitch > MOST_ADDRESS or abs(starts).max() >> 31:
-        return None
-    lines, ends = np.empty((len(boxes), g.rows), np.int64), np.empty((len(boxes), 2), np.int64)
-    reach = tma_loops.tile_reaches(starts, g.shape, g.layout, smem_address, lines, ends)
-    ends += tm.global_address
-    span = int(ends[:, 0].min()), int(ends[:, 1].max())
-    if not 0 < reach <= shared_end or span[1] > LIMITS.address_end:
-        return None
-    same: dict[str, Any] = {
-        "tensor_map": tm, "smem_address": smem_address, "is_store": is_store, "geometry": g, "walked": None, "shared_end": reach, "whole": True, "operation": "",
-    }  # fmt: skip
-    alike = _Alike(same, each, lines, ends)
-    transfers: list[Transfer] = [_OneOfAlike(alike, n) for n in range(len(each))]
-    if is_store and (transfers[0].stored_bits < 8 or not _is_distinct(transfers[0])):
-        return None
-    return Boxes(transfers, each, starts, lines, span)
-
-
-def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
-    """OutsideError unless every byte the transfer touches lies in global bytes begin ... begin + size."""
-    low, high = transfer.global_span
+def check_covered(span: tuple[int, int], begin: int, size: int, what: str) -> None:
+    """OutsideError unless every byte that transfers touch (`span`) lies in global bytes begin ... begin + size."""
+    low, high = span
     if high and (low < begin or high > begin + size):
         raise OutsideError(
             f"{what} covers global {begin:#x} to {begin + size:#x}: the box needs {low:#x} to {high:#x}; check global_address and strides"
         )
 
 
-def _transfer(
-    tm: Any, coordinates: Any, smem_address: Any, offsets: Any, mode: str | None, arch: str | None, shared_end: Any, *, is_store: bool
-) -> Transfer:
+def tma_boxes(
+    tm: Any, coordinates: Sequence[Any], *, smem_address: Any, im2col_offsets: Any = NO_OFFSETS, mode: str | None = None, arch: str | None = None,
+    shared_end: Any = SHARED_END, is_store: bool = False,
+) -> Boxes:  # fmt: skip
+    """`tma_load`, or `tma_store`, of a box at each of some coordinates, at one address of a window each; all have as many coordinates, in 32 bits. Raises as these do, for
+    one of the boxes."""
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
@@ -373,35 +410,49 @@ def _transfer(
     if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
         tm = tm.as_im2col
     g = geometry_of(tm, mode, arch, is_store=is_store)
-    at = _coordinates(tm, g, coordinates)
+    each = [_coordinates(tm, g, coordinates[0]), *coordinates[1:]]
     check_map(tm, g, arch, is_store=is_store)
-    extra = () if offsets is NO_OFFSETS and not g.axes else _offsets(tm, g, offsets, is_store)
-    check_coordinates(tm, g, at, extra, is_store=is_store)
+    extra = () if im2col_offsets is NO_OFFSETS and not g.axes else _offsets(tm, g, im2col_offsets, is_store)
+    for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
+        check_coordinates(tm, g, at, extra, is_store=is_store)
     if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
         raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
-    walked = _walk(g, at, extra, tm.rank)
-    c0 = 0 if g.walks_inside else at[0]
-    far = g.farthest(at if walked is None else walked) if g.is_far else 0
-    if far:
-        _check_wrapped(far, tm.global_address)
-    if walked is None:
-        lines = np.empty(g.rows, np.int64)
-        reach, low, high, is_whole = tma_loops.tile_reach(at + (0,) * (5 - len(at)), g.shape, g.layout, address, lines)
-    else:
-        lines = np.empty(len(walked), np.int64)
-        tma_loops.lines_of_rows(walked, int(not g.walks_inside), g.shape, lines)
-        reach, low, high, is_whole = tma_loops.reach(lines, c0, g.shape, g.layout, address)
+    walked = [_walk(g, at, extra, tm.rank) for at in each] if g.axes or g.mode in GATHERS else None
+    far = [g.farthest(at) for at in (each if walked is None else walked)] if g.is_far else []
     base = tm.global_address
-    if far >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
-        for line in (low, high - 1):
-            _check_wrapped(line, base)
-    span = (low + base, high + base) if high else (0, 0)
+    for offset in filter(None, far):
+        _check_wrapped(offset, base)
+    lines, found = _lines(g, each, walked, address)
+    reaches = [(reach, low + base, high + base, whole) if high else (reach, 0, 0, whole) for reach, low, high, whole in found.tolist()]
+    for n in range(len(far)):
+        if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
+            for line in (int(found[n, 1]), int(found[n, 2]) - 1):
+                _check_wrapped(line, base)
+    boxes = Boxes(tm, each, address, is_store, g, lines, walked, reaches)
+    reach = max(reaches)[0]
     if reach > end:
         check_window(reach, -(-end // GRANULARITY) * GRANULARITY, is_store=is_store)
     # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
-    check_global(span[1] if is_store else max(span[1], base + 1))
+    check_global(boxes.span[1] if is_store else max(boxes.span[1], base + 1))
     check_smem_address(address)
-    return Transfer(tm, at, address, is_store, g, lines, c0, walked, reach, span, is_whole)
+    return boxes
+
+
+def _lines(
+    g: Geometry, each: Sequence[tuple[int, ...]], walked: Sequence[np.ndarray] | None, address: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The lines of boxes, and of each what it reaches, int64 (boxes, 4): `Boxes.reaches` with places that are counted from the tensor's first element."""
+    count = g.rows if walked is None else len(walked[0])
+    lines, found = np.empty((len(each), count), np.int64), np.empty((len(each), 4), np.int64)
+    if walked is None:
+        starts = np.zeros((len(each), 5), np.int64)
+        starts[:, : len(each[0])] = each
+        tma_loops.tile_reaches(starts, g.shape, g.layout, address, lines, found)
+        return lines, found
+    for n, rows in enumerate(walked):
+        tma_loops.lines_of_rows(rows, int(not g.walks_inside), g.shape, lines[n])
+        found[n] = tma_loops.reach(lines[n], 0 if g.walks_inside else each[n][0], g.shape, g.layout, address)
+    return lines, found
 
 
 def _check_wrapped(offset: int, base: int) -> None:
@@ -409,14 +460,12 @@ def _check_wrapped(offset: int, base: int) -> None:
     check_global((base + offset) % (1 << LIMITS.address_bits) + 1)
 
 
-def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -> np.ndarray | None:
-    """The coordinates at which each row of a gather or an im2col column begins, int64 (rows, 5); None for a tile."""
-    if g.mode in ("tile::gather4", "tile::scatter4"):
+def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -> np.ndarray:
+    """The coordinates at which each row of a gather or an im2col column begins, int64 (rows, 5)."""
+    if g.mode in GATHERS:
         rows = np.zeros((GATHERED_ROWS, 5), np.int64)
         rows[:, 0], rows[:, 1] = at[0], assumed("tma.gathered", at[1:])
         return rows
-    if not g.axes:
-        return None
     start = np.zeros(5, np.int64)
     start[:rank] = at
     offset = np.zeros(5, np.int64)
@@ -441,7 +490,7 @@ def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -
 
 
 def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...]:
-    gathers = g.mode in ("tile::gather4", "tile::scatter4")
+    gathers = g.mode in GATHERS
     rank = 1 + GATHERED_ROWS if gathers else tm.rank
     at = wholes("coordinates", coordinates, wanted="signed 32-bit element indices, dimension 0 first")
     if len(at) == rank and min(at) >= -(1 << 31) and max(at) < 1 << 31:
@@ -620,6 +669,25 @@ def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tenso
         tensor[where] = memory[at]
 
 
+def store_boxes(boxes: Boxes, memory: np.ndarray, begins: np.ndarray, region: Region, operation: str = "") -> None:
+    """Put the bytes of stores into an array, or reduce them into it by an operation. `memory` (64-bit words) has all windows, and `begins` has, by the window of each box,
+    the shared address that its first word would have."""
+    first, g = boxes.transfers[0], boxes.geometry
+    if boxes.are_whole and g.is_whole_lines and first.stored_bits == 8 and not operation:
+        _check_distinct(first)
+        at = boxes.tensor_map.global_address - region.words_begin
+        loops.store_boxes(boxes.lines, boxes.inner, g.shape, g.layout, boxes.smem_address, memory, begins, region.words, at)
+        return
+    kind = tensor_reduction(operation, boxes.tensor_map.data_type) if operation else None
+    for transfer, begin in zip(boxes.transfers, begins.tolist(), strict=True):
+        place = (memory.view(np.uint8), begin, region.data, region.begin)
+        if operation:
+            reduce_bytes(transfer, operation, kind, *place)
+        else:
+            store_bytes(transfer, *place)
+
+
+@in_default_state
 def reduce_bytes(
     transfer: Transfer, op: Any, kind: Any, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int
 ) -> None:
@@ -637,7 +705,7 @@ def _arrays(transfer: Transfer, shared: Any, global_: Any) -> tuple[np.ndarray, 
     memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_)
     if transfer.shared_end > len(memory):
         raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {transfer.shared_end - 1:#x}")
-    check_covered(transfer, transfer.tensor_map.global_address, len(tensor), "global_")
+    check_covered(transfer.global_span, transfer.tensor_map.global_address, len(tensor), "global_")
     return memory, tensor
 
 

@@ -185,7 +185,7 @@ class Reads(MergeableObserver):
     def transferred(self, x: views.Wave, i: Instruction, transfers: Sequence[Load | Store | Bulk | Copy]) -> None:
         """Note what has been loaded, and tensor maps; several loads at once are those that CTAs issue alike."""
         wave = cast("Wave", x)
-        if len(transfers) > 1:
+        if len(transfers) > 1 and isinstance(transfers[0], Load):
             self._loaded_together(wave, cast("Sequence[Load]", transfers))
         else:
             for one in transfers:

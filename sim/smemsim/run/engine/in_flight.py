@@ -27,8 +27,9 @@ from smemsim.run.engine.wave import WARP
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
-    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Block
+    from smemsim.run.views import Cta
 
 __all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "lands"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import numpy as np
 
-from smemsim.base.errors import HardwareTrap, OutsideError
+from smemsim.base.errors import HardwareTrap, OutsideError, SmemsimError
 from smemsim.core.machine.cluster import ClusterAddress
 from smemsim.core.machine.cluster_memory import Cluster
 from smemsim.core.ptx.module import Instruction
@@ -27,21 +28,24 @@ from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.core.machine.tma import Boxes
     from smemsim.core.words.tensor_map import TensorMap
     from smemsim.run.engine.records import Bulk, Copy, Load, Store
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
 
 __all__ = [
+    "Issued",
     "Issuer",
     "check_alone",
     "check_ranks",
     "cluster_of",
+    "described",
     "each",
-    "each_store",
     "issue",
-    "leaves",
+    "issued_by",
     "member",
+    "one_by_one",
     "one_cta",
     "own_address",
     "record",
@@ -55,6 +59,16 @@ __all__ = [
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
 
+class HasBoxes(Protocol):
+    """What a tensor instruction moves."""
+
+    @property
+    def boxes(self) -> Boxes: ...
+
+
+D = TypeVar("D", bound=HasBoxes)
+
+
 def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     """The running threads one after the other, each with its values of the operands."""
     threads = x.threads
@@ -63,13 +77,77 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
         yield (x.ctas[cta], thread), values
 
 
-def each_store(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int], bool]]:
-    """The same, and whether a thread of its CTA issues the very same with it: a copy that leaves the bytes that lie there (rule order.same_value)."""
-    issued = set()
-    for (cta, thread), values in each(x, reads):
-        key = (cta.index, *values)
-        yield (cta, thread), values, key in issued
-        issued.add(key)
+@dataclasses.dataclass(eq=False)
+class Issued:
+    """What a thread issues, or threads of several CTAs at once: the values of operands, which all have, and where the box of each begins, if there are boxes.
+
+    `again` are the lanes of its warp that issue the very same behind it. `is_again`: another thread of the CTA has issued the very same (rule order.same_value).
+    """
+
+    issuers: list[Issuer]
+    values: tuple[int, ...]
+    boxes: list[tuple[int, ...]]
+    again: list[int] = dataclasses.field(default_factory=list)
+    is_again: bool = False
+
+    def each(self) -> list[Issued]:
+        """The same, of each issuer by itself."""
+        return [Issued([issuer], self.values, [box]) for issuer, box in zip(self.issuers, self.boxes, strict=True)]
+
+    @property
+    def threads(self) -> list[int]:
+        """All that issue it."""
+        return [thread for _, thread in self.issuers] + self.again
+
+
+def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, repeats: bool = False) -> list[Issued]:
+    """What the running threads issue, by their values of operands and of coordinates of boxes. CTAs that keep to themselves issue what differs in its boxes alone at once,
+    but not under a schedule. Of lanes of a warp that issue the very same (`repeats`) the first one issues it."""
+    threads = x.threads
+    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in (*reads, *boxes)]
+    issuers, count = [(x.ctas[cta], thread) for cta, thread in zip(x.cta_of[threads].tolist(), threads.tolist(), strict=True)], len(reads)
+    rows = list(zip(*columns, strict=True))
+    if len(rows) > 1 and x.in_flight is None and x.cohort is not None and x.cohort.is_apart and boxes:
+        alike: dict[tuple[int, ...], Issued] = {}
+        for issuer, row in zip(issuers, rows, strict=True):
+            issued = alike.get(row[:count]) or alike.setdefault(row[:count], Issued([], row[:count], []))
+            issued.issuers.append(issuer)
+            issued.boxes.append(row[count:])
+        if all(len({cta.index for cta, _ in issued.issuers}) == len(issued.issuers) for issued in alike.values()):
+            return list(alike.values())
+    found: list[Issued] = []
+    seen: set[Any] = set()
+    for (cta, thread), row in zip(issuers, rows, strict=True):
+        key, last = (cta.index, row), found[-1] if found else None
+        is_repeat = repeats and last is not None and last.threads[0] // WARP == thread // WARP and (*last.values, *last.boxes[0]) == row
+        if last is not None and is_repeat:
+            last.again.append(thread)
+        else:
+            found.append(Issued([(cta, thread)], row[:count], [row[count:]], is_again=key in seen))
+            seen.add(key)
+    return found
+
+
+def one_by_one(every: Sequence[Issued]) -> list[Issued]:
+    """What threads issue, of each by itself, in their order."""
+    return sorted((one for issued in every for one in issued.each()), key=lambda one: one.threads[0])
+
+
+def described(
+    issued: Issued, describe: Callable[[Issued], D], stops_by: Callable[[Issued], contextlib.AbstractContextManager[None]]
+) -> Iterator[tuple[Issued, D]]:
+    """What is to be moved for what threads issue: of all at once, where they are alike; else of each by itself, where a trap ends the kernel."""
+    found = None
+    if len(issued.issuers) > 1:
+        with contextlib.suppress(SmemsimError):
+            found = describe(issued)
+    if found is not None and found.boxes.are_alike:
+        yield issued, found
+        return
+    for one in issued.each() if len(issued.issuers) > 1 else [issued]:
+        with stops_by(one):
+            found = describe(one)
+        yield one, found
 
 
 def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
@@ -104,19 +182,27 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
     return x.ctas[cta.index - cta.rank + rank]
 
 
-def issue(x: Wave, op: AsyncOp, hidden: Undo | None = None) -> None:
-    """Report an operation whose bytes have come to shared memory, have mbarriers count them, and record it.
+def issue(x: Wave, op: AsyncOp) -> None:
+    """Issue a copy, in one order: its bytes come to shared memory, observers are told, mbarriers count them, its bytes go to global memory, it is recorded.
 
-    Under a schedule the bytes may come later: `hidden` knows what lay there before.
+    Under a schedule what comes and what goes may do so later.
     """
+    hidden = Undo(x, op.issuers[0][0]) if x.in_flight is not None and op.writes and not op.is_update else None
+    if op.brings is not None:
+        op.brings()
     if x.observer is not None:
         x.observer.issued(x, op)
-    if len(op.issuers) > 1:
-        _count(x, op, op.writes, None)
-    else:
-        for write in op.writes:
-            if write.barrier is not None:
-                _count(x, op, (write,), hidden)
+    for writes in [op.writes] if len(op.issuers) > 1 else [(write,) for write in op.writes]:
+        if writes and writes[0].barrier is not None:
+            _count(x, op, writes, hidden)
+    if x.observer is not None:
+        for n, store in enumerate(op.stores):
+            x.observer.stores(x, op, n, store)
+    if op.takes is not None:
+        lands(x, op.takes, kind="bulk", threads=np.array(op.threads))
+    if x.observer is not None:
+        for thread in op.again:
+            x.observer.repeated(x, op, 0, thread)
     if op.records and x.observer is not None:
         x.observer.transferred(x, op.instruction, op.records)
 
@@ -149,23 +235,6 @@ def _because(op: AsyncOp, write: SharedWrite) -> str:
     if by is None or len(by.reached) == 1 or cast("tuple[Any, int]", write.barrier)[0] is cta:
         return ""
     return f", which the mask {by.mask:#x} of CTA {cta.number} reaches"
-
-
-def leaves(x: Wave, make: Callable[[], Any], span: Callable[[], tuple[int, int]], thread: int) -> Any:
-    """A transfer out of shared memory by a thread: `make` executes it, `span` says which addresses it writes. Under a schedule it may happen later."""
-    if x.in_flight is None:
-        return make()
-    low, high = span()
-    region = x.launch.memory.holding(low, high) if low < high <= low + MOST_KEPT else None
-    before = None if region is None else x.launch.memory.span(low, high - low).copy()
-    transfer = make()
-    if before is not None:
-        x.launch.memory.span(low, high - low)[:] = before
-        lands(x, make, kind="bulk", threads=np.array([thread]))
-    return transfer
-
-
-MOST_KEPT = 1 << 24  # bytes from the first to the last that a transfer writes, which are kept as they were until it lands
 
 
 def own_address(i: Instruction, cta: Cta, address: int) -> int:

@@ -2,6 +2,4 @@
 
 from smemsim.base.lazy_exports import door
 
-__getattr__ = door(
-    __name__, {"knowledge": ("Costs", "Filling", "Origin"), "lanes": ("Lanes", "Role", "Span"), "recorder": ("PipelineRecorder",)}
-)
+__getattr__ = door(__name__, {"recorder": ("Costs", "Filling", "PipelineRecorder")})

@@ -108,14 +108,14 @@ class AsyncEvents:
         for own, write in zip(ops, op.writes, strict=False):
             own.barriers[write.cta.index] = write.barrier
         self.ops_write(ops, ctas, op.writes[0].words)
-        sources = [cast("GlobalSource", write.source) for write in op.writes]
-        do_change = [self.reads_what_changes(source.begin) for source in sources]
-        if any(do_change):
+        if self.reads_what_changes(cast("GlobalSource", op.writes[0].source).begin):  # all read one array
             op.known.ops = self.of_each(ops)
-            for own, write, source, changes in zip(op.known.ops, op.writes, sources, do_change, strict=True):
-                if changes:
-                    self.op_reads_global(own, *source.at())
-                    self.op_brings(own, write.cta, *source.at(), source.places())
+            for own, write in zip(op.known.ops, op.writes, strict=True):
+                source = cast("GlobalSource", write.source)
+                self.op_reads_global(own, *source.at())
+                places = source.places()
+                if places is not None:
+                    self.op_brings(own, write.cta, *source.at(), places)
 
     def completes_on(self: Any, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
         """mbarriers count it."""

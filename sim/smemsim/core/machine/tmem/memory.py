@@ -72,12 +72,7 @@ __all__ = [
 
 
 class AllocationError(InputError):
-    """Tensor memory is allocated, used or deallocated against its rules (PTX ISA 9.1 §9.7.16.7.1).
-
-    >>> TensorMemory().alloc(33)
-    Traceback (most recent call last):
-    smemsim.core.machine.tmem.memory.AllocationError: columns = 33: needs a power of two from 32 to 512 (PTX ISA 9.1 §9.7.16.7.1)
-    """
+    """Tensor memory that is allocated, used or given back against its rules."""
 
 
 class Columns:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap
-from smemsim.core.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
-from smemsim.core.machine.cluster import ClusterAddress
+from smemsim.core.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch, bulk_reduce
+from smemsim.core.machine.cluster_memory import Cluster
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.reductions import REDUCTION_TYPES, ReductionOp
 from smemsim.core.spec.tensor_map import LIMITS
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
-from smemsim.run.engine.in_flight import Undo
 from smemsim.run.engine.records import Bulk
 from smemsim.run.engine.traps import outside, region_name
 from smemsim.run.engine.wave import OFFSET_MASK
 from smemsim.run.isa.asynchronous import (
+    Issuer,
     check_ranks,
     cluster_of,
     each,
-    each_store,
     issue,
-    leaves,
+    issued_by,
     member,
     one_cta,
     own_address,
-    record,
     stop,
     stops,
 )
@@ -89,30 +86,20 @@ def build_in(i: Instruction, c: Linker) -> Step:
             _note_size(x, i, count, None if between else src)
             if x.in_flight is not None:
                 x.in_flight.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
-            before = None if x.observer is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
-            hidden = None if x.in_flight is None else Undo(x, cta)
             with stops(x, i, _reason):
                 if between:
-                    transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
+                    given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "shared_end": cta.shared.end}
+                    transfers: tuple[BulkTransfer, ...] = (bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank, **given),)
                 else:
-                    given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
-                    transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
-            _arrived(x, i, cta, thread, transfers, before, hidden)
+                    transfers = cluster.bulk_transfers(
+                        dst, src, count, mbar=barrier, cta_rank=cta.rank, cta_mask=masks[0] if mask else None
+                    )
+                op = _arrives(x, i, (cta, thread), cluster, transfers) if transfers else None
+            if op is not None:
+                issue(x, op)
         x.progress.changes += 1
 
     return run
-
-
-def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> dict[int, np.ndarray]:
-    """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
-    place = ClusterAddress.decode(address)
-    ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
-    bytes_of_rank = {}
-    for rank in ranks:
-        to = member(x, cta, rank)
-        begin = place.smem_address - to.shared.begin + to.index * x.pitch
-        bytes_of_rank[rank] = x.shared[begin : begin + size].copy()
-    return bytes_of_rank
 
 
 def build_out(i: Instruction, c: Linker) -> Step:
@@ -128,36 +115,19 @@ def build_out(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), (dst, src, count, *masks), is_again in each_store(x, [to, at, size, *mask]):
+        for issued in issued_by(x, [to, at, size, *mask]):
+            (cta, thread), (dst, src, count, *masks) = issued.issuers[0], issued.values
             check_ranks(x, i, src)
             _check_reach(x, i, thread, dst, count)
             own = own_address(i, cta, src)
             _note_size(x, i, count, dst)
             with stops(x, i, _reason):
-                told: list[BulkTransfer] = []
-                tell = functools.partial(_leaves_once, told, x, i, cta, thread, is_again)
-                make: Any = (
-                    functools.partial(_masked, x, cta, dst, own, count, masks[0])
-                    if masks
-                    else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory, before=tell)
-                )
-                transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
-            if masks:
-                _left(x, i, cta, thread, transfer, is_again=is_again)
+                transfer = bulk_copy(dst, own, count, dst_space="global", src_space="shared::cta", shared_end=cta.shared.end)
+                op = _leaves(x, i, (cta, thread), transfer, is_again=issued.is_again, mask=masks[0] if masks else None)
+            issue(x, op)
         x.progress.changes += 1
 
     return run
-
-
-def _masked(x: Wave, cta: Cta, dst: int, src: int, count: int, mask: int) -> BulkTransfer:
-    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.1 §9.7.9.25.4.1)."""
-    given: dict[str, Any] = {"dst_space": "global", "src_space": "shared::cta", "shared_end": cta.shared.end}
-    transfer = bulk_copy(dst, src, count, **given)
-    if transfer.size:
-        to = x.launch.memory.span(transfer.dst, transfer.size).reshape(-1, BULK_LIMITS.unit)
-        chosen = (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
-        to[:, chosen] = cta.shared.peek(transfer.src, transfer.size).reshape(to.shape)[:, chosen]
-    return transfer
 
 
 @implements("cp.reduce.async.bulk")
@@ -187,16 +157,12 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
             else:
                 _check_reach(x, i, thread, dst, count)
             with stops(x, i, _reason):
-                if is_global:
-                    given: dict[str, Any] = {"to": x.launch.memory}
-                    reduce = functools.partial(cta.shared.bulk_reduce, operation, dtype, own_address(i, cta, src), dst, count, **given)
-                    transfer = leaves(x, reduce, functools.partial(_to, dst, count), thread)
-                else:
-                    transfer = cluster_of(x, cta).bulk_reduce(operation, dtype, dst, src, count, mbar=barrier[0], cta_rank=cta.rank)
-            if is_global:
-                _left(x, i, cta, thread, transfer)
-            else:
-                _arrived(x, i, cta, thread, (transfer,))
+                space: dict[str, Any] = {"dst_space": "global" if is_global else "shared::cluster", "shared_end": cta.shared.end}
+                counted: dict[str, Any] = {"mbar": barrier[0], "cta_rank": cta.rank} if barrier else {}
+                transfer = bulk_reduce(operation, dtype, dst, own_address(i, cta, src) if is_global else src, count, **space, **counted)
+                issuer = cta, thread
+                op = _leaves(x, i, issuer, transfer) if is_global else _arrives(x, i, issuer, cluster_of(x, cta), (transfer,))
+            issue(x, op)
         x.progress.changes += 1
 
     return run
@@ -257,35 +223,36 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _arrived(
-    x: Wave,
-    i: Instruction,
-    cta: Cta,
-    thread: int,
-    transfers: tuple[BulkTransfer, ...],
-    before: dict[int, np.ndarray] | None = None,
-    hidden: Undo | None = None,
-) -> None:
-    """Issue a copy into shared memory; `before` lay there, by the rank of the CTA. What is `hidden` comes later."""
-    reached, writes = tuple(t.dst_cta or 0 for t in transfers), []
+def _arrives(x: Wave, i: Instruction, issuer: Issuer, cluster: Cluster, transfers: tuple[BulkTransfer, ...]) -> AsyncOp:
+    """A copy, or a reduction, into shared memory of CTAs of a cluster. Raises where nothing lies."""
+    (cta, thread), reached, writes = issuer, tuple(t.dst_cta or 0 for t in transfers), []
     for t in transfers:
-        to, begin = member(x, cta, t.dst_cta or 0), t.dst - cta.shared.begin
-        at, lay = begin + to.index * x.pitch, None if before is None else before.get(t.dst_cta or 0)
-        barrier = None if t.mbar is None else (member(x, cta, t.mbar.cta_rank), t.mbar.smem_address)
+        to, begin, is_global = member(x, cta, t.dst_cta or 0), t.dst - cta.shared.begin, t.src_space == "global"
+        old, new = (to.shared.peek(t.dst, t.size), to.shared.bulk_source(t, x.launch.memory)) if is_global else cluster.bulk_sides(t)
         writes.append(
             SharedWrite(
                 to,
                 functools.partial(_word_ranges, begin, t.size),
                 t.transaction_bytes,
-                barrier,
+                None if t.mbar is None else (member(x, cta, t.mbar.cta_rank), t.mbar.smem_address),
                 Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached),
-                _Source(t, begin) if t.src_space == "global" else None,
-                None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1),
+                _Source(t, begin) if is_global else None,
+                None if t.op else (old == new).reshape(-1, WORD).all(axis=1),
                 None if t.src_cta is None else _word_ranges(t.src - cta.shared.begin, t.size),
             )
         )
     bulk = Bulk(cta.number, int(x.tid[thread]), i, transfers)
-    issue(x, AsyncOp("bulk", i, [(cta, thread)], writes, size=transfers[0].size, records=[bulk]), hidden)
+    brings = functools.partial(_bring, x, cluster, transfers)
+    return AsyncOp("bulk", i, [issuer], writes, size=transfers[0].size, brings=brings, is_update=bool(transfers[0].op), records=[bulk])
+
+
+def _bring(x: Wave, cluster: Cluster, transfers: tuple[BulkTransfer, ...]) -> None:
+    """Move the bytes of a copy into shared memory."""
+    for transfer in transfers:
+        if transfer.src_space == "global":
+            cluster[transfer.dst_cta or 0].bulk_arrives(transfer, x.launch.memory)
+        else:
+            cluster.bulk_moves(transfer)
 
 
 class _Source(NamedTuple):
@@ -311,13 +278,6 @@ def _word_ranges(begin: int, size: int) -> WordRanges:
     return WordRanges.of(_words(begin, size) // WORD)
 
 
-def _leaves_once(told: list[BulkTransfer], x: Wave, i: Instruction, cta: Cta, thread: int, is_again: bool, transfer: BulkTransfer) -> None:
-    """Tell of a store, the first time that it is asked for: before it writes."""
-    if not told:
-        told.append(transfer)
-        _left(x, i, cta, thread, transfer, is_again=is_again, stays=functools.partial(_stays, x, cta, transfer))
-
-
 def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndarray:
     """Which bytes of global memory hold what a store writes there, or are not its own (rule order.same_value)."""
     n = at - transfer.dst
@@ -326,25 +286,22 @@ def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndar
     return np.asarray(~is_own | (x.launch.memory.span(transfer.dst, transfer.size)[n] == cta.shared.peek(transfer.src, transfer.size)[n]))
 
 
-def _left(
-    x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False,
-    stays: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> None:  # fmt: skip
-    """Report what goes to global memory, if that `is_again` not what another lane has written there, and record it."""
-    if x.observer is not None:
-        op = AsyncOp("bulk", i, [(cta, thread)], reads=[_word_ranges(transfer.src - cta.shared.begin, transfer.size)], size=transfer.size)
-        x.observer.issued(x, op)
-        x.observer.stores(x, op, 0, GlobalWrite(functools.partial(_goes_to, transfer), transfer.size, stays, is_again))
-    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+def _leaves(x: Wave, i: Instruction, issuer: Issuer, transfer: BulkTransfer, *, is_again: bool = False, mask: int | None = None) -> AsyncOp:
+    """A copy, or a reduction, to global memory; `is_again`: another lane has written the very same there. Of each 16 bytes those of the mask alone (`.cp_mask`, sm_100a;
+    documented: PTX ISA 9.1 §9.7.9.25.4.1). Raises where nothing lies."""
+    cta, thread = issuer
+    cta.shared.bulk_target(transfer, x.launch.memory)
+    chosen = None if mask is None else (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
+    stays = functools.partial(_stays, x, cta, transfer) if mask is None and not transfer.op else None
+    return AsyncOp(
+        "bulk", i, [issuer], reads=[_word_ranges(transfer.src - cta.shared.begin, transfer.size)], size=transfer.size,
+        stores=[GlobalWrite(functools.partial(_goes_to, transfer), transfer.size, stays, is_again)],
+        takes=functools.partial(cta.shared.bulk_leaves, transfer, x.launch.memory, chosen), records=[Bulk(cta.number, int(x.tid[thread]), i, (transfer,))],
+    )  # fmt: skip
 
 
 def _goes_to(transfer: BulkTransfer) -> tuple[np.ndarray, int]:
     return _units(transfer.dst, transfer.size), BULK_LIMITS.unit
-
-
-def _to(dst: int, size: int) -> tuple[int, int]:
-    """The global addresses that a copy of so many bytes writes."""
-    return dst, dst + size // BULK_LIMITS.unit * BULK_LIMITS.unit
 
 
 def _words(begin: int, size: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -40,8 +41,8 @@ def _decoded(raw: bytes) -> TensorMap:
     return TensorMap.from_bytes(raw)
 
 
-def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
-    """The tensor map at a generic address, which a thread's transfer reads: of a parameter, a constant or a global array.
+def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> TensorMap:
+    """The tensor map at a generic address, which threads' transfers read: of a parameter, a constant or a global array.
 
     Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
     """
@@ -60,7 +61,8 @@ def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
     tm = _decoded(raw)
     _tell_cut(x, raw, tm)
     if x.observer is not None and not bank <= address < bank + size:
-        x.observer.map_used(x, i, thread, address, SIZE)
+        for thread in threads:
+            x.observer.map_used(x, i, thread, address, SIZE)
     return tm
 
 

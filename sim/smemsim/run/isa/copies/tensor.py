@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap, Unmodelled
-from smemsim.core.machine.cluster import ClusterAddress
+from smemsim.core.arithmetic.reduce import tensor_reduction
 from smemsim.core.machine.cluster import Delivery as Received
+from smemsim.core.machine.global_memory import Region
 from smemsim.core.machine.memory import SharedMemory
-from smemsim.core.machine.tma import Boxes, Transfer, tma_prefetch, tma_store
+from smemsim.core.machine.tma import Boxes, Transfer, are_apart, tma_prefetch
 from smemsim.core.ptx.module import Address, Instruction, Operand, Vector
-from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.reductions import ReductionOp
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, WITHOUT_PADDED_TO_CLUSTER
 from smemsim.core.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.core.words.tensor_map import TensorMap
-from smemsim.core.words.tensor_map.problems import short_strides
 from smemsim.core.words.tensor_map.traps import map_traps
 from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
-from smemsim.run.engine.in_flight import Undo
 from smemsim.run.engine.records import Load, Store
-from smemsim.run.engine.wave import RANK_SHIFT, WARP
+from smemsim.run.engine.wave import OFFSET_MASK, WARP
 from smemsim.run.isa.asynchronous import (
-    Issuer,
+    Issued,
     check_alone,
     check_ranks,
     cluster_of,
+    described,
     each,
-    each_store,
     issue,
-    leaves,
+    issued_by,
     member,
+    one_by_one,
     one_cta,
     own_address,
-    record,
     stops,
     touched_runs,
 )
@@ -51,10 +50,9 @@ from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 
 if TYPE_CHECKING:
-    from smemsim.run.engine.wave import Cta, Wave
+    from smemsim.run.engine.wave import Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
-    from smemsim.run.word_ranges import WordRanges
 
 # ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
 # 9.7.9.27)
@@ -98,77 +96,63 @@ def build_load(i: Instruction, c: Linker) -> Step:
     if hinted:
         operands.next("a cache policy")
     operands.end()
-    reads = [to, at, mbar, *mask, *coordinates, *offsets]
-    first, is_narrow = 3 + len(mask), not own and c.arch in WITHOUT_PADDED_TO_CLUSTER
-    is_plain = not is_multicast and group == 1 and mode == "tile"
+    is_narrow = not own and c.arch in WITHOUT_PADDED_TO_CLUSTER
+    return _Loads(
+        i, mode, [to, at, mbar, *mask, *offsets], coordinates, own=own, has_mask=is_multicast, group=group, is_narrow=is_narrow
+    ).run
 
-    def run(x: Wave) -> None:
-        if is_plain and _load_together(x, i, [at, to, mbar], coordinates, is_narrow=is_narrow):
-            return
-        issued = list(each(x, reads))
-        _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
-        for (cta, thread), values in issued:
-            dst, address, barrier = values[:3]
-            where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
-            tm, cluster = (_map_to_cluster if is_narrow else map_at)(x, i, address, thread), cluster_of(x, cta)
+
+@dataclasses.dataclass(frozen=True)
+class _Loads:
+    """A tensor load: the operands that it reads (destination, map, mbarrier, CTA mask, offsets), and the coordinates of the box. `own`: to .shared::cta; `is_narrow`: a
+    card that has not every map for .shared::cluster."""
+
+    i: Instruction
+    mode: str
+    reads: list[Read]
+    coordinates: list[Read]
+    own: bool
+    has_mask: bool
+    group: int
+    is_narrow: bool
+
+    def run(self, x: Wave) -> None:
+        """The running threads issue it."""
+        i, every = self.i, issued_by(x, self.reads, self.coordinates)
+        _check_alone(x, i, every, "its bytes arrive at the mbarrier")
+        for issued in every:
+            cta, (dst, address, barrier, *_) = issued.issuers[0][0], issued.values
+            tm = map_at(x, i, address, issued.threads)
+            if self.is_narrow and _is_padded(tm):
+                raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
             check_ranks(x, i, dst, mbar=barrier)
-            if not is_multicast and group == 1:
+            if not self.has_mask and self.group == 1:
                 one_cta(x, i, dst, barrier)
-            if own:
+            if self.own:
                 own_address(i, cta, dst)
-            hidden = None if x.in_flight is None else Undo(x, cta)
-            given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
-                deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
-            load = Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries)
-            issue(x, _load(x, i, cta, thread, deliveries, load), hidden)
+            stopped = _stopped_by(x, i, tm, address, self.mode, is_store=False)
+            for part, moves in described(issued, functools.partial(self.describe, x, tm), stopped):
+                if moves.received:
+                    issue(x, _load(x, i, part, address, moves, tuple(issued.values[3 + self.has_mask :])))
         x.progress.changes += 1
 
-    return run
+    def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
+        """Who gets which boxes, and which bytes these are. Raises where it traps."""
+        (cta, _), (dst, _, barrier, *others) = issued.issuers[0], issued.values
+        cluster, to, mask, offsets = cluster_of(x, cta), dst & OFFSET_MASK, others[0] if self.has_mask else None, others[self.has_mask :]
+        received = cluster.deliveries(dst, barrier, cta_rank=cta.rank, cta_mask=mask, cta_group=self.group)
+        if not received:
+            cluster.check_nothing_traps(tm, issued.boxes[0], to, offsets, self.mode)
+        each = [box for box in issued.boxes for _ in received or (None,)]
+        return _Moves(*cta.shared.boxes(tm, each, x.launch.memory, smem_address=to, im2col_offsets=offsets, mode=self.mode), received)
 
 
-@dataclasses.dataclass(eq=False)
-class _Alike:
-    """What running threads, one of each of some CTAs, issue alike but for their `boxes` (threads, rank), by one map."""
+class _Moves(NamedTuple):
+    """What tensor transfers move: their boxes, the array, and of loads who gets each."""
 
-    ctas: list[Cta]
-    threads: np.ndarray  # of the wave
-    values: list[int]  # of the other operands
-    boxes: np.ndarray
-    map_address: int
-    tensor_map: TensorMap
-
-    @property
-    def windows(self) -> list[SharedMemory]:
-        """The shared memory of each."""
-        return [cta.shared for cta in self.ctas]
-
-
-def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> list[_Alike]:
-    """What the running threads issue, by the values of operands: `reads` are those, a map's address the first one. Nothing where each is to be looked at by itself."""
-    threads = x.threads
-    if len(threads) < 2 or x.in_flight is not None or x.cohort is None or not x.cohort.is_apart:
-        return []
-    values, boxes = np.empty((len(threads), len(reads)), np.int64), np.empty((len(threads), len(coordinates)), np.int64)
-    for to, several in ((values, reads), (boxes, coordinates)):
-        for n, read in enumerate(several):
-            to[:, n] = read(x)
-    if values.min() < 0:
-        return []
-    groups: dict[tuple[int, ...], Any] = {}
-    if (values == values[0]).all():
-        groups[tuple(values[0].tolist())] = slice(None)
-    else:
-        for n, its in enumerate(map(tuple, values.tolist())):
-            groups.setdefault(its, []).append(n)
-    bank, size, found = x.launch.parameter_address, len(x.launch.parameters), []
-    for (address, *others), which in groups.items():
-        own, index = threads[which], x.cta_of[threads[which]]
-        is_made = not bank <= address < bank + size  # by whom, the watch asks for each
-        if (index[1:] == index[:-1]).any() or (x.observer is not None and is_made):
-            return []
-        found.append(_Alike([x.ctas[n] for n in index.tolist()], own, others, boxes[which], address, map_at(x, i, address, int(own[0]))))
-    return found
+    boxes: Boxes
+    array: Region
+    received: tuple[Received, ...] = ()
 
 
 _PADDED_TO_CLUSTER = (
@@ -182,62 +166,26 @@ def _is_padded(tm: TensorMap) -> bool:
     return not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES
 
 
-def _map_to_cluster(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
-    """`map_at` for a load to .shared::cluster on a card that has not every map there."""
-    tm = map_at(x, i, address, thread)
-    if _is_padded(tm):
-        raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
-    return tm
-
-
-def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read], *, is_narrow: bool = False) -> bool:
-    """Execute loads of boxes that lie inside their tensor; False, and nothing has happened, where each has to be executed by itself."""
-    alike = _alike(x, i, reads, coordinates)
-    if len(alike) != 1:
-        return False
-    (issued,) = alike
-    dst, barrier = issued.values
-    if is_narrow and _is_padded(issued.tensor_map):
-        return False
-    is_aligned = barrier % BULK_LIMITS.mbarrier_alignment == 0
-    if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issued.ctas[0].shared.end:
-        return False
-    given: dict[str, Any] = {"smem_address": dst, "source": x.launch.memory, "mode": "tile"}
-    boxes = SharedMemory.tma_loads(issued.windows, issued.tensor_map, issued.boxes, **given)
-    if boxes is None:
-        return False
-    to = Received(0, dst, ClusterAddress(0, barrier), boxes.transfers[0].transaction_bytes)
-    issue(x, _alike_load(x, i, issued, boxes, to))
-    x.progress.changes += 1
-    return True
-
-
-def _alike_load(x: Wave, i: Instruction, issued: _Alike, boxes: Boxes, to: Received) -> AsyncOp:
-    """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
-    ctas, begin, size, offset = issued.ctas, issued.ctas[0].shared.begin, to.transaction_bytes, to.mbar.smem_address
-    by = Delivery(i, 0, 0, to.smem_address, size, (0,))
-    words = functools.cache(lambda: touched_runs(boxes.transfers[0], begin))
-    writes = [
-        SharedWrite(cta, words, size, (cta, offset), by, _Source(transfer, begin))
-        for cta, transfer in zip(ctas, boxes.transfers, strict=True)
+def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, moved: tuple[int, ...]) -> AsyncOp:
+    """Loads by the map at an address, each of which may go to several CTAs of its issuer's cluster."""
+    boxes, (cta, _), size = moves.boxes, issued.issuers[0], moves.boxes.transaction_bytes
+    received = tuple(dataclasses.replace(d, transaction_bytes=size) for d in moves.received)
+    reached = tuple(d.cta_rank for d in received)
+    by = [Delivery(i, cta.rank, rank, boxes.smem_address, size, reached) for rank in reached]
+    words = functools.cache(functools.partial(touched_runs, boxes.transfers[0], cta.shared.begin))
+    writes, begin, n = [], cta.shared.begin, 0
+    for own, _ in issued.issuers:
+        for d, delivery in zip(received, by, strict=True):
+            to = own if d.cta_rank == own.rank else member(x, own, d.cta_rank)
+            counts = to if d.mbar.cta_rank == d.cta_rank else member(x, own, d.mbar.cta_rank)
+            writes.append(SharedWrite(to, words, size, (counts, d.mbar.smem_address), delivery, _Source(boxes.transfers[n], begin)))
+            n += 1
+    of, tids = (i, address, boxes.tensor_map, boxes.geometry.mode), x.tid[issued.threads].tolist()
+    records = [
+        Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    each = zip(ctas, x.tid[issued.threads].tolist(), boxes.coordinates, strict=True)
-    map_ = issued.map_address, issued.tensor_map
-    records = [Load(cta.number, tid, i, *map_, "tile", where, (), (to,)) for cta, tid, where in each]
-    return AsyncOp("tma_load", i, list(zip(ctas, issued.threads.tolist(), strict=True)), writes, size=size, records=records)
-
-
-def _load(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...], load: Load) -> AsyncOp:
-    """A load by one thread, which may go to several CTAs of its cluster."""
-    reached, writes = tuple(d.cta_rank for d in deliveries), []
-    for d in deliveries:
-        to, mbar = member(x, cta, d.cta_rank), d.mbar
-        transfer, begin = cast("Transfer", to.shared.writers[-1]), to.shared.begin
-        by = Delivery(i, cta.rank, to.rank, d.smem_address, d.transaction_bytes, reached)
-        words = functools.cache(functools.partial(touched_runs, transfer, begin))
-        barrier = member(x, cta, mbar.cta_rank), mbar.smem_address
-        writes.append(SharedWrite(to, words, d.transaction_bytes, barrier, by, _Source(transfer, begin)))
-    return AsyncOp("tma_load", i, [(cta, thread)], writes, size=deliveries[0].transaction_bytes, records=[load])
+    brings = functools.partial(SharedMemory.load, [write.cta.shared for write in writes], boxes, moves.array)
+    return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 
 
 class _Source(NamedTuple):
@@ -295,152 +243,76 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     if hinted:
         operands.next("a cache policy")
     operands.end()
-    kind = "tma_reduce" if operation else "tma_store"
+    return _Stores(i, mode, [at, source], coordinates, operation).run
 
-    def run(x: Wave) -> None:
-        if not operation and mode == "tile" and _store_together(x, i, at, source, coordinates):
-            return
-        issued = list(each_store(x, [at, source, *coordinates]))
-        if operation in _COUNTED:
-            _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
-        before: _Stored | None = None
-        together: dict[tuple[int, int], AsyncOp | None] = {}  # by map and source: see `_told_together`
-        for (cta, thread), (address, src, *values), is_again in issued:
-            tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
-            does = thread // WARP, cta.index, address, src, where
-            if before is not None and before.does == does and not operation and x.in_flight is None:
-                before.is_read_again(x, thread)
-            else:
-                check_ranks(x, i, src)
-                place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
-                with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
-                    before = _Stored(does, place["smem_address"])
-                    tell = functools.partial(_tell, x, i, kind, before, issued, together, (cta, thread), bool(operation) or not is_again)
-                    make: Any = (
-                        functools.partial(shared.tma_reduce, operation, tm, where, **place)
-                        if operation
-                        else functools.partial(shared.tma_store, tm, where, before=tell, **place)
-                    )
-                    transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
-                if operation:
-                    tell(transfer)
-            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, before.smem_address, operation))
+
+@dataclasses.dataclass(frozen=True)
+class _Stores:
+    """A tensor store, or a reduction by an operation: the operands that it reads (map, source), and the coordinates of the box."""
+
+    i: Instruction
+    mode: str
+    reads: list[Read]
+    coordinates: list[Read]
+    operation: str
+
+    def run(self, x: Wave) -> None:
+        """The running threads issue it."""
+        i, every = self.i, issued_by(x, self.reads, self.coordinates, repeats=not self.operation and x.in_flight is None)
+        if self.operation in _COUNTED:
+            _check_alone(x, i, every, f".{self.operation} is done")
+        for issued in every if self._are_apart(x, every) else one_by_one(every):
+            address, src = issued.values
+            tm = map_at(x, i, address, issued.threads)
+            check_ranks(x, i, src)
+            own_address(i, issued.issuers[0][0], src)
+            stopped = _stopped_by(x, i, tm, address, self.mode, is_store=True)
+            for part, moves in described(issued, functools.partial(self.describe, x, tm), stopped):
+                issue(x, _store(x, i, part, address, moves, self.operation))
         x.progress.changes += 1
 
-    return run
+    def _are_apart(self, x: Wave, every: Sequence[Issued]) -> bool:
+        """May several groups of CTAs store one after the other: does none touch what another one does?"""
+        if len(every) == 1 or all(len(issued.issuers) == 1 for issued in every):
+            return True
+        addresses, boxes = {issued.values[0] for issued in every}, [box for issued in every for box in issued.boxes]
+        return len(addresses) == 1 and are_apart(map_at(x, self.i, every[0].values[0], []), boxes)
+
+    def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
+        """Which bytes go where. Raises where it traps."""
+        if self.operation:
+            tensor_reduction(self.operation, tm.data_type)
+        (cta, _), at = issued.issuers[0], issued.values[1] & OFFSET_MASK
+        return _Moves(*cta.shared.boxes(tm, issued.boxes, x.launch.memory, smem_address=at, mode=self.mode, is_store=True))
 
 
-def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates: Sequence[Read]) -> bool:
-    """Execute stores of boxes that lie inside one tensor, apart from each other; False, and nothing has happened, where each has to be executed by itself."""
-    alike = _alike(x, i, [at, source], coordinates)
-    if not alike or len({issued.map_address for issued in alike}) > 1 or not _are_apart(alike[0].tensor_map, alike):
-        return False
-    found = []
-    for issued in alike:
-        (src,) = issued.values
-        is_here = not src >> RANK_SHIFT
-        given: dict[str, Any] = {"smem_address": src, "to": x.launch.memory, "mode": "tile"}
-        stores = SharedMemory.tma_stores(issued.windows, issued.tensor_map, issued.boxes, **given) if is_here else None
-        if stores is None:
-            return False
-        found.append((issued, src, stores[0].transfers, stores[1]))
-    each = sorted(
-        (
-            (thread, tid, cta, src, issued, transfer)
-            for issued, src, transfers, _ in found
-            for thread, tid, cta, transfer in zip(
-                issued.threads.tolist(), x.tid[issued.threads].tolist(), issued.ctas, transfers, strict=True
-            )
-        ),
-        key=lambda one: one[0],
-    )
-    if x.observer is not None:
-        told = [((cta, thread), [issued.map_address, src, *transfer.coordinates], False) for thread, _, cta, src, issued, transfer in each]
-        _tell_all(x, i, told, [transfer for *_, transfer in each])
-    for *_, store in found:
-        store()
-    for _, tid, cta, src, issued, transfer in each:
-        record(x, Store(cta.number, tid, i, issued.map_address, issued.tensor_map, "tile", transfer.coordinates, src))
-    x.progress.changes += 1
-    return True
+def _store(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, operation: str) -> AsyncOp:
+    """Stores, or reductions, by the map at an address. CUTLASS has whole warps issue them: each lane's leaves what the first one's has put there; only what the lanes read
+    may be ordered for one and not for another."""
+    boxes, ctas, is_plain = moves.boxes, [cta for cta, _ in issued.issuers], not operation
+    size, read = boxes.transaction_bytes, touched_runs(boxes.transfers[0], ctas[0].shared.begin)
+    writes = [
+        GlobalWrite(functools.partial(_in_global, transfer), size, functools.partial(_stays, x, cta.shared, transfer) if is_plain else None, is_plain and issued.is_again)
+        for cta, transfer in zip(ctas, boxes.transfers, strict=True)
+    ]  # fmt: skip
+    by = [*zip(ctas, issued.boxes, strict=True), *[(ctas[0], issued.boxes[0])] * len(issued.again)]
+    records = [
+        Store(cta.number, tid, i, address, boxes.tensor_map, boxes.geometry.mode, box, boxes.smem_address, operation)
+        for (cta, box), tid in zip(by, x.tid[issued.threads].tolist(), strict=True)
+    ]
+    lanes = issued.threads if len(ctas) == 1 and is_plain and x.in_flight is None else []
+    takes = functools.partial(SharedMemory.store, [cta.shared for cta in ctas], boxes, moves.array, operation)
+    return AsyncOp(
+        "tma_store" if is_plain else "tma_reduce", i, issued.issuers, reads=[read] * len(ctas), stores=writes, size=size, takes=takes, lanes=sum(1 << thread % WARP for thread in lanes),
+        again=issued.again, records=records,
+    )  # fmt: skip
 
 
-def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
-    """Are boxes apart, as those of one grid are in a tensor whose elements share no bytes?"""
-    boxes = np.concatenate([issued.boxes for issued in alike])
-    if boxes.shape[1] != tm.rank or any(short_strides(tm)):
-        return False
-    steps, rest = np.divmod(boxes - boxes[0], np.array(tm.box_dim))
-    return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
-
-
-def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:
-    """Report stores, before they write."""
-    together: dict[tuple[int, int], AsyncOp | None] = {}
-    for ((cta, thread), (address, src, *where), _), transfer in zip(issued, transfers, strict=True):
-        stored = _Stored((thread // WARP, cta.index, address, src, tuple(where)), src)
-        _tell(x, i, "tma_store", stored, issued, together, (cta, thread), True, transfer)
-
-
-def _tell(
-    x: Wave, i: Instruction, kind: str, stored: _Stored, issued: list[tuple[Issuer, list[int], bool]],
-    together: dict[tuple[int, int], AsyncOp | None], issuer: Issuer, writes: bool, transfer: Transfer,
-) -> None:  # fmt: skip
-    """Report a transfer, once: a store before it writes. `writes`: nobody else of its CTA writes the same."""
-    if x.observer is None or stored.op is not None:
-        return
-    (cta, thread), (address, src) = issuer, stored.does[2:4]
-    read = touched_runs(transfer, cta.shared.begin)
-    if (address, src) not in together:
-        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, read)
-    op = together[address, src]
-    if op is None:
-        does, is_shared = [address, src, *stored.does[4]], kind == "tma_store" and x.in_flight is None  # see `_Stored`
-        warps_too = (
-            [other % WARP for (_, other), values, _ in issued if other // WARP == thread // WARP and values == does] if is_shared else []
-        )
-        op = AsyncOp(kind, i, [issuer], reads=[read], size=transfer.transaction_bytes, lanes=sum(1 << lane for lane in warps_too))
-        x.observer.issued(x, op)
-    stored.op, stored.n = op, op.issuers.index(issuer)
-    stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
-    x.observer.stores(x, op, stored.n, GlobalWrite(functools.partial(_in_global, transfer), transfer.transaction_bytes, stays, not writes))
-
-
-def _told_together(
-    x: Wave, i: Instruction, kind: str, issued: list[tuple[Issuer, list[int], bool]], by: list[int], first: Transfer, read: WordRanges
-) -> AsyncOp | None:
-    """Report stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor. None where each is to be reported
-    by itself."""
-    alike = [one for one in issued if one[1][:2] == by]
-    ctas, bank, tm = [cta for (cta, _), *_ in alike], x.launch.parameter_address, first.tensor_map
-    if len(alike) < 2 or x.in_flight is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
-        return None
-    if first.geometry.mode != "tile" or not first.whole or not bank <= by[0] < bank + len(x.launch.parameters):
-        return None
-    sizes = list(zip(tm.box_dim, tm.global_dim, strict=True))
-    if not all(0 <= at <= dim - box for _, (_, _, *where), _ in alike for at, (box, dim) in zip(where, sizes, strict=True)):
-        return None
-    op = AsyncOp(kind, i, [issuer for issuer, *_ in alike], reads=[read] * len(alike), size=first.transaction_bytes)
-    x.observer.issued(x, op)
-    return op
-
-
-@dataclasses.dataclass(eq=False)
-class _Stored:
-    """A store that lanes of one warp issue together, one after the other: what it does, and which issuer's part of which operation it is.
-
-    CUTLASS has whole warps issue them. Each lane's leaves what the first one's has put there; only what the lanes read may be ordered for one and not for another.
-    """
-
-    does: tuple[Any, ...]
-    smem_address: int
-    op: AsyncOp | None = None
-    n: int = 0
-
-    def is_read_again(self, x: Wave, thread: int) -> None:
-        """Another lane issues it."""
-        if self.op is not None:
-            x.observer.repeated(x, self.op, self.n, thread)
+def _stopped_by(
+    x: Wave, i: Instruction, tm: TensorMap, address: int, mode: str, *, is_store: bool
+) -> Callable[[Issued], contextlib.AbstractContextManager[None]]:
+    """`stops` for what a thread issues by a map."""
+    return lambda one: stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, is_store), (tm, address, one.boxes[0]))
 
 
 def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:
@@ -454,11 +326,6 @@ def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) ->
     there = np.where(known[n] == at, at - region.begin, 0)
     new = shared.bytes[transfer.shared_address[order[n]].astype(np.int64) - shared.begin]
     return np.asarray((known[n] != at) | (region.data[there] == new))
-
-
-def _span(shared: SharedMemory, tm: TensorMap, where: tuple[int, ...], place: dict[str, Any]) -> tuple[int, int]:
-    """The global addresses that a store writes."""
-    return tma_store(tm, where, smem_address=place["smem_address"], mode=place["mode"], arch=shared.arch, shared_end=shared.end).global_span
 
 
 @implements("cp.async.bulk.prefetch.tensor")
@@ -477,7 +344,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         for (_, thread), (address, *values) in each(x, [at, *coordinates, *offsets]):
-            tm = map_at(x, i, address, thread)
+            tm = map_at(x, i, address, [thread])
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
@@ -485,8 +352,10 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _check_alone(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]], times: str) -> None:
-    same = ((thread, tuple(values)) for (_, thread), values in issued)
+def _check_alone(x: Wave, i: Instruction, issued: list[Issued], times: str) -> None:
+    if len(issued) == 1:  # by threads of different CTAs
+        return
+    same = ((thread, (one.values, box)) for one in issued for (_, thread), box in zip(one.issuers, one.boxes, strict=True))
     check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.1 §9.7.9.27")
 
 
