@@ -49,12 +49,12 @@ BROKEN = [
     ("d_follows_inputs", "f16",      {"a_type": "bf16", "b_type": "bf16", "d_type": "f16"}, {}, "I602", "d_type", "needs f16 inputs"),
     ("qualifiers",       "mxf4",     {},                                      {"ws": True}, "I601", "kind", "no .ws"),
     ("qualifiers",       "f16",      {},                                      {"ws": True, "cta_group": 2}, "I601", "cta_group", "single CTA"),
-    ("qualifiers",       "mxf4",     {"k": 96, "sparsity": True},             {}, "I601", "k_size", "dense only"),
+    ("qualifiers",       "mxf4",     {"k": 96, "sparsity": True},             {}, "I601", "k_size", "dense A only"),
     ("shape",            "f16",      {"m": 192},                              {}, "I601", "m", "M = 192"),
-    ("shape",            "f16",      {"m": 64},                               {"cta_group": 2}, "I601", "m", "M 128, 256"),
+    ("shape",            "f16",      {"m": 64},                               {"cta_group": 2}, "I601", "m", "M = 128, 256"),
     ("shape",            "f16",      {"m": 32},                               {"ws": False}, "I601", "m", "M = 32"),
-    ("shape",            "mxf8f6f4", {"m": 256},                              {"cta_group": 1}, "I601", "m", "M 128"),
-    ("shape",            "mxf8f6f4", {"m": 128, "sparsity": True},            {"cta_group": 2}, "I601", "m", "M 256"),
+    ("shape",            "mxf8f6f4", {"m": 256},                              {"cta_group": 1}, "I601", "m", "M = 128"),
+    ("shape",            "mxf8f6f4", {"m": 128, "sparsity": True},            {"cta_group": 2}, "I601", "m", "M = 256"),
     ("shape",            "f16",      {"n": 0},                                {}, "I601", "n", "N = 0"),
     ("shape",            "f16",      {"n": 8},                                {"cta_group": 2}, "I601", "n", "16 to 256 in steps of 16"),
     ("shape",            "i8",       {"n": 40},                               {}, "I601", "n", "steps of 16"),
@@ -66,8 +66,8 @@ BROKEN = [
     ("integers_only",    "f16",      0x08200498,                              {}, "I603", "saturate", "only integers"),
     ("integers_only",    "i8",       {"negate_b": True},                      {}, "I603", "negate_b", "cannot be negated"),
     ("majors",           "f16",      {"a_major": "MN"},                       {"a_source": "tensor"}, "I602", "transpose_a", "tensor memory"),
-    ("majors",           "tf32",     {"a_major": "MN"},                       {"swizzle_a": "128B"}, "I602", "transpose_a", "128B_ATOM_32B only"),
-    ("majors",           "tf32",     {"b_major": "MN"},                       {"swizzle_b": "none"}, "I602", "transpose_b", "128B_ATOM_32B only"),
+    ("majors",           "tf32",     {"a_major": "MN"},                       {"swizzle_a": "128B"}, "I602", "transpose_a", "128B_ATOM_32B"),
+    ("majors",           "tf32",     {"b_major": "MN"},                       {"swizzle_b": "none"}, "I602", "transpose_b", "128B_ATOM_32B"),
     ("majors",           "f16",      {"b_major": "MN"},                       {"swizzle_b": "128B_ATOM_32B"}, "I602", "transpose_b", "32-byte atoms"),
     ("majors",           "tf32",     {},                                      {"swizzle_b": "128B_ATOM_32B"}, "I602", "transpose_b", "32-byte atoms"),
     ("transposed_bytes", "f8f6f4",   {"b_major": "MN", "n": 24},              {"cta_group": 1}, "I601", "n", "16 to 256"),
@@ -107,7 +107,7 @@ def test_one_word_means_two_things():
 def test_every_rule_names_the_value_and_what_is_wanted(rule, kind, fields, known, code, where, text):
     d = InstrDescriptor.decode(fields, kind=kind) if isinstance(fields, int) else InstrDescriptor(kind=kind, **fields)
     found = [f for f in d.problems(**known) if f.severity in (Severity.TRAP, Severity.WRONG)]
-    mine = [f for f in found if f.code == code and f.where == where and text in f.message]
+    mine = [f for f in found if f.code == code and f.where == where and text in f"{f.message}; {f.repair}"]
     assert len(mine) == 1, found
     assert mine[0].because
     assert rule in {r.name for r in smemsim.INSTR_RULES}

@@ -161,10 +161,9 @@ def test_every_broken_rule_is_listed():
 
 
 def test_the_sentence_for_a_wide_row_says_how_many_issues():
-    with pytest.raises(
-        TensorMapError, match="box_dim\\[0\\] = 128 x 16 bit = 256 B: needs at most 128 B with SWIZZLE_128B; use 2 issues of at most 64"
-    ):
+    with pytest.raises(TensorMapError, match="box_dim\\[0\\] = 128 x 16 bit = 256 B: needs at most 128 B with SWIZZLE_128B") as refused:
         TensorMap.tiled(**BASE | {"box_dim": (128, 8, 2)})
+    assert "2 transfers of at most 64 elements" in refused.value.findings[0].repair
 
 
 @pytest.mark.parametrize(

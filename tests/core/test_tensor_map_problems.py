@@ -51,18 +51,18 @@ def edited(change, **fields):
 
 # (what the map has, a close neighbour that is fine, the finding: code, severity, field, a part of its sentence), judged for sm_90a
 ODD = [
-    ({"box_dim": (32, 8, 2)}, {}, "T208", "note", "box_dim", "rows lie 128 B apart in shared memory, 64 B between them"),
+    ({"box_dim": (32, 8, 2)}, {}, "T208", "note", "box_dim", "rows are 128 B apart in shared memory; 64 B of each"),
     ({"global_dim": (64, (1 << 31) + 1, 4)}, {}, "T212", "trap", "global_dim[1]", "every transfer traps (CUDA error 715)"),
-    ({"box_dim": (64, 255, 58), "element_strides": (1, 8, 1)}, {"box_dim": (64, 32, 4)}, "T212", "trap", "box_dim", "B: every load traps (CUDA error 700), and every store that does not clip enough of it"),
-    ({"element_strides": (2, 1, 1)}, {"element_strides": (1, 2, 1)}, "T213", "wrong", "element_strides[0]", "is ignored without interleave: all 64 elements"),
-    (SLICED | {"box_dim": (64, 4, 2)}, SLICED, "T213", "wrong", "box_dim[1]", "moves 1 of dimension 1"),
+    ({"box_dim": (64, 255, 58), "element_strides": (1, 8, 1)}, {"box_dim": (64, 32, 4)}, "T212", "trap", "box_dim", "every load traps (CUDA error 700)"),
+    ({"element_strides": (2, 1, 1)}, {"element_strides": (1, 2, 1)}, "T213", "wrong", "element_strides[0]", "all 64 elements"),
+    (SLICED | {"box_dim": (64, 4, 2)}, SLICED, "T213", "wrong", "box_dim[1]", "moves 1 plane of slices (dimension 1)"),
     (SLICED_CONV | {"channels_per_pixel": 64}, SLICED_CONV, "T213", "note", "channels_per_pixel", "a pixel is one slice of 32 B"),
     ({"global_strides": (0, 4096)}, {}, "T214", "note", "global_strides[0]", "all 32 entries are the same bytes"),
     ({"global_strides": (64, 4096)}, {"global_strides": (144, 8192)}, "T214", "note", "global_strides[0]", "span 128 B"),
     ({"global_strides": (128, 2048)}, {}, "T214", "note", "global_strides[1]", "span 4096 B"),
-    (SLICED | {"swizzle": "128B"}, SLICED, "T215", "luck", "swizzle", "the driver's header wants SWIZZLE_32B"),
-    ({"global_dim": (63, 32, 4)}, {"global_dim": (56, 32, 4), "box_dim": (56, 8, 2)}, "T216", "note", "global_dim[0]", "write the 2 B behind it"),
-    ({"global_address": 0x10010}, {"global_address": 0x10080}, "T217", "note", "global_address", "which the CUDA guide wants"),
+    (SLICED | {"swizzle": "128B"}, SLICED, "T215", "luck", "swizzle", "cuda.h requires SWIZZLE_32B"),
+    ({"global_dim": (63, 32, 4)}, {"global_dim": (56, 32, 4), "box_dim": (56, 8, 2)}, "T216", "note", "global_dim[0]", "write the 2 B after it"),
+    ({"global_address": 0x10010}, {"global_address": 0x10080}, "T217", "note", "global_address", "CUDA guide"),
     ({"global_address": 0x10010}, {"global_address": 0x10010, "swizzle": "none"}, "T217", "note", "global_address", "CUDA guide"),
     ({"pixel_box_lower_corner": (0, -1)}, {"pixel_box_lower_corner": (0, 0)}, "T218", "note", "pixel_box_lower_corner", "every store traps"),
     ({"pixel_box_upper_corner": (1, 0)}, {"pixel_box_upper_corner": (0, 0)}, "T218", "note", "pixel_box_upper_corner", "every store traps"),
@@ -70,10 +70,10 @@ ODD = [
     ({"global_dim": (32, 32, 4)}, {}, "T219", "note", "box_dim[0]", "at least 32 of 64 elements"),
     ({"element_strides": (1, 2, 1), "box_dim": (64, 36, 2)}, {"element_strides": (1, 2, 1), "box_dim": (64, 32, 2)}, "T219", "note", "box_dim[1]",
      "at least 2 of 18"),
-    ({"pixel_box_upper_corner": (20, 0)}, {"pixel_box_upper_corner": (0, 0)}, "T219", "note", "pixel_box_lower_corner", "walks over 224 pixels an image, of which at most 64"),
-    ({"pixels_per_column": 73}, {"pixels_per_column": 72}, "T219", "note", "pixels_per_column", "at least 1 of every column"),
+    ({"pixel_box_upper_corner": (20, 0)}, {"pixel_box_upper_corner": (0, 0)}, "T219", "note", "pixel_box_lower_corner", "at most 64 of the 224 pixels"),
+    ({"pixels_per_column": 73}, {"pixels_per_column": 72}, "T219", "note", "pixels_per_column", "at least 1 pixels of each column"),
     ({"channels_per_pixel": 64, "global_dim": (32, 8, 8, 2)}, {"channels_per_pixel": 64}, "T219", "note", "channels_per_pixel", "at least 32 of 64"),
-    ({"global_address": 0}, {}, "T221", "note", "global_address", "no memory is there"),
+    ({"global_address": 0}, {}, "T221", "note", "global_address", "CUDA error 700"),
     ({"element_strides": (1, 3, 1)}, {"element_strides": (1, 3, 1), "box_dim": (64, 9, 2)}, "T222", "note", "box_dim[1]", "ceil(8 / 3) = 3 elements"),
     ({"box_dim": (64, 8, 4), "element_strides": (1, 1, 3)}, {"box_dim": (64, 8, 3), "element_strides": (1, 1, 3)}, "T222", "note", "box_dim[2]", "ceil(4 / 3) = 2"),
 ]  # fmt: skip
@@ -82,11 +82,11 @@ EDITED = [
     ({}, {"to_tf32": 1}, "T212", "data_type", "every load traps (CUDA error 715)"),
     ({"data_type": "u16"}, {"nan_fill": 1}, "T212", "oob_fill", "every load traps (CUDA error 715)"),
     ({}, {"box0": 63}, "T212", "box_dim[0]", "every transfer traps (CUDA error 715)"),
-    ({}, {"swizzle_low": 1}, "T212", "box_dim[0]", "at most 32 B with SWIZZLE_32B; every transfer traps"),
-    ({}, {"format": 13}, "T212", "data_type", "sm_90a has no such type"),
+    ({}, {"swizzle_low": 1}, "T212", "box_dim[0]", "SWIZZLE_32B allows at most 32 B; every transfer traps"),
+    ({}, {"format": 13}, "T212", "data_type", "sm_90a does not have it"),
     (SLICED, {"stride0_low": 9}, "T212", "global_strides", "INTERLEAVE_32B needs multiples of 32 B"),
     ({}, {"global_address": 0x10008}, "T212", "global_address", "every transfer traps (CUDA error 716)"),
-    (SLICED, {"global_address": 0x10010}, "T212", "global_address", "needs a multiple of 32 B; every transfer traps (CUDA error 716)"),
+    (SLICED, {"global_address": 0x10010}, "T212", "global_address", "is not a multiple of 32 B; every transfer traps (CUDA error 716)"),
 ]
 
 
@@ -133,7 +133,7 @@ def test_128_zeros_are_no_map_that_somebody_made():
     for arch in (None, "sm_90a", "sm_100a"):
         found = TensorMap.from_bytes(bytes(128)).problems(arch)
         assert [(f.code, f.severity) for f in found] == [("T220", Severity.TRAP)]
-        assert "never encoded, or not copied" in found[0].message
+        assert "never encoded, or never copied" in found[0].message
     with pytest.raises(HardwareTrap, match="a row of the box takes 1 B"):
         tma_load(TensorMap.from_bytes(bytes(128)), (0,), smem_address=0x400)
     for bit in range(0, 1024, 37):
@@ -226,7 +226,7 @@ def test_stores_write_behind_a_row_as_many_bytes_as_are_said(row, box, data_type
     behind = 0
     for start in range(0, row, 16 // itemsize):
         behind = max(behind, int(tma_store(tm, (start,), smem_address=0x400).global_address.max()) + 1 - 0x10000 - row * itemsize)
-    said = [int(re.search(r"write the (\d+) B behind", f.message)[1]) for f in tm.problems() if f.code == "T216"]
+    said = [int(re.search(r"write the (\d+) B after", f.message)[1]) for f in tm.problems() if f.code == "T216"]
     assert said == ([behind] if behind else [])
 
 
@@ -269,7 +269,7 @@ def test_the_best_im2col_offsets_bring_as_many_pixels_inside_as_are_said(dims, s
         best = max(best, int((moved >= 0).sum()) // 16)
     said = [f.message for f in tm.problems() if f.where == "pixel_box_lower_corner" and f.code == "T219"]
     assert bool(said) == (2 * best < pixels)
-    assert not said or f"{pixels} pixels an image, of which at most {best} " in said[0]
+    assert not said or f"at most {best} of the {pixels} pixels " in said[0]
 
 
 def test_an_interleaved_box_moves_one_plane():
@@ -285,8 +285,8 @@ def test_an_interleaved_box_moves_one_plane():
 
 def test_strides_in_elements_are_recognised():
     found = {f.where: f.repair for f in TensorMap.tiled(**GOOD | {"global_strides": (64, 2048)}).problems() if f.where.startswith("global")}
-    assert found["global_strides[0]"] == "a dense tensor has at least 128 B; strides are bytes, not elements"
-    assert TensorMap.tiled(**GOOD | {"global_strides": (16, 4096)}).problems()[0].repair == "a dense tensor has at least 128 B"
+    assert found["global_strides[0]"] == "128 B or more for a dense tensor (strides count bytes, not elements)"
+    assert TensorMap.tiled(**GOOD | {"global_strides": (16, 4096)}).problems()[0].repair == "128 B or more for a dense tensor"
 
 
 def test_a_good_map_has_none():

@@ -71,7 +71,7 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     scenario["step"].reverse()
     (one,) = check(scenario).findings
     assert one.code == "R507"
-    assert "(step 2) brings it only afterwards" in one.message
+    assert "(step 2) writes them only afterwards" in one.message
     scenario["step"].reverse()
     over = copy.deepcopy(scenario["step"][0])
     over["at"] = [[x + 64, y] for x, y in over["at"]]
@@ -79,7 +79,7 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     scenario["tensor"]["X"]["stride"]["m"] = scenario["map"]["tm"]["global_strides"][0] = 1024
     scenario["step"].insert(1, over)
     (one,) = check(scenario).findings
-    assert "(step 2) overwrote what was meant" in one.message
+    assert "(step 2) overwrote the intended data" in one.message
 
 
 def test_a_stage_that_is_read_instead_of_another_is_named():
@@ -94,14 +94,14 @@ def test_a_stage_that_is_read_instead_of_another_is_named():
 
 PATTERNS = {
     "rows 0 to 7 of 64 are right": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
-    "rows 8 to 15 take rows 16 to 23": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
+    "rows 8 to 15 read the data of rows 16 to 23": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
     "rows 8 apart read the same bytes": (WORD, word_with("sm_90a", stride_byte_offset=0)),
     "rows 0 mod 8 of 64 are right": ("map.tm.swizzle", "none"),
     "16-byte chunks are permuted within their rows": ("map.tm.swizzle", "none"),
     "K steps repeat: 1 what 0 should": (ADDS, [0] * 8),
     "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
-    "lie past the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
-    "all of them are bytes that nothing has written": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
+    "past the end of the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
+    "all of them are uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
 }
 
 
@@ -232,8 +232,8 @@ def test_two_buffers_that_overlap_are_told_with_the_bytes_that_they_share():
     (one,) = report.remarks
     assert (one.code, one.severity, one.where) == ("A108", "note", "buffer.epilogue.address")
     assert one.numbers == {"first": 0x2400, "last": 0x43FF, "bytes": 0x2000, "other": "s"}
-    assert "s (0x400 to 0x43ff) and epilogue (0x2400 to 0x63ff) share 0x2400 to 0x43ff, 8,192 bytes" in one.message
-    assert one.repair == "buffer.epilogue.address = 0x4400, behind s"
+    assert "s (0x400 to 0x43ff) and epilogue (0x2400 to 0x63ff) share 8,192 bytes, 0x2400 to 0x43ff" in one.message
+    assert one.repair == "buffer.epilogue.address = 0x4400, after s"
     assert one.fix == ("buffer.epilogue.address", 0x2400, 0x4400)
     assert check(with_values(scenario, {one.fix[0]: one.fix[2]})).remarks == ()
 
@@ -284,7 +284,7 @@ def test_the_second_of_two_buffers_moves_behind_the_first_as_well_aligned_as_it_
 def test_a_buffer_that_has_no_room_behind_another_is_told_so():
     (one,) = overlaps({"a": {"address": 0x400, "bytes": 0x30000}, "b": {"address": 0x10400, "bytes": 0x30000}})
     assert one.fix is None
-    assert one.repair == f"smaller buffers: behind a, b would end {0x60400 - 0x39000:,} bytes past the shared window"
+    assert one.repair == f"smaller buffers: after a, b would end {0x60400 - 0x39000:,} bytes past the shared window"
 
 
 @examples(100)
@@ -461,5 +461,5 @@ def test_rows_that_a_map_puts_elsewhere_than_they_are_read_are_its_swizzles_faul
     load |= {"offset": [128 * row for row in range(8)], "at": [[0, row] for row in range(8)], "expect_bytes": 512}
     first = check(scenario).findings[0]
     assert (first.code, first.fix) == ("R501", ("map.tm.swizzle", "64B", "128B"))
-    assert "what no step wrote" in first.message
+    assert "uninitialised bytes" in first.message
     assert "writes with swizzle 64B" in first.message

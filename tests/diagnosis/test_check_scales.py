@@ -233,7 +233,10 @@ def test_blocks_that_no_thread_makes_must_lie_so_in_global_memory(by, meant):
     report = check(scenario)
     assert report.codes == ("S701",), report.text()
     assert {f.where for f in report.findings if f.code == "S701"} == {"step[2].a", "step[3].a"}
-    assert "(1, 0) 8 B, (0, 1) 1 B, (32, 0) 256 B further; .32x128b.warpx4 wants 16 B, 1 B, 4 B" in report.findings[0].message
+    assert (
+        "(1, 0) 8 B, (0, 1) 1 B, (32, 0) 256 B after (0, 0); the copy needs (1, 0) 16 B, (0, 1) 1 B, (32, 0) 4 B"
+        in report.findings[0].message
+    )
     assert "in global memory" in report.findings[0].repair
     assert report.findings[0].fix is None
 
@@ -316,8 +319,8 @@ def test_a_comes_from_tensor_memory():
 
 
 @pytest.mark.parametrize(("about", "says"), [
-    ({"lane": 16}, "begins in lane 16"), ({"m": 64}, "row 16 lies in lane 16 and is read in lane 32"),
-    ({"m": 64, "ws": True}, "read in lane 64: A lies in the lanes of D (layout E), 2 times"), ({"cta_group": 2}, "(layout B), 2 times"),
+    ({"lane": 16}, "begins in lane 16"), ({"m": 64}, "row 16 of A is in lane 16 and is read from lane 32"),
+    ({"m": 64, "ws": True}, "the lanes of D (layout E), 2 times"), ({"cta_group": 2}, "(layout B), 2 times"),
 ])  # fmt: skip
 def test_rows_of_a_lie_in_the_lanes_of_d(about, says):
     report = check(tile(**about))

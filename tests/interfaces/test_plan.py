@@ -349,7 +349,7 @@ ILLEGAL = {
     "K-major 32-byte atoms": ((128, 64), {**K, "swizzle": "128B_ATOM_32B"}, "MN-major 32-bit"),
     "no 32-byte atoms on wgmma": ((64, 64), {**K, "arch": "sm_90a", "swizzle": "128B_ATOM_32B"}, "descriptors have"),
     "MN-major fp8 on wgmma": ((128, 64), {**K, "dtype": "e4m3", "major": "MN", "arch": "sm_90a"}, "16-bit types only"),
-    "MN-major tf32 with 16-byte atoms": ((64, 64), {**K, "dtype": "tf32", "major": "MN"}, "128B_ATOM_32B only"),
+    "MN-major tf32 with 16-byte atoms": ((64, 64), {**K, "dtype": "tf32", "major": "MN"}, "128B_ATOM_32B"),
     "MN-major mxf4": ((128, 256), {**K, "dtype": "e2m1", "major": "MN"}, "K-major operands only"),
     "rows not a multiple of 8": ((100, 64), K, "multiple of 8"),
     "tile narrower than the atom": ((128, 32), K, "64 bf16 elements"),

@@ -7,8 +7,8 @@ import dataclasses
 import functools
 import itertools
 import json
-import os
 import pathlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, global_races_option, json_option
+from smemsim.core.picture.message import wants_colour
 
 if TYPE_CHECKING:
     from smemsim.core.ptx.module import Module
@@ -609,7 +610,7 @@ def _tell(
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for line, _ in _told(outputs, compared, explanations):
         click.echo(line)
-    click.echo(done.text(strict=strict, colour=not os.environ.get("NO_COLOR")))
+    click.echo(done.text(strict=strict, colour=wants_colour(sys.stdout)))
     hint(f.code for f in done.findings)
 
 

@@ -35,7 +35,9 @@ __all__ = [
     "Value",
     "at_instruction",
     "at_line",
+    "headline_of",
     "in_word",
+    "message_of",
     "shortened",
     "told",
 ]
@@ -299,6 +301,7 @@ class Element(TypedDict):
     byte: NotRequired[int]
 
 
+NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # of findings that are alike
 MOST_MENTIONED = 4  # lines of PTX of which the line of the source is named
@@ -552,7 +555,7 @@ class Finding:
     def lines_of(self, width: int = COLUMNS) -> list[Line]:
         """The message in styled lines: code, place and what is wrong; the accesses; why; fix."""
         style = STYLES[self.severity]
-        note = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}.get(self.severity, "")
+        note = NOTES.get(self.severity, "")
         place = f"{self.headed}  " * (not self.what.startswith(self.headed))
         return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width)
 
@@ -631,6 +634,53 @@ class Finding:
         return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
 
 
+def message_of(found: Mapping[str, Any]) -> str:
+    """The message of a finding, of what `Finding.as_dict` says about it.
+
+    >>> word = in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used", why="the operand is one atom wide")
+    >>> print(message_of(word.as_dict()))
+    D310  leading_byte_offset  note: LBO = 64 B is never used
+          why     the operand is one atom wide
+    """
+    return plain(
+        message_lines(
+            Line([(f"{found['code']}  ", ""), (f"{_place_of(found)}  ", "")]), f"{_note(found)}{told(found['what'])}", _rows_of(found)
+        )
+    )
+
+
+def headline_of(found: Mapping[str, Any]) -> str:
+    """The code, the place and what is wrong, of what `Finding.as_dict` says about a finding.
+
+    >>> headline_of(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used").as_dict())
+    'D310 leading_byte_offset: LBO = 64 B is never used'
+    """
+    return f"{found['code']} {_place_of(found)}: {told(found['what'])}"
+
+
+def _place_of(found: Mapping[str, Any]) -> str:
+    """The line of the source without its folder, else the place in words."""
+    place = str(found.get("location") or found["where"])
+    return place.rpartition("/")[2]
+
+
+def _note(found: Mapping[str, Any]) -> str:
+    return NOTES.get(Severity(found["severity"]), "")
+
+
+def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
+    for half in found.get("halves", ()):
+        source = str(half["location"] or "").rpartition("/")[2]
+        yield Labelled(
+            half["does"], told(half["text"]), ", ".join(filter(None, (source, f"PTX line {half['line']}" if half["line"] else "")))
+        )
+    if found["why"] or found.get("because"):
+        yield Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else Labelled("rule", found["because"])
+    fix = found["fix"]
+    if fix["text"]:
+        yield Labelled("fix", told(fix["text"]) + " (tried)" * fix["tried"])
+
+
 def _of_line(half: Half) -> str:
     return "" if half.instruction is None else f" (line {half.instruction.line})"
 
@@ -640,14 +690,15 @@ def _changed(path: str | None, old: Value, new: Value) -> dict[str, Value]:
 
 
 def in_word(
-    word: str, code: str, field: str, message: str, repair: str = "", source: str = "", severity: Severity | None = None, against: tuple[str, ...] = ()
+    word: str, code: str, field: str, message: str, repair: str = "", source: str = "", severity: Severity | None = None, against: tuple[str, ...] = (),
+    why: str = "",
 ) -> Finding:  # fmt: skip
     """A finding at a field of a word, of the severity that its code has unless another is given.
 
     >>> print(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used"))
     D310  leading_byte_offset  note: LBO = 64 B is never used
     """
-    return Finding(code, severity or CODES[code].severity, InWord(word, Path.parse(field), against), message, repair, source)
+    return Finding(code, severity or CODES[code].severity, InWord(word, Path.parse(field), against), message, repair, source, why=why)
 
 
 def at_instruction(

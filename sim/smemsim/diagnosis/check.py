@@ -208,9 +208,13 @@ def _layouts(machine: Machine) -> None:
         alias = buffer.layout and buffer.layout.first_alias()
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
-            counted = f"; {buffer.layout.contiguous} counts bytes here" if buffer.layout.contiguous else ""
+            counted = (
+                f"two elements overwrite each other; {buffer.layout.contiguous} counts bytes here"
+                if buffer.layout.contiguous
+                else "two elements overwrite each other"
+            )
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
-                                f"the layout is not one-to-one: {one} and {other} are the same byte{counted}"))  # fmt: skip
+                                f"the layout gives {one} and {other} the same byte", "strides that step over all that smaller strides span", why=counted))  # fmt: skip
         for note in bank_notes(name, buffer):
             machine.say(note)
 
@@ -348,24 +352,32 @@ def _find(machine: Machine, read: Read) -> None:
     if (places < 0).any():
         missing = int((places < 0).sum())
         machine.say(
-            finding("R507", read.where, read.title, f"{missing} of {places.size} elements lie nowhere in shared memory: no step wrote them")
+            finding(
+                "R507",
+                read.where,
+                read.title,
+                f"{missing} of {places.size} elements are not in shared memory",
+                why="no earlier step wrote them",
+            )
         )
         return
     descriptors = list(read.solutions(places))
     if descriptors:
         first = descriptors[0]
         fields = f"swizzle {first.swizzle}, LBO {'any' if first.leading is None else first.leading}, SBO {'any' if first.stride is None else first.stride}"
-        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(first.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
-                            + ("; k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else "")))  # fmt: skip
+        machine.say(finding("L403", read.where, read.title, f"the operand has no descriptor; {int(first.words[0, 0]):#018x} reads the first {read.rows} x {read.k} elements",
+                            f"word = {int(first.words[0, 0]):#018x} ({fields})",
+                            why="k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else ""))  # fmt: skip
     else:
         other = "MN" if read.major == "K" else "K"
         near = next(iter(read.solutions(places, other)), None)
         hint = (
-            f"{other}-major, {int(near.words[0, 0]):#018x} reads it"
+            f"major = {other}, word = {int(near.words[0, 0]):#018x}"
             if near
-            else "lay the tile out in one of the canonical layouts (8 rows of 16 to 128 bytes)"
+            else "lay the tile out in a canonical layout: groups of 8 rows, each row 16, 32, 64 or 128 bytes"
         )
-        machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint))  # fmt: skip
+        machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint,
+                            why="LBO, SBO and the swizzles reach only layouts made of 8-row groups"))  # fmt: skip
 
 
 def _blamed(machine: Machine, scenario: ScenarioTables, read: Read) -> Finding | None:
@@ -402,7 +414,7 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
     taken = [_k_taken(machine, read) for read in reads]
     if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
         machine.say(finding("H801", Path.of("step", number), f"step {number + 1} (mma)",
-                            "both operands take the same permutation of K: every product pairs the right elements, the result does not change; it will when one of them moves"))  # fmt: skip
+                            "both operands take the same permutation of K", why="every product still pairs the right elements; a change of one operand makes D wrong"))  # fmt: skip
 
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:

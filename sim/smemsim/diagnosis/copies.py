@@ -97,8 +97,8 @@ def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
     row = next(r for r in COPY_SHAPES.values() if r.name == name)
     operand = _as_scales(machine, step.a, row)
     if operand.major != "K":
-        machine.say(finding("I602", where / "a" / "major", f"{title} a", "tcgen05.cp reads K-major only: its descriptor has no other meaning",
-                            "major = K, and lines of 16 B that are contiguous", grade=row.grade))  # fmt: skip
+        machine.say(finding("I602", where / "a" / "major", f"{title} a", "the operand of tcgen05.cp is MN-major",
+                            "major = K, and lines of 16 contiguous bytes", why="tcgen05.cp reads K-major operands only", grade=row.grade))  # fmt: skip
     per_line = row.row_bytes * 8 // element_format(operand.dtype).bits
     rows = next((given for given in (operand.rows, step.rows, step.m) if given is not None), None)
     k = step.k
@@ -136,7 +136,7 @@ def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
     changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
     needs = " or ".join(f".{x}" if x else "none" for x in taken)
-    return finding("I605", where / "multicast", title, f".{name} with {has}: tcgen05.cp has this shape with {needs} only; nothing is copied",
+    return finding("I605", where / "multicast", title, f"tcgen05.cp .{name} has {has}; this shape exists with {needs} only", why="nothing is copied", repair=
                    f"multicast = {' or '.join(x or repr('') for x in taken)}", changes=changes, grade=Grade.DOCUMENTED, numbers={"legal": taken})  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
     alone = len(fits) == 1 and step.shape is not None and fits[0].multicast == row.multicast == (step.multicast or "")
     changes = (Fix(where / "shape", step.shape, fits[0].name),) if alone else ()
     return finding("I605", where / "shape", title,
-                   f"{full_name(row)} copies {row.rows} rows of {row.row_bytes} B ({wanted['k']} elements); the step has {has['rows']} rows of {bytes_} B ({has['k']})",
+                   f"{full_name(row)} copies {row.rows} rows of {row.row_bytes} B ({wanted['k']} elements); the step has {has['rows']} rows of {bytes_} B ({has['k']} elements)",
                    shapes, numbers={key: [wanted[key], has[key]] for key in wanted}, changes=changes, grade=row.grade)  # fmt: skip
 
 
@@ -184,9 +184,11 @@ def _advance(wrong: Finding, row: CopyShape) -> Finding | None:
     for size in ("bytes", "row_bytes"):
         others = sorted((r for r in COPY_SHAPES.values() if getattr(r, size) == used[0]), key=lambda r: r.rows != row.rows)
         if others and getattr(row, size) == needed[0]:
-            what = f"{wrong.what}: by {used[0]} B, what {full_name(others[0])} reads; {full_name(row)} reads {needed[0]}"
+            what = f"the copies advance by {used[0]} B; {full_name(row)} reads {needed[0]} B"
             also = f"; or copy with {full_name(others[0])}" if others[0].rows == row.rows else ""
-            return dataclasses.replace(wrong, code="I605", what=what, repair=wrong.repair + also)
+            return dataclasses.replace(
+                wrong, code="I605", what=what, why=f"{used[0]} B is what {full_name(others[0])} reads", repair=wrong.repair + also
+            )
     return None
 
 
@@ -210,12 +212,12 @@ def _scale_layout(
     }
     strides = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
     lies = ", ".join(f"{name} {at} B" for name, (at, _) in strides.items())
-    wants = ", ".join(f"{wanted} B" for _, wanted in strides.values())
+    wants = ", ".join(f"{name} {wanted} B" for name, (_, wanted) in strides.items())
     text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
-                f"scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) lie {lies} further; {full_name(row)} wants {wants}",
-                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
+                f"the scale factors are not in the blocks of 32 lines of 16 B that {full_name(row)} reads", text,
+                why=f"(row, scale) lie {lies} after (0, 0); the copy needs {wants}", changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade,
                 halves=share_rows(wrong.wrong, wrong.of, "bytes"), tried=bool(changes)),
         first=wrong.first, wrong=wrong.wrong, of=wrong.of)  # fmt: skip
 
@@ -224,12 +226,12 @@ def _repair(
     machine: Machine, scenario: ScenarioTables, number: int, read: Read, places: np.ndarray, again: Again
 ) -> tuple[str, tuple[Fix, ...]]:
     """(what to do, the change of the buffer's layout if threads fill it and then all is right)."""
-    text = "scale i of row r belongs at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
+    text = "put scale i of row r at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
     at = int(places[read.meant >= 0][0])
     name = next((b.name for b in machine.buffers.values() if b.address <= at < b.address + (b.bytes or 1)), "")
     layout = scenario.buffers[name].layout if name else None
     if not isinstance(layout, Layout):
-        return f"{text}: lay them out so in global memory, or store them with threads", ()
+        return f"{text}, in global memory or by stores of threads", ()
     starts = read.addresses()[:, :, 0, 0]
     lines, bytes_ = machine.buffers[name].layout.extents()  # type: ignore[union-attr]
     down, along = (int(x[0]) if len(x) else SCALE_COPY.bytes for x in (np.diff(starts[:, 0]), np.diff(starts[0])))
@@ -312,8 +314,8 @@ def _overlap(where: Path, title: str, row: CopyShape, old: Grid, address: TmemAd
     first = old[0] if isinstance(old, tuple) else None
     needed = [first + row.columns * i for i in range(len(old))] if isinstance(old, tuple) and isinstance(first, int) else None
     return finding("I605", where / "to_tmem", title,
-                   f"the copy to lane {address.lane}, column {address.column} overwrites what copy {hit} brought: {full_name(row)} fills {row.columns} columns",
-                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", changes=(Fix(where / "to_tmem", plain(old), needed),) if needed else (),
+                   f"the copy to lane {address.lane}, column {address.column} overwrites the data of copy {hit}",
+                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", why=f"one copy by {full_name(row)} fills {row.columns} columns", changes=(Fix(where / "to_tmem", plain(old), needed),) if needed else (),
                    numbers={"columns": row.columns}, grade=row.grade)  # fmt: skip
 
 
@@ -349,12 +351,12 @@ def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: Tm
             again = rerun({path: value})
             other = None if again is None else _stored(again, step)
             if other is not None and (other[0] == other[1]).all():
-                machine.say(finding("R501", path, title, "the threads wrote with another swizzle than the store reads with", f"{path} = {value}", halves=share, tried=True,
+                machine.say(finding("R501", path, title, "the threads wrote with another swizzle than the store reads", f"{path} = {value}", halves=share, tried=True,
                                     changes=(Fix(path, scenario.value_at(path), value),), subject=where, **counts))  # fmt: skip
                 return
     phase = next((f for f in machine.findings if f.code == "A105" and any(fix.path.startswith(buffer.path) for fix in f.changes)), None)
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
-    what = "bytes are stored that no step wrote" if code == "R507" else "the store takes other bytes than are meant"
+    what = "the store reads uninitialised bytes" if code == "R507" else "the store reads other bytes than intended"
     machine.say(finding(code, where, title, what, cause=phase, halves=share, **counts))
 
 

@@ -91,7 +91,7 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
         values = table[limit.column][rows]
         if not rows:
             yield at_instruction(
-                "P905", body[0], f"counters: nothing has run{where}, which has a bound for {limit.name}", "name a line that runs"
+                "P905", body[0], f"counters: no instruction ran{where}, which has a bound for {limit.name}", "name a line that runs"
             )
             continue
         found = int(values.max() if limit.column == "worst_degree" else np.maximum(values, 0).sum())
@@ -101,7 +101,7 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
             yield at_instruction(
                 "P905",
                 i,
-                f"counters: {found:,} {limit.name}{where}, where at most {limit.most:,} are allowed",
+                f"counters: {found:,} {limit.name}{where}; the launch allows at most {limit.most:,}",
                 "find what has changed in the layout, or raise the bound",
             )
 
@@ -118,14 +118,14 @@ def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
         spent = sum(counting.rows[key].wavefronts for key in lost)
         lines = sorted({counting.instructions[key].line for key in lost} - {counting.instructions[worst].line})
         others = (
-            f", and at {len(lines)} other line{'s' * (len(lines) > 1)} ({', '.join(map(str, lines[:MOST_LINES]))}{', ...' * (len(lines) > MOST_LINES)})"
+            f" and at {len(lines)} more line{'s' * (len(lines) > 1)} ({', '.join(map(str, lines[:MOST_LINES]))}{', ...' * (len(lines) > MOST_LINES)})"
             if lines
             else ""
         )
         yield at_instruction(
             "P902", counting.instructions[worst],
-            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{others}: {spent:,} wavefronts where {spent - sum(lost.values()):,} do without conflicts, "
-            f"{spent / total:.0%} of all wavefronts of the launch", _repair(launch, counting, buffer),
+            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{others}", _repair(launch, counting, buffer),
+            why=f"{spent:,} wavefronts, without conflicts {spent - sum(lost.values()):,}; {spent / total:.0%} of all wavefronts of the launch",
         )  # fmt: skip
 
 
@@ -191,12 +191,13 @@ def _uncoalesced(counting: Counting) -> Iterator[Finding]:
     costly = [(key, row) for key, row in costly if row.sectors - row.ideal_sectors >= max(FEWEST, SHARE * total)]
     for key, row in sorted(costly, key=lambda x: x[1].ideal_sectors - x[1].sectors)[:MOST_NOTES]:
         each = row.sectors / max(row.global_requests, 1)
-        said = f"uncoalesced: {row.sectors:,} sectors of 32 bytes where the bytes need {row.ideal_sectors:,}, {each:.1f} for each warp; {row.sectors / total:.0%} of all sectors of the launch"
+        said = f"uncoalesced access: {row.sectors:,} sectors of 32 bytes, {row.ideal_sectors:,} are enough for the bytes"
         yield at_instruction(
             "P903",
             counting.instructions[key],
             said,
             "let neighbouring lanes access neighbouring addresses, or stage the tile in shared memory",
+            why=f"{each:.1f} sectors for each warp; {row.sectors / total:.0%} of all sectors of the launch",
         )
 
 
@@ -207,7 +208,8 @@ def _idle(counting: Counting) -> Iterator[Finding]:
     if executed < FEWEST or lanes >= IDLE * executed * LANES:
         return
     key, row = max(rows, key=lambda x: x[1].executed * LANES - x[1].lanes)
-    said = f"lanes idle: the warp instructions of the launch run with {lanes / executed:.1f} of 32 lanes; here with {row.lanes / row.executed:.1f}, {row.executed:,} times"
+    said = f"idle lanes: {row.lanes / row.executed:.1f} of 32 lanes run here, {row.executed:,} times"
     yield at_instruction(
-        "P904", counting.instructions[key], said, "let whole warps take one side of a branch, and lanes share the work of long rows"
-    )
+        "P904", counting.instructions[key], said, "let whole warps take one side of a branch, and share the work of long rows among the lanes",
+        why=f"the warp instructions of the launch run with {lanes / executed:.1f} of 32 lanes on average",
+    )  # fmt: skip

@@ -333,7 +333,7 @@ def _exchanged(box: _Box, launch: Launch) -> Finding | None:
     return at_instruction(
         "R508",
         event.instruction,
-        f"the box at coordinates {list(event.coordinates)} has the product of the rows of A from {row} on and of the rows of B from {column} on: that belongs "
-        f"into row {row} and column {column} of D",
-        f"coordinates are {{{column}, {row}}}: dimension 0, the contiguous one (columns), comes first",
+        f"the box stored at coordinates {list(event.coordinates)} belongs in row {row}, column {column} of D",
+        f"coordinates {{{column}, {row}}}: dimension 0, the contiguous one (columns), comes first",
+        why=f"it has the product of the rows of A from {row} on and of the rows of B from {column} on",
     )

@@ -73,12 +73,12 @@ def _covers(boxes: Iterable[Place], pair: tuple[int, int], tm: TensorMap) -> boo
 def _told(outside: list[Load | Store], count: int, pair: tuple[int, int], *, is_load: bool) -> Finding:
     first = outside[0]
     tm, right = first.tensor_map, _exchanged(first.coordinates, pair)
-    does = "loads, which bring nothing but fill" if is_load else "stores, which write nothing"
+    does = "these loads read fill only" if is_load else "these stores write nothing"
     return at_instruction(
         "T209" if is_load else "R508",
         first.instruction,
-        f"{len(outside)} of the {count} boxes through this map lie wholly outside of the tensor ({does}): the first at {list(first.coordinates)}, with global_dim = "
-        f"{list(tm.global_dim)}; with coordinates {pair[0]} and {pair[1]} exchanged all of them lie inside, and together they are the whole tensor",
+        f"{len(outside)} of the {count} boxes of this map are outside the tensor, first the box at {list(first.coordinates)}; global_dim = {list(tm.global_dim)}",
         f"exchange coordinates {pair[0]} and {pair[1]}: {list(right)} here; dimension 0, the contiguous one, comes first",
         arrays=(tm.global_address,),
+        why=f"{does}; with coordinates {pair[0]} and {pair[1]} exchanged the boxes are exactly the whole tensor",
     )

@@ -377,9 +377,9 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     )
     names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
     launch.find(
-        "X020", i, f"what is left in {names} differs between cancel = {EVERY_ANSWER[0]!r} and {answer!r}: it depends on which clusters have begun",
+        "X020", i, f"the result in {names} differs between cancel = {EVERY_ANSWER[0]!r} and {answer!r}",
         "do the work of the cluster whose first ctaid the response holds, and no other, until a request is declined",
-        because="which clusters have begun when a request is made is a race" + "; sums of floats in another order differ too" * sums,
+        why="the result depends on which clusters have begun, which is a race" + "; sums of floats in another order differ too" * sums,
         milder=Severity.LUCK if sums else None,
     )  # fmt: skip
 

@@ -82,12 +82,14 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
     rows = [r for r in WGMMA_TYPES if types.get("a", r.a[0]) in r.a and types.get("b", r.b[0]) in r.b]
     if operands and not rows:
         pair = " and ".join(f"{side.upper()} {dtype}" for side, dtype in types.items())
-        yield finding("I602", where, title, f"{pair}: no wgmma multiplies these", "f16, bf16, tf32, e4m3/e5m2, s8/u8 or b1")
+        yield finding(
+            "I602", where, title, f"no wgmma multiplies {pair}", "two f16, bf16 or tf32 operands, or e4m3/e5m2, s8/u8 or b1 on both sides"
+        )
         return
     for side, operand in operands.items():
         if operand.major == "MN" and not any(r.transposes for r in rows):
             yield finding("I602", where / side / "major", f"{title} {side}",
-                          f"{types[side]} MN-major: wgmma transposes 16-bit types only", "store the operand K-major")  # fmt: skip
+                          f"the operand is MN-major {types[side]}", "store the operand K-major", why="wgmma reads MN-major operands of 16-bit types only")  # fmt: skip
     if step.kind is None or not rows:
         return
     row = rows[0]
@@ -97,8 +99,8 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
             "I601",
             where / "m",
             title,
-            f"M = {max(step.m, rows_of_a)}: one wgmma has {WGMMA_M}, larger tiles take several",
-            f"m = {WGMMA_M}",
+            f"M = {max(step.m, rows_of_a)}; one wgmma has M = {WGMMA_M}",
+            f"m = {WGMMA_M}, and several instructions for a larger tile",
         )
     if step.n not in row.n:
         near = min(row.n, key=lambda n: abs(n - step.n))
@@ -106,11 +108,13 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
             "I601",
             where / "n",
             title,
-            f"N = {step.n}: wgmma with {row.a[0]} has {in_steps(row.n)}",
+            f"N = {step.n}; wgmma with {row.a[0]} has N of {in_steps(row.n)}",
             f"n = {near}",
         )
     if operands and step.k != row.k * (2 if is_sparse(step) else 1):
-        yield finding("I601", where / "k", title, f"K = {step.k}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}")
+        yield finding(
+            "I601", where / "k", title, f"K = {step.k}; wgmma with {row.a[0]} has K = {row.k}, with .sp {2 * row.k}", f"k = {row.k}"
+        )
 
 
 def idesc_with(word: int, d: InstrDescriptor, wanted: Mapping[str, int | str]) -> int | None:
@@ -150,15 +154,21 @@ def _shape(where: Path, title: str, step: MmaStep, kind: str, cta_group: int | N
     for name, value, legal in (("m", m, ms), ("n", n, ns)):
         if value not in legal:
             near = min(legal, key=lambda x: abs(x - value))
-            yield finding("I601", where / name, title, f"{name.upper()} = {value}: kind {kind} has {in_steps(legal)}", f"{name} = {near}")
+            yield finding(
+                "I601",
+                where / name,
+                title,
+                f"{name.upper()} = {value}; kind {kind} has {name.upper()} of {in_steps(legal)}",
+                f"{name} = {near}",
+            )
             return
     with_m = {x for s in shapes if m in s.m for x in s.n}
     if n not in with_m:
         near = min(with_m, key=lambda x: abs(x - n))
-        yield finding("I601", where / "n", title, f"N = {n}: kind {kind} with M = {m} has {in_steps(with_m)}", f"n = {near}")
+        yield finding("I601", where / "n", title, f"N = {n}; kind {kind} with M = {m} has N of {in_steps(with_m)}", f"n = {near}")
     dense = KINDS[kind].k
     if k not in ((2 * dense,) if is_sparse(step) else (dense, WIDE_K if KINDS[kind].has_wide_k else dense)):
-        yield finding("I601", where / "k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
+        yield finding("I601", where / "k", title, f"K = {k}; kind {kind} has K = {dense}, with .sp {2 * dense}", f"k = {dense}")
 
 
 def _tcgen05_type(machine: Machine, where: Path, title: str, operand: Operand) -> Iterator[Finding]:
@@ -168,8 +178,8 @@ def _tcgen05_type(machine: Machine, where: Path, title: str, operand: Operand) -
         return
     swizzle = SmemDescriptor.decode(word, arch=machine.arch).swizzle
     if operand.major == "MN" and fmt.bits == 32 and swizzle not in (Swizzle.B128_ATOM_32B, Swizzle.INVALID):
-        yield finding("I602", where / "major", title, f"{fmt.name} MN-major with swizzle {swizzle}: 32-bit types are MN-major with 128B_ATOM_32B only",
-                      "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major",
+        yield finding("I602", where / "major", title, f"the operand is MN-major {fmt.name} with swizzle {swizzle}",
+                      "layout code 1 and a tile in 32-byte atoms, or a K-major tile", why="tcgen05 reads MN-major 32-bit types with 128B_ATOM_32B only",
                       inside=InWord("operand", Path.of("major"), against=("swizzle",)))  # fmt: skip
 
 
@@ -183,14 +193,14 @@ def _word(operand: Operand) -> int | None:
 def _idesc(machine: Machine, where: Path, title: str, step: MmaStep, word: int, kind: str, cta_group: int | None) -> Iterator[Finding]:
     """The instruction descriptor against the step, then its own rules."""
     if not 0 <= word < 1 << 32:
-        yield finding("I603", where / "idesc", title, f"idesc = {word:#x}: needs 32 bits")
+        yield finding("I603", where / "idesc", title, f"idesc = {word:#x} has more than 32 bits", "a word of 32 bits")
         return
     d = InstrDescriptor.decode(word, kind=kind)
     differ = [(name, getattr(d, name), wanted) for name, wanted in _fields_of(step) if getattr(d, name) != wanted]
     if differ:
-        listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
+        listed = ", ".join(f"{name} {has}, the step has {wanted}" for name, has, wanted in differ)
         new = idesc_with(word, d, {name: wanted for name, _, wanted in differ})
-        yield finding("I603", where / "idesc", title, f"{word:#010x} of kind {kind} says {listed}",
+        yield finding("I603", where / "idesc", title, f"the instruction descriptor {word:#010x} (kind {kind}) has {listed}",
                       "build it with smemsim.InstrDescriptor" if new is None else f"idesc = {new:#010x}",
                       changes=() if new is None else (Fix(where / "idesc", f"{word:#010x}", f"{new:#010x}"),),
                       numbers={name: [has, wanted] for name, has, wanted in differ}, grade=Grade.DOCUMENTED)  # fmt: skip
@@ -246,9 +256,9 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
     side = read.where.side
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
-        text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
+        text = f"the scenario has {read.rows} rows of {side.upper()} in this CTA; each CTA of the pair reads {own}"
         return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), what=text,
-                                   repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
+                                   why=f"the rows from {own} on belong to the other CTA", repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if wrong.fix or wrong.code != "R508":
         return None
@@ -264,8 +274,8 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
         return None
     block, first = next(iter(cuts.items()))
     why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
-    return dataclasses.replace(wrong, code="I604", what=f"{wrong.what}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
-                               f"parts of {read.rows} rows{why} cut it", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
+    return dataclasses.replace(wrong, code="I604", what=f"block {block} begins inside a {mode.swizzle} atom: {first} of its {unit} rows are left",
+                               why=f"the instruction reads parts of {read.rows} rows{why}; a part must begin at a whole atom", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
                                numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
 
 
@@ -304,12 +314,12 @@ def a_from_tensor_memory(
         only = " or ".join(map(str, path.lanes))
         right = np.array([path.lanes[0] << LANE_SHIFT | start.column for start in starts]).reshape(shape)
         machine.say(finding("I604", where / "tmem", title,
-                            f"A begins in lane {off.lane}; with M = {step.m} its rows fill {path.block} of every 32 lanes from lane {only} on (layout {path.name} of D)",
-                            f"tmem = {as_given(right, tmem)}", numbers={"lane": off.lane, "legal": list(path.lanes)}, grade=A_GRADES[path.name][0],
+                            f"A begins in lane {off.lane} of tensor memory; with M = {step.m} it begins in lane {only}",
+                            why=f"A has the lanes of D: layout {path.name} fills {path.block} of every 32 lanes", repair=f"tmem = {as_given(right, tmem)}", numbers={"lane": off.lane, "legal": list(path.lanes)}, grade=A_GRADES[path.name][0],
                             changes=(Fix(where / "tmem", plain(tmem), as_given(right, tmem)),)))  # fmt: skip
         return
     if operand.major != "K":
-        machine.say(finding("I602", where / "major", title, "A in tensor memory has a lane for each row: it cannot be MN-major", "major = K", grade=Grade.DOCUMENTED))  # fmt: skip
+        machine.say(finding("I602", where / "major", title, "A in tensor memory is MN-major", "major = K", why="tensor memory has one lane for each row of A: A is K-major there", grade=Grade.DOCUMENTED))  # fmt: skip
         return
     if operand.meant is None or (machine.tmem_writer < 0).all():
         machine.unchecked.append(str(where))
@@ -347,7 +357,7 @@ def _compare(
     if all(options):
         near = [min(o, key=lambda c: abs(c - used)) for o, used in zip(options, columns, strict=True)]
         right = np.array([layout.lane << LANE_SHIFT | c for c in near]).reshape(shape)
-        return finding("R502", where / "tmem", title, "other columns of tensor memory hold A", f"columns {columns} must be {near}", halves=share, tried=True,
+        return finding("R502", where / "tmem", title, "A is read from the wrong columns of tensor memory", f"columns {columns} must be {near}", halves=share, tried=True,
                        numbers={"used": columns, "needed": near}, changes=(Fix(where / "tmem", plain(tmem), as_given(right, tmem)),), **counts)  # fmt: skip
     part, copy, first = (int(x[0]) for x in np.nonzero(bad.any(axis=3)))
     line = (
@@ -357,8 +367,8 @@ def _compare(
     )
     lies = [] if line is None else np.nonzero((line == wanted[part][first]).all(axis=1))[0].tolist()
     if lies:
-        text = f"row {first} lies in lane {lies[0]} and is read in lane {int(cells.lane[copy, first, 0])}"
+        text = f"row {first} of A is in lane {lies[0]} and is read from lane {int(cells.lane[copy, first, 0])}"
         again = f", {layout.copies} times, once for each band of N" if layout.copies > 1 else ""
-        return finding("I604", where / "tmem", title, f"{text}: A lies in the lanes of D (layout {layout.name}){again}", halves=share, repair=
-                       "bring the rows to these lanes", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
-    return finding("R508", where, title, "no column of tensor memory holds all elements of A", halves=share, **counts)
+        return finding("I604", where / "tmem", title, text, halves=share, why=f"the instruction reads A from the lanes of D (layout {layout.name}){again}", repair=
+                       "copy or store each row to the lane from which it is read", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
+    return finding("R508", where, title, "no columns of tensor memory hold all elements of A", halves=share, **counts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
-from smemsim.core.finding import Finding, Path
+from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.layout.banks import shared_cost
 from smemsim.core.layout.tensor_memory import scale_of_byte
 from smemsim.core.machine.tmem.address import TmemAddress
@@ -244,9 +244,17 @@ def usage_notes(machine: Machine) -> Iterator[Finding]:
         buffer = machine.buffers[name]
         first, end = buffer.address // CHUNK, -(-(buffer.address + (buffer.bytes or CHUNK)) // CHUNK)
         if machine.read[first:end].any():
-            what = "nothing of it is" if len(issues) == total[step] else f"{len(issues)} of its {total[step]} issues are not"
+            what = (
+                "no byte of this transfer is"
+                if len(issues) == total[step]
+                else f"{len(issues)} of the {total[step]} issues of this step are not"
+            )
             yield finding(
-                "R510", Path.of("step", step), f"step {step + 1}", f"{what} read by any later step; first {machine.issues[issues[0]].text}"
+                "R510",
+                Path.of("step", step),
+                f"step {step + 1}",
+                f"{what} read by any later step",
+                halves=(Half("first", machine.issues[issues[0]].text),),
             )
 
 
@@ -264,5 +272,5 @@ def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
     ways = int(shared_cost("ldmatrix", np.pad(offset, (0, WARP_LANES - threads)), (1 << threads) - 1, CHUNK).wavefronts[0])
     if ways > 1:
         yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
-                      f"the first 16 bytes of {threads} consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of {threads} threads take {ways} turns",
-                      "a swizzle, or another pitch")  # fmt: skip
+                      f"the first {CHUNK} bytes of {threads} consecutive lines fall into the same {CHUNK // BANKS.width} banks, {ways} at a time",
+                      "a swizzle, or another pitch", why=f"such an access of {threads} threads takes {ways} passes through shared memory")  # fmt: skip

@@ -201,7 +201,7 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
             "R508",
             part.where,
             part.title,
-            "the scale factors are not what is meant",
+            "the scale factors differ from the intended ones",
             f"see {cause.code}",
             cause=cause,
             halves=share,
@@ -210,9 +210,11 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
         return
     nowhere = ~np.isin(part.meant, machine.tmem) & (part.meant >= 0)
     if nowhere.any():
-        yield finding("R507", part.where, part.title, f"{int(nowhere.sum())} scale factors lie nowhere in tensor memory: no copy brought them", halves=share, **counts)  # fmt: skip
+        yield finding("R507", part.where, part.title, f"{int(nowhere.sum())} scale factors are not in tensor memory", why="no copy wrote them", halves=share, **counts)  # fmt: skip
         return
-    yield finding("S702", part.where / "tmem", part.title, "no column and no scale id has all scale factors", halves=share, **counts)
+    yield finding(
+        "S702", part.where / "tmem", part.title, "no column and scale id of tensor memory hold all scale factors", halves=share, **counts
+    )
 
 
 def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
@@ -226,7 +228,7 @@ def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
         return
     new = _with_id(idesc, kind, field, first)
     yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
-                  f"{idesc:#010x} of kind {kind} says {field} {has}, the step's scale id is {first}", f"idesc = {new:#010x}",
+                  f"the instruction descriptor {idesc:#010x} (kind {kind}) has {field} {has}; the step has scale id {first}", f"idesc = {new:#010x}",
                   numbers={field: [has, first]}, changes=(Fix(Path.of("step", number, "idesc"), f"{idesc:#010x}", f"{new:#010x}"),), grade=Grade.DOCUMENTED)  # fmt: skip
 
 
@@ -251,8 +253,8 @@ def _contradiction(part: Slice) -> Finding | None:
         both = (part.meant[at] >= 0) & (part.meant[before] >= 0)
         if (part.meant[at] != part.meant[before])[both].any():
             return finding("S702", part.where / "tmem", part.title,
-                           f"step {before[1]} of block {before[0]} and step {at[1]} of block {at[0]} both read column {key[0]}, scale id {key[1]}, and mean different "
-                           "scale factors", _advance(part), numbers={"column": key[0], "id": key[1]}, grade=part.grade)  # fmt: skip
+                           f"step {before[1]} of block {before[0]} and step {at[1]} of block {at[0]} both read column {key[0]}, scale id {key[1]}",
+                           _advance(part), why="they need different scale factors", numbers={"column": key[0], "id": key[1]}, grade=part.grade)  # fmt: skip
     return None
 
 
@@ -260,14 +262,14 @@ def _advance(part: Slice) -> str:
     """A sentence on the scale ids and columns of the K steps that follow."""
     steps = TMEM[2] // part.mode.scales
     ids = ", ".join(map(str, part.mode.ids))
-    return f"{part.mode.name}: scale ids {ids}, and {part.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
+    return f"with {part.mode.name}: scale ids {ids}, then {part.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
 
 
 def _first(machine: Machine, part: Slice, wrong: np.ndarray) -> Element:
     block, step, copy, row, index = (int(x[0]) for x in np.nonzero(wrong))
     column, id_ = int(part.column[block, step]), int(part.id[block, step])
     value = int(part.cells.read(machine.tmem, column, id_)[copy, row, index])
-    read = (NAMES | {UNWRITTEN: "what no copy wrote"}).get(value) or (
+    read = (NAMES | {UNWRITTEN: "uninitialised bytes"}).get(value) or (
         part.tensor.named(value) if part.tensor.address <= value < part.tensor.end else f"other bytes ({value:#x})"
     )
     at = [int(x[copy, row, index]) for x in (part.cells.lane, part.cells.column, part.cells.byte)]
@@ -277,8 +279,8 @@ def _first(machine: Machine, part: Slice, wrong: np.ndarray) -> Element:
 
 def _told(first: Element) -> str:
     return (
-        f"block {first['block']} step {first['step']} row {first['row']} scale {first['k']} reads {first['read']} in lane {first['lane']}, column "
-        f"{first['column']}, byte {first['byte']}, meant {first['meant']}"
+        f"block {first['block']}, step {first['step']}, row {first['row']}, scale {first['k']}: reads {first['read']} in lane {first['lane']}, column "
+        f"{first['column']}, byte {first['byte']}, needs {first['meant']}"
     )
 
 
@@ -307,11 +309,11 @@ def _other_slice(
             changes = (Fix(where, f"{idesc:#010x}", f"{new:#010x}"),)
         elif part.id_key.key != "tmem":
             changes = (Fix(where, plain(part.operand.id), as_given(needed, (0,) if part.operand.id is None else part.operand.id)),)
-    illegal = "" if legal.all() else f"; {part.mode.name} begins at byte {' or '.join(map(str, part.mode.ids))}"
+    illegal = "" if legal.all() else f"{part.mode.name} begins at byte {' or '.join(map(str, part.mode.ids))}"
     idesc_path = Path.of("step", number, "idesc")
     refused = next((f for f in machine.findings if f.code == "I603" and f.path == part.id_key == idesc_path), None)
     numbers = {name: {"used": a.tolist(), "needed": b.tolist()} for name, (a, b) in differ.items()}
-    return finding("S702", where, part.title, f"the scale factors of other columns or scale ids are read{illegal}", told, halves=share, tried=bool(changes), numbers=numbers, changes=changes, subject=part.where,
+    return finding("S702", where, part.title, "the instruction reads the wrong scale factors", told, why=illegal, halves=share, tried=bool(changes), numbers=numbers, changes=changes, subject=part.where,
                    cause=refused, **counts)  # fmt: skip
 
 
@@ -330,7 +332,7 @@ def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.nd
     lanes = sorted(set((part.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
     return finding("I605", Path.of("step", issue.step, "shape"), f"step {issue.step + 1} (copy)",
-                   f"the scale factors are right in the first lanes and wrong in lanes {listed}: the MMA reads them in every 32 lanes, and {name} does not fill all of them",
+                   f"the scale factors are wrong in lanes {listed}", why=f"the MMA reads them in every 32 lanes; {name} does not fill all of them",
                    halves=share, repair=
                    f"copy with {full_name(SCALE_COPY)}", **counts)  # fmt: skip
 
@@ -351,7 +353,7 @@ def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarr
         r for r in COPY_SHAPES.values() if r.name == row.name and r is not row and not any(_needed(need, r, address)[1] for address in to)
     ]
     where, key = Path.of("step", number, "multicast"), step.multicast is not None and len(others) == 1
-    return finding("I605", where, f"step {number + 1} (copy)", f"{full_name(row)} sends a row to lanes that need the scale factors of different rows",
+    return finding("I605", where, f"step {number + 1} (copy)", f"{full_name(row)} copies one row to lanes that need different rows of scale factors",
                    "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=row.grade,
                    changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 

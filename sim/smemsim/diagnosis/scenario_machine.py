@@ -294,7 +294,7 @@ def _bits_in(scenario: ScenarioTables, buffer: str) -> int:
 # ---- Running a scenario's transfers: which global byte lies at every shared byte, and what goes wrong on the way
 
 
-NAMES = {UNWRITTEN: "what no step wrote", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
+NAMES = {UNWRITTEN: "uninitialised bytes", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
 ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
@@ -313,12 +313,12 @@ def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
     inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
     grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
-    halves: tuple[Half, ...] = (), tried: bool = False,
+    halves: tuple[Half, ...] = (), tried: bool = False, why: str = "",
 ) -> Finding:  # fmt: skip
     """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
     return Finding(
         code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
-        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes, halves=halves, tried=tried,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes, halves=halves, tried=tried, why=why,
     )  # fmt: skip
 
 
@@ -505,7 +505,16 @@ class Machine:
                 for broken in e.findings:
                     repair = refusal_repair(arguments, broken.code, self.map_of)
                     self.refused[name] = self.say(
-                        finding(broken.code, where, f"map {name}", broken.message, repair, numbers={"rule": broken.rule}, rule=broken.rule)
+                        finding(
+                            broken.code,
+                            where,
+                            f"map {name}",
+                            broken.what,
+                            repair or broken.repair,
+                            numbers={"rule": broken.rule},
+                            rule=broken.rule,
+                            why="the driver refuses to encode the map",
+                        )
                     )
 
     def _map_at(self, where: Path, arguments: MapArguments) -> TensorMap:
@@ -556,7 +565,10 @@ class Machine:
                 moved = self.moved(tm, step, at, address)
             except HardwareTrap as e:
                 code = "A107" if e.cuda_error == 700 else "T205"
-                traps.setdefault(code, finding(code, where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}"))
+                traps.setdefault(
+                    code,
+                    finding(code, where, title, f"the transfer traps: {e.reason}", why=f"the launch ends with CUDA error {e.cuda_error}"),
+                )
                 continue
             shared = moved.shared_address.astype(np.int64)
             total += moved.transaction_bytes
@@ -584,24 +596,29 @@ class Machine:
         """Does the barrier expect the bytes that arrive?"""
         expected = step.expect_bytes
         if expected is not None and expected != total:
-            ends = "it waits for ever" if expected > total else "its count runs over"
-            self.say(finding("T210", where, title, f"the barrier expects {expected:,} bytes, {total:,} arrive: {ends}",
-                             f"expect_bytes = {total}", cause=self.mismatched.get(step.map), numbers={"expected": expected, "arrive": total}, changes=(Fix(where, expected, total),)))  # fmt: skip
+            ends = (
+                "the phase never completes"
+                if expected > total
+                else "the phase completes before all bytes have arrived, or its count leaves its range"
+            )
+            self.say(finding("T210", where, title, f"the mbarrier expects {expected:,} bytes, {total:,} bytes arrive",
+                             f"expect_bytes = {total}", why=ends, cause=self.mismatched.get(step.map), numbers={"expected": expected, "arrive": total}, changes=(Fix(where, expected, total),)))  # fmt: skip
 
     def object_address(self, title: str, name: str) -> None:
         """Finds a CUtensorMap whose own address is not aligned: the transfer traps."""
         address = self.arguments[name].object_address
         if address is not None and address % LIMITS.object_alignment:
-            self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",
-                             f"alignas(128), or object_address = {address & -LIMITS.object_alignment:#x}"))  # fmt: skip
+            self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap object is at {address:#x}, {address % LIMITS.object_alignment} B past a multiple of {LIMITS.object_alignment} B",
+                             f"alignas(128) for the CUtensorMap, or object_address = {address & -LIMITS.object_alignment:#x}",
+                             why="a transfer through a misaligned CUtensorMap traps"))  # fmt: skip
 
     def promised(self, title: str, buffer: SharedBuffer) -> None:
         """Does the declared alignment promise what a transfer needs?"""
         align = buffer.declared_align
         if align is not None and align % ALIGN and buffer.address % ALIGN == 0:
             self.say(finding("A106", Path.of("buffer", buffer.name, "declared_align"), title,
-                             f"{buffer.name} is at {buffer.address:#x}, a multiple of {ALIGN}; its declared alignment of {align} B does not guarantee that",
-                             f"declared_align = {ALIGN}"))  # fmt: skip
+                             f"{buffer.name} is at {buffer.address:#x}, a multiple of {ALIGN} B, but its declared alignment is {align} B",
+                             f"declared_align = {ALIGN}", why=f"a transfer needs a multiple of {ALIGN} B; another build may place the buffer elsewhere"))  # fmt: skip
 
     def misaligned(self, where: Path, title: str, buffer: SharedBuffer, stage: int, addresses: list[int], needs: int = ALIGN) -> Finding:
         """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
@@ -610,10 +627,10 @@ class Machine:
         if stage and buffer.at(0, offset) % needs == 0:
             right = -(-buffer.stage_bytes // needs) * needs
             return self.say(finding("A102", Path.of("buffer", buffer.name, "stage_bytes"), title,
-                                    f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} past a multiple of {needs} B: stages are {buffer.stage_bytes} B apart",
-                                    f"stage_bytes = {right}", changes=(Fix(Path.of("buffer", buffer.name, "stage_bytes"), buffer.stage_bytes, right),)))  # fmt: skip
-        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(addresses) - 1} more of this step do' if len(addresses) > 1 else ''}",
-                                f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
+                                    f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} B past a multiple of {needs} B",
+                                    f"stage_bytes = {right}", why=f"stages are {buffer.stage_bytes} B apart; a transfer to a misaligned address traps", changes=(Fix(Path.of("buffer", buffer.name, "stage_bytes"), buffer.stage_bytes, right),)))  # fmt: skip
+        return self.say(finding("A101", where, title, f"shared address {address:#x} is {address % needs} B past a multiple of {needs} B{f', so are {len(addresses) - 1} more of this step' if len(addresses) > 1 else ''}",
+                                f"place {buffer.name} at {-(-address // needs) * needs:#x}", why="a transfer to a misaligned shared address traps", numbers={"address": address, "needs": needs}))  # fmt: skip
 
     def inside(self, where: Path, title: str, buffer: SharedBuffer, shared: list[np.ndarray], stage: int = 0) -> None:
         """Do a step's transfers stay in their buffer?"""
@@ -622,17 +639,19 @@ class Machine:
         low, high = min(int(part.min()) for part in shared if len(part)), max(int(part.max()) for part in shared if len(part)) + 1
         begin, end = buffer.address, buffer.address + buffer.bytes
         if low < begin or high > end:
-            stages = f"; stage {stage} of {buffer.stages}" if buffer.stages is not None and stage >= buffer.stages else ""
-            self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}{stages}",
-                             f"{buffer.name} needs {max(high, end) - begin} bytes", numbers={"first": low, "last": high - 1}))  # fmt: skip
+            stages = (
+                f"stage {stage} is used, {buffer.name} has {buffer.stages}" if buffer.stages is not None and stage >= buffer.stages else ""
+            )
+            self.say(finding("A107", where, title, f"the step touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}",
+                             f"bytes = {max(high, end) - begin} for {buffer.name}", why=stages or "the bytes outside belong to another buffer or to none", numbers={"first": low, "last": high - 1}))  # fmt: skip
 
     def bulk_step(self, number: int, step: BulkStep) -> None:
         """cp.async.bulk, which knows of no swizzle."""
         where, title = Path.of("step", number), f"step {number + 1} (bulk)"
         buffer, stage, unit = self.buffers[step.buffer], step.stage or 0, BULK_LIMITS.unit
         if step.bytes % unit:
-            self.say(finding("A103", where / "bytes", title, f"{step.bytes} bytes: what is over a multiple of 16 B is neither moved nor counted",
-                             f"bytes = {-(-step.bytes // 16) * 16}"))  # fmt: skip
+            self.say(finding("A103", where / "bytes", title, f"the bulk copy has {step.bytes} bytes, which is not a multiple of {unit} B",
+                             f"bytes = {-(-step.bytes // 16) * 16}", why=f"hardware moves and counts whole units of {unit} B: the last {step.bytes % unit} B stay behind"))  # fmt: skip
         for issue, (offset, place) in enumerate(_bulk_issues(where, step)):
             address = buffer.at(stage, offset)
             if address % unit:
@@ -648,8 +667,9 @@ class Machine:
         if mode is not None and mode.mask:
             lines = mode.mask + 1
             self.say(finding("R501", where, title,
-                             f"a bulk copy moves bytes as they lie; {buffer.name} is laid out with swizzle {mode.swizzle}: {mode.mask} of {lines} lines have their chunks in other places",
+                             f"a bulk copy fills {buffer.name}, whose layout has swizzle {mode.swizzle}",
                              "a tensor copy (cp.async.bulk.tensor), or a layout without swizzle",
+                             why=f"a bulk copy does not swizzle: in {mode.mask} of {lines} lines the 16 B chunks are in other places",
                              numbers={"fraction": mode.mask / lines}))  # fmt: skip
 
 

@@ -140,22 +140,28 @@ class Schedules:
             return found
         summed = any(one.summed for one in self.differing)
         only_sums = all(one.summed for one in self.differing)
-        because = "which order threads, CTAs and asynchronous operations take is not determined (PTX ISA 8)"
+        why = "the order of threads, CTAs and asynchronous operations is not determined"
         if summed:
-            because += "; floats are added atomically, and sums in another order round differently" + (
-                "" if only_sums else ", as may what is computed of them"
+            why += "; floats are added atomically, and sums in another order round differently" + (
+                "" if only_sums else ", and so may what is computed from them"
             )
         placed = self.launch.program.names_multiprocessors
         if placed:
-            because += "; where a CTA runs (%smid) differs too, and with it what is left in a workspace of each multiprocessor"
+            why += "; the multiprocessor of a CTA (%smid) differs too, and with it the contents of a workspace of each multiprocessor"
         handed_on = all(one.handed_on for one in self.differing)
         if handed_on:
-            because += "; atomic operations say which thread comes when, and the threads read these arrays themselves, so that what is left there may be no result"
-        message = f"what is left in memory depends on the schedule: {'; '.join(map(str, self.differing))}"
+            why += "; the threads take turns by atomic operations and read these arrays themselves: the contents may be no result"
+        message = f"the result depends on the schedule: {'; '.join(map(str, self.differing))}"
         repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
         found.append(
             at_instruction(
-                "X030", writer, message, repair, because=because, milder=Severity.LUCK if summed or placed or handed_on else None
+                "X030",
+                writer,
+                message,
+                repair,
+                because="PTX ISA 9.1 §8 (memory consistency)",
+                why=why,
+                milder=Severity.LUCK if summed or placed or handed_on else None,
             )
         )
         return found

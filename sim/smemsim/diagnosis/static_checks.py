@@ -51,12 +51,12 @@ def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, sec
     where, new = second.path / key, (old or 0) + by
     past = ends[second.name] + by - machine.end
     if past > 0:
-        repair = f"smaller buffers: behind {first.name}, {second.name} would end {past:,} bytes past the shared window"
+        repair = f"smaller buffers: after {first.name}, {second.name} would end {past:,} bytes past the shared window"
     else:
-        repair = f"{where} = {new if key == 'offset' else hex(new)}, behind {first.name}"
+        repair = f"{where} = {new if key == 'offset' else hex(new)}, after {first.name}"
     return finding("A108", where, f"buffer {second.name}",
                    f"{first.name} ({first.address:#x} to {ends[first.name] - 1:#x}) and {second.name} ({begin:#x} to {ends[second.name] - 1:#x}) share "
-                   f"{begin:#x} to {end - 1:#x}, {end - begin:,} bytes: what is written to one of them lies in the other", repair,
+                   f"{end - begin:,} bytes, {begin:#x} to {end - 1:#x}", repair, why="a write to one of them changes the other",
                    numbers={"first": begin, "last": end - 1, "bytes": end - begin, "other": first.name},
                    changes=() if past > 0 else (Fix(where, old, new),))  # fmt: skip
 
@@ -122,8 +122,8 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
         if s.swizzle is d.swizzle and (s.starts == twice.field_starts).all() and differ:
             for name, (now, wanted) in differ.items():
                 yield finding("H803", read.where / "word", read.title,
-                              f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",
-                              f"{name} = {wanted}", numbers={name: [now, wanted]})  # fmt: skip
+                              f"{name} = {now} B is right for this operand only",
+                              f"{name} = {wanted}", why=f"one atom of {read.rows} rows never uses it; for the {2 * read.rows} rows in shared memory it would be {wanted} B", numbers={name: [now, wanted]})  # fmt: skip
             return
 
 
@@ -144,8 +144,8 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: GlobalTenso
     where, title = Path.of("map", name), f"map {name}"
     bits = tm.type_row.bits
     if bits != tensor.fmt.bits and not (tensor.fmt.bits < 8 and bits % 8 == 0):
-        yield finding("T211", where / "data_type", title, f"elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
-                      f"a data type of {tensor.fmt.bits} bits", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
+        yield finding("T211", where / "data_type", title, f"the map has elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
+                      f"a data type of {tensor.fmt.bits} bits", why="coordinates, extents and the box count elements of the map", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
         return
     dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
     axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent}
@@ -154,12 +154,12 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: GlobalTenso
     if contiguous and exchanged and len(dims) == len(axes) and dims[0][0] != axes[contiguous][0]:
         other = next(axis for axis, (n, _) in axes.items() if n == dims[0][0])
         yield finding("T206", where / "global_dim", title,
-                      f"dimension 0 has {dims[0][0]} elements, as {other} has; {tensor.name} is contiguous along {contiguous} ({axes[contiguous][0]})",
-                      f"dimension 0 is {contiguous}", numbers={"dimension": dims[0][0], "contiguous": axes[contiguous][0]})  # fmt: skip
+                      f"dimension 0 has {dims[0][0]} elements, the extent of {other}; {tensor.name} is contiguous along {contiguous} ({axes[contiguous][0]} elements)",
+                      f"list the dimensions with {contiguous} first", why="dimension 0 of a map is the contiguous one", numbers={"dimension": dims[0][0], "contiguous": axes[contiguous][0]})  # fmt: skip
         return
     if not tensor.address <= tm.global_address < tensor.end:
-        yield finding("T207", where / "global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
-                      f"global_address = {tensor.address:#x}")  # fmt: skip
+        yield finding("T207", where / "global_address", title, f"the map begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
+                      f"global_address = {tensor.address:#x}", why="transfers through the map touch another tensor")  # fmt: skip
         return
     number = _odd_dimension(tm, tensor)
     if number is not None:
@@ -167,8 +167,8 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: GlobalTenso
         return
     past = _past_end(tm, tensor)
     if past > 0:
-        yield finding("T207", where / "global_dim", title, f"reaches {past} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
-                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": past})  # fmt: skip
+        yield finding("T207", where / "global_dim", title, f"the map of extents {tuple(tm.global_dim)} ends {past} bytes after {tensor.name}",
+                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", why="elements past the end are not filled with zeros: they are other data", numbers={"past": past})  # fmt: skip
 
 
 def _odd_dimension(tm: TensorMap, tensor: GlobalTensor) -> int | None:
@@ -207,10 +207,14 @@ def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tenso
     else:
         new, wanted = [], 0
     listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
-    why = f": {stride} elements of {dims[0][1]:g} B, and the driver counts bytes" if wanted in counted else ""
+    why = (
+        f"the driver counts bytes; {stride} is a number of elements of {dims[0][1]:g} B"
+        if wanted in counted
+        else "a dimension of the map steps along no axis of the tensor"
+    )
     return finding("T207", where / "global_strides", f"map {name}",
-                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; {tensor.name} has {listed}",
-                   f"global_strides[{number - 1}] = {wanted}{why}" if new else "the tensor's byte strides",
+                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; the strides of {tensor.name} are {listed} B",
+                   f"global_strides[{number - 1}] = {wanted}" if new else "the tensor's byte strides", why=why,
                    numbers={"stride": stride}, changes=(Fix(where / "global_strides", old, new),) if new else ())  # fmt: skip
 
 

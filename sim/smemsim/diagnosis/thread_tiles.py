@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.base.errors import SmemsimError
-from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.finding import Finding, Half, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.ptx.module import Instruction
@@ -421,12 +421,11 @@ def _pitch(addresses: np.ndarray, known: np.ndarray, period: int) -> int | None:
 def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instruction | None) -> Finding:
     swizzle = SmemDescriptor.decode(what.number, arch="sm_100a" if event.kind != "wgmma" else "sm_90a").swizzle
     line = "row" if what.major == "K" else "k"
-    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
-    before = ", unless these were in that order in global memory before" if odd.lies_as_there else ""
+    before = ", unless the chunks had this order in global memory" if odd.lies_as_there else ""
     return at_instruction(
-        "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: the rows of the tile have their 16-byte chunks in different orders: where "
-        f"{line} 0 gives chunk {odd.of_first} of its row in global memory, {line} {odd.row} gives chunk {odd.chunk}{by}, with another swizzle than {swizzle}, with "
-        f"which it is read{before}", f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6",
+        "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {swizzle}; threads wrote it with another swizzle",
+        f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6", halves=_written_at(writer),
+        why=f"the 16-byte chunks have different orders: {line} 0 begins with chunk {odd.of_first} of its row in global memory, {line} {odd.row} with chunk {odd.chunk}{before}",
         milder=Severity.LUCK if odd.lies_as_there else None,
     )  # fmt: skip
 
@@ -435,7 +434,6 @@ def _found_written(
     event: Mma, side: str, what: SharedOperand, swizzles: tuple[str, str], found: Recognised, writer: Instruction | None
 ) -> Finding:
     written, read = swizzles
-    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
     as_what = (
         f"converted from {found.converted}"
         if found.converted
@@ -445,9 +443,9 @@ def _found_written(
     )
     named = f"swizzle {written}" if written in {str(name) for name in SWIZZLES} else written
     return at_instruction(
-        "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with {named}, and it is read with swizzle {read}. The "
-        f"elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}{by}",
-        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6",
+        "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {read}; threads wrote it with {named}",
+        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6", halves=_written_at(writer),
+        why=f"the elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}",
     )  # fmt: skip
 
 
@@ -455,17 +453,17 @@ def _found_otherwise(
     event: Mma, side: str, what: SharedOperand, other: SmemDescriptor, found: Recognised, writer: Instruction | None
 ) -> Finding:
     word = SmemDescriptor.decode(what.number, arch=other.arch)
-    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
     if other.swizzle is not word.swizzle:
         return at_instruction(
-            "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with swizzle {other.swizzle}, and it is read with swizzle "
-            f"{word.swizzle}. The chunks are rows of the array at {found.begin:#x}, from which they were copied, only if they are read with swizzle {other.swizzle}{by}",
+            "R501", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with swizzle {word.swizzle}; threads wrote it with swizzle {other.swizzle}",
             f"swizzle {other.swizzle} in the descriptor, or write with swizzle {word.swizzle}{_law(word.swizzle)}", because="PTX ISA 9.1 §5.5.6",
+            why=f"the chunks are rows of the array at {found.begin:#x}, their source, only if they are read with swizzle {other.swizzle}", halves=_written_at(writer),
         )  # fmt: skip
     strides = [f"LBO {one.leading_byte_offset} and SBO {one.stride_byte_offset}" for one in (word, other)]
     return at_instruction(
-        "D308", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: with {strides[0]} the rows of the tile are no rows of the array at {found.begin:#x} that threads "
-        f"copied it from, with {strides[1]} they are{by}", f"{strides[1]}, or store the tile as {strides[0]} read it", because="PTX ISA 9.1 §9.7.15.5.1",
+        "D308", event.instruction, f"{side.upper()} (descriptor {what.number:#x}) is read with {strides[0]}; threads wrote it for {strides[1]}",
+        f"{strides[1]}, or store the tile for {strides[0]}", because="PTX ISA 9.1 §9.7.15.5.1", halves=_written_at(writer),
+        why=f"only with {strides[1]} are the rows of the tile rows of the array at {found.begin:#x}, their source",
     )  # fmt: skip
 
 
@@ -482,14 +480,18 @@ def _found_step(
     name, other = ("A", "B") if side == "a" else ("B", "A")
     own = step.a if side == "a" else step.b
     assert isinstance(own, Recognised)
-    at = "" if writer is None else f"; {writer.name} of line {writer.line} wrote that tile"
     goes = f"by {rows} rows and no k" if rows else f"by {k} k"
     return at_instruction(
-        "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies other k of A than of B: from the product before, {name} (the "
-        f"array at {own.begin:#x}, which threads load) goes on {goes}, {other} by {of_other} k{at}",
+        "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies different k of A and B", halves=_written_at(writer),
+        why=f"since the product before, {name} (threads load it from the array at {own.begin:#x}) advanced {goes}, {other} by {of_other} k", repair=
         f"load {name} at the same k as {other}, or read both from the same stage",
         milder=milder,
     )  # fmt: skip
+
+
+def _written_at(writer: Instruction | None) -> tuple[Half, ...]:
+    """The store that wrote the tile, if it is known."""
+    return () if writer is None else (Half("write", writer.name, writer),)
 
 
 def _law(swizzle: Swizzle) -> str:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.core.finding import headline_of, message_of
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.report import Report
@@ -253,11 +254,25 @@ class LaunchItem(_Item):
 
     def runtest(self) -> None:
         """Run it."""
-        done = subprocess.run([sys.executable, "-m", "smemsim", "run", str(self.path)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "smemsim", "run", "--json", str(self.path)], capture_output=True, text=True, check=False
+        )
         if done.returncode == UNMODELLED:
             pytest.skip(done.stderr.strip())
         if done.returncode:
-            raise AssertionError(f"{done.stdout}{done.stderr}")
+            raise AssertionError("\n".join(filter(None, (*_found(done.stdout), done.stderr.strip()))))
+
+
+def _found(printed: str) -> list[str]:
+    """What `smemsim run --json` found: first a line for pytest's summary, then the findings and the outputs that differ."""
+    if not printed:
+        return []
+    run = json.loads(printed)
+    texts = [message_of(found) for found in run["findings"]]
+    for output in run["outputs"]:
+        texts += [f"different: {output['difference']}"] if output["difference"] else []
+        texts += [f"      {output['name']}: {output['explanation']}"] if output["explanation"] else []
+    return [*(headline_of(found) for found in run["findings"][:1]), *texts]
 
 
 def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:

@@ -131,8 +131,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         for x in found:
             if not x.is_fine:
                 print(f"smemsim: {x.told}", file=sys.stderr)
-                for line in x.findings():
-                    print(f"  {line}", file=sys.stderr)
+                for text in x.findings():
+                    print(text, file=sys.stderr)
     if policy.report is not None:
         from smemsim.virtual.record import write_index
 

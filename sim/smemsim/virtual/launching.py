@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
 from smemsim.core.finding import PTX_LINE
+from smemsim.core.picture.message import coloured, plain, wants_colour
 from smemsim.core.spec.cards import HEAP_LIMIT
 from smemsim.core.spec.launches import LAUNCH_LIMITS
 from smemsim.core.spec.traps import TIMEOUT
@@ -370,14 +372,15 @@ class Launcher:
         if run is not None:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
-            self.device.tell("\n".join((run.details(), *about.named)))
+            self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
         elif run is not None and run.counting is not None and not self.device.policy.quiet:
             self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), run.counters.text()]))
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
             self._remarked.update(new)
-            for text, f in new.items():
-                self.device.tell("\n".join((text, *(f"      {line}" for line in f.excerpt()))))
+            styled = coloured if wants_colour(sys.stderr) else plain
+            for f in new.values():
+                self.device.tell("\n".join((styled(f.lines_of()), *(f"      {line}" for line in f.excerpt()))))
         return run
 
     def _tell_of_part(self, about: Launched, run: Run, *, is_told: bool) -> None:

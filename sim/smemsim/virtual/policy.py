@@ -22,6 +22,7 @@ from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.budget import amount
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.files import write_whole
+from smemsim.core.finding import headline_of, message_of
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.traps import TIMEOUT
 
@@ -359,7 +360,7 @@ class Launched:
     def findings(self) -> list[str]:
         """A line for each finding, and for each allocation that they name."""
         found = (self.run or {}).get("findings", [])
-        return [*(f"{f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}" for f in found), *self.named]
+        return [*map(message_of, found), *self.named]
 
     def headline(self) -> str:
         """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what it says."""
@@ -367,7 +368,7 @@ class Launched:
         if not found:
             return self.refused or self.told
         first = found[0]
-        return f"{first['code']} {os.path.basename(first['location'] or first['where'])} in {self.name}: {first['message']}"
+        return f"{headline_of(first)}, in {self.name}"
 
 
 def summary_of(launches: list[Launched]) -> str:

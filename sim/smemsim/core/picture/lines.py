@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from collections.abc import Sequence
 
 import click
 
+from smemsim.core.picture.message import wants_colour
 from smemsim.core.picture.table import Line, Table
 
 __all__ = ["SENTENCE", "WIDE", "print_lines", "table_lines", "terminal_width", "wrapped"]
@@ -28,8 +28,8 @@ def terminal_width() -> int:
 
 
 def print_lines(lines: list[Line]) -> None:
-    """To stdout; colours only on a terminal, and never with NO_COLOR."""
-    coloured = False if os.environ.get("NO_COLOR") else None
+    """To stdout, with colours if `wants_colour`."""
+    coloured = wants_colour(sys.stdout)
     for line in lines:
         text = "".join(_styled(part, style) for part, style in line)
         click.echo(text.rstrip() if not line or not line[-1][1] else text, color=coloured)

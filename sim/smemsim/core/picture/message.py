@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from smemsim.core.picture.table import Line
 
-__all__ = ["COLUMNS", "INDENT", "Labelled", "coloured", "message_lines", "plain"]
+__all__ = ["COLUMNS", "INDENT", "Labelled", "coloured", "message_lines", "plain", "wants_colour"]
 
 
 COLUMNS = 100  # of a message
@@ -52,8 +53,10 @@ def _row(row: Labelled, width: int) -> list[Line]:
     ]
     if row.right and len(texts[-1]) + 2 + len(row.right) <= width:
         lines[-1].append((row.right.rjust(width - len(texts[-1])), "dim"))
-    elif row.right:
+    elif row.right and len(label) + len(row.right) <= width:
         lines.append(Line([(row.right.rjust(width), "dim")]))
+    elif row.right:  # the sources of a rule, longer than a line
+        lines += [Line([(text, "dim")]) for text in _wrap(row.right, width, " " * len(label), " " * len(label))]
     return lines
 
 
@@ -61,6 +64,16 @@ def _wrap(text: str, width: int, first: str, later: str) -> list[str]:
     """Lines of a text, long words whole."""
     wrapped = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
     return wrapped or [first.rstrip()]
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Are colours shown there: on a terminal, unless NO_COLOR is set or the terminal is a dumb one?
+
+    >>> import io
+    >>> wants_colour(io.StringIO())
+    False
+    """
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(lines: Iterable[Line]) -> str:

@@ -270,7 +270,7 @@ class InstrDescriptor:
         else. The rules are `smemsim.INSTR_RULES`.
 
         >>> for finding in InstrDescriptor.decode(0x04200490, kind="f16").problems(cta_group=2): print(finding.code, finding.message)
-        I601 M = 64 with .cta_group::2: kind f16 has M 128, 256 there
+        I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 there
         """
 
         return find_problems(self, context)
@@ -374,8 +374,8 @@ def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Findin
     ]
     if (others := kinds_that_fit(d.word)) and d.kind not in others:
         listed = " and ".join(f"kind {name}" for name in others)
-        findings.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
-                              f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.1 §9.7.16.4.2", Severity.NOTE))  # fmt: skip
+        findings.append(_finding("I603", "kind", f"{d.word:#010x} is not a legal word of kind {d.kind}, but one of {listed}",
+                              f"kind {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.1 §9.7.16.4.2", Severity.NOTE))  # fmt: skip
     order = list(Severity)
     return sorted(findings, key=lambda f: order.index(f.severity))
 
@@ -425,7 +425,7 @@ def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
         if getattr(d, field) == "invalid":
             code = d.table.fields[field].value(d.word)
             listed = ", ".join(f"{c} = {name}" for c, name in known.items())
-            yield _finding("I602", field, f"{field} = {code}: not a type of kind {d.kind} ({listed})", "write one of these codes")
+            yield _finding("I602", field, f"{field} = {code} is not a type of kind {d.kind}", f"one of {listed}")
 
 
 @_rule("PTX ISA 9.1 §9.7.16.2")
@@ -434,10 +434,10 @@ def d_follows_inputs(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     if d.kind != "f16" or "invalid" in (d.a_type, d.b_type, d.d_type):
         return
     if d.d_type == "f16" and (d.a_type, d.b_type) != ("f16", "f16"):
-        yield _finding("I602", "d_type", f"D = f16 with A = {d.a_type}, B = {d.b_type}: an f16 D needs f16 inputs", "write d_type 1 (f32)")
+        yield _finding("I602", "d_type", f"D is f16, A is {d.a_type}, B is {d.b_type}", "d_type = 1 (f32)", why="an f16 D needs f16 inputs")
     elif d.a_type != d.b_type:
         dispute = TCGEN05_DISPUTES["mixed f16 and bf16"]
-        yield _finding("I602", "b_type", f"A = {d.a_type}, B = {d.b_type}: {dispute.other}", "", dispute.source, Severity.NOTE)
+        yield _finding("I602", "b_type", f"A is {d.a_type}, B is {d.b_type}", "", dispute.source, Severity.NOTE, why=dispute.other)
 
 
 def _shapes(d: InstrDescriptor, c: Context) -> tuple[Shape, ...]:
@@ -450,11 +450,11 @@ def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if _shapes(d, c):
         return
     if d.k_size and d.sparsity:
-        yield _finding("I601", "k_size", f"K = {WIDE_K} with sparsity: that K is dense only", "clear bit 31")
+        yield _finding("I601", "k_size", f"K = {WIDE_K} with sparsity", "bit 31 = 0", why=f"K = {WIDE_K} exists for dense A only")
     elif c.ws and d.row.block_scaled:
-        yield _finding("I601", "kind", f"kind {d.kind} with .ws: block-scaled kinds have no .ws", "drop .ws")
+        yield _finding("I601", "kind", f"kind {d.kind} with .ws", "leave out .ws", why="block-scaled kinds have no .ws")
     elif c.ws and c.cta_group == 2:
-        yield _finding("I601", "cta_group", ".ws with .cta_group::2: .ws is for a single CTA", "drop .ws or write .cta_group::1")
+        yield _finding("I601", "cta_group", ".ws with .cta_group::2", "leave out .ws, or .cta_group::1", why=".ws is for a single CTA")
 
 
 @_rule("PTX ISA 9.1 §9.7.16.2, table 39")
@@ -468,23 +468,26 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     sparse = "sparse " if d.sparsity else ""
     possible = sorted({m for row in rows for m in row.m})
     if d.n == 0:
-        yield _finding("I601", "n", "N = 0: no instruction has that", "write N >> 3")
+        yield _finding("I601", "n", "N = 0; no instruction has that", "N >> 3 in the field")
     if d.m not in possible:
-        yield _finding("I601", "m", f"M = {d.m}{where}: {sparse}kind {d.kind} has M {_listed(possible)} there" if where else
-                       f"M = {d.m}: {sparse}kind {d.kind} has M {_listed(possible)}", f"write one of these, >> {d.table.fields['m'].shift}")  # fmt: skip
+        yield _finding("I601", "m", f"M = {d.m}{where}; {sparse}kind {d.kind} has M = {_listed(possible)} there" if where else
+                       f"M = {d.m}; {sparse}kind {d.kind} has M = {_listed(possible)}", f"one of these, >> {d.table.fields['m'].shift} in the field")  # fmt: skip
         return
     rows = tuple(row for row in rows if d.m in row.m)
     fitting = [row for row in rows if d.n in row.n]
     if not fitting and d.n:
         ranges = " or ".join(dict.fromkeys(in_steps(row.n) for row in rows))
         yield _finding(
-            "I601", "n", f"N = {d.n} with M = {d.m}{where}: {sparse}kind {d.kind} has N {ranges} there", "write one of these, >> 3"
+            "I601",
+            "n",
+            f"N = {d.n} with M = {d.m}{where}; {sparse}kind {d.kind} has N of {ranges} there",
+            "one of these, >> 3 in the field",
         )
         return
     for name in shape_disputes(d, cta_group=c.cta_group, ws=c.ws):
         dispute = TCGEN05_DISPUTES[name]
-        yield _finding("I601", "n" if name.startswith("N") else "m", f"M = {d.m}, N = {d.n}{where}: {dispute.other}",
-                       "", f"legal after {dispute.source}", Severity.NOTE)  # fmt: skip
+        yield _finding("I601", "n" if name.startswith("N") else "m", f"sources disagree whether M = {d.m}, N = {d.n}{where} is legal",
+                       "", f"legal after {dispute.source}", Severity.NOTE, why=dispute.other)  # fmt: skip
 
 
 def shape_disputes(d: InstrDescriptor, *, cta_group: int | None, ws: bool | None) -> list[str]:
@@ -520,8 +523,8 @@ def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     archs = ("sm_103a",) if d.k_size else d.row.archs
     if c.arch is not None and c.arch not in archs:
         what = f"K = {WIDE_K} (bit 31)" if d.k_size else f"kind {d.kind}"
-        yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} on {c.arch}: only {', '.join(archs)} has it",
-                       f"clear bit 31 for K = {d.row.k}" if d.k_size else "")  # fmt: skip
+        yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} does not exist on {c.arch}",
+                       f"bit 31 = 0, for K = {d.row.k}" if d.k_size else "another kind", why=f"only {', '.join(archs)} has it")  # fmt: skip
     elif c.arch is None and not set(ARCHITECTURES) - {"sm_90a"} <= set(archs):
         what = f"K = {WIDE_K}" if d.k_size else f"kind {d.kind}"
         yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} exists on {', '.join(archs)} only", "", "", Severity.NOTE)
@@ -531,16 +534,24 @@ def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
 def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Saturation is for kind i8, negation for all others."""
     if d.saturate and d.kind != "i8":
-        yield _finding("I603", "saturate", f"saturate = 1 with kind {d.kind}: only integers saturate", "write 0")
+        yield _finding("I603", "saturate", f"saturate = 1 with kind {d.kind}", "saturate = 0", why="only integers saturate")
     if d.kind == "i8" and (d.negate_a or d.negate_b):
-        yield _finding("I603", "negate_a" if d.negate_a else "negate_b", "negate = 1 with kind i8: integers cannot be negated", "write 0")
+        yield _finding(
+            "I603", "negate_a" if d.negate_a else "negate_b", "negate = 1 with kind i8", "negate = 0", why="integers cannot be negated"
+        )
 
 
 @_rule("PTX ISA 9.1 §9.7.16.3, tables 51, 54, 55")
 def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """Major-ness against type, swizzle and where A lies: MN-major tf32 needs 32-byte atoms, which nothing else has; tensor memory is K-major."""
     if c.a_source == "tensor" and d.a_major == "MN":
-        yield _finding("I602", "transpose_a", "A is MN-major and lies in tensor memory, where it is K-major", "write transpose_a 0")
+        yield _finding(
+            "I602",
+            "transpose_a",
+            "A is MN-major and in tensor memory",
+            "transpose_a = 0",
+            why="tensor memory has one lane for each row of A: A is K-major there",
+        )
     for side, swizzle in (("a", c.swizzle_a), ("b", c.swizzle_b)):
         major, dtype = getattr(d, f"{side}_major"), getattr(d, f"{side}_type")
         if dtype == "invalid" or (side == "a" and c.a_source == "tensor"):
@@ -549,17 +560,17 @@ def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         operand = f"{side.upper()} is {dtype}, {major}-major"
         if major == "MN" and bits < 8:
             dispute = TCGEN05_DISPUTES["MN-major 4- and 6-bit operands of f8f6f4"]
-            yield _finding("I602", field, f"{operand}: {dispute.source}; {dispute.other}", "", "sources disagree", Severity.NOTE)
+            yield _finding("I602", field, operand, "", "sources disagree", Severity.NOTE, why=f"{dispute.source}; {dispute.other}")
         if swizzle is None:
             continue
         atoms = swizzle == Swizzle.B128_ATOM_32B
         if major == "MN" and bits == 32 and not atoms:
-            yield _finding("I602", field, f"{operand}, swizzle {swizzle}: 32-bit types are MN-major with {Swizzle.B128_ATOM_32B} only",
-                           "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major", against=(f"swizzle_{side}",))  # fmt: skip
+            yield _finding("I602", field, f"{operand}, with swizzle {swizzle}", "layout code 1 and a tile in 32-byte atoms, or a K-major tile", against=(f"swizzle_{side}",),
+                           why=f"MN-major 32-bit types need swizzle {Swizzle.B128_ATOM_32B}")  # fmt: skip
         elif atoms and not (major == "MN" and bits == 32):
             yield _finding(
-                "I602", field, f"{operand}, swizzle {swizzle}: 32-byte atoms are for MN-major 32-bit types", "write 128B (code 2)",
-                against=(f"swizzle_{side}",),
+                "I602", field, f"{operand}, with swizzle {swizzle}", "swizzle 128B (layout code 2)", against=(f"swizzle_{side}",),
+                why="32-byte atoms are for MN-major 32-bit types",
             )  # fmt: skip
 
 
@@ -570,7 +581,7 @@ def transposed_bytes(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         return
     step = 32 if c.cta_group == 2 else 16
     if not d.n or d.n % step:
-        yield _finding("I601", "n", f"N = {d.n} with an MN-major {d.b_type} B: needs {step} to 256 in steps of {step}", "")
+        yield _finding("I601", "n", f"N = {d.n} with an MN-major B of {d.b_type}", f"N of {step} to 256 in steps of {step}")
 
 
 @_rule("CUTLASS include/cute/arch/mma_sm100_umma.hpp", Grade.COMPILED)
@@ -580,8 +591,8 @@ def tensor_memory_a(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         return
     step = 32 if c.cta_group == 2 else 16 if d.m == 128 else 8
     if d.n % step:
-        yield _finding("I601", "n", f"N = {d.n} with A in tensor memory, M = {d.m}, .cta_group::{c.cta_group}: CUTLASS has multiples of {step}; "
-                       "the PTX ISA names no such limit", "", "", Severity.NOTE)  # fmt: skip
+        yield _finding("I601", "n", f"N = {d.n} with A in tensor memory, M = {d.m}, .cta_group::{c.cta_group}", "", "", Severity.NOTE,
+                       why=f"CUTLASS asks for multiples of {step}; the PTX ISA has no such limit")  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.7")
@@ -590,7 +601,7 @@ def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     legal = d.row.selectors if d.sparsity else (0,)
     if d.sparsity_selector not in legal:
         what = f"sparse kind {d.kind}" if d.sparsity else "a dense instruction"
-        yield _finding("I603", "sparsity_selector", f"sparsity_selector = {d.sparsity_selector}: {what} has {_listed(list(legal))}", "write one of these",
+        yield _finding("I603", "sparsity_selector", f"sparsity_selector = {d.sparsity_selector}; {what} has {_listed(list(legal))}", "one of these",
                        severity=None if d.sparsity else Severity.NOTE)  # fmt: skip
 
 
@@ -598,7 +609,7 @@ def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
 def shift_of_b(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """max_shift is for .ws."""
     if d.max_shift and c.ws is False:
-        yield _finding("I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "write 0", severity=Severity.NOTE)
+        yield _finding("I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "max_shift = 0", severity=Severity.NOTE)
 
 
 @_rule("PTX ISA 9.1 §9.7.16.10")
@@ -607,9 +618,11 @@ def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     if not c.ashift:
         return
     if d.m not in ASHIFT_M:
-        yield _finding("I601", "m", f"M = {d.m} with .ashift: needs M 128 or 256", "drop .ashift")
+        yield _finding("I601", "m", f"M = {d.m} with .ashift", "M = 128 or 256, or leave out .ashift")
     if c.a_source == "shared":
-        yield _finding("I603", "a_source", ".ashift with A in shared memory: it shifts the rows of A in tensor memory", "drop .ashift")
+        yield _finding(
+            "I603", "a_source", ".ashift with A in shared memory", "leave out .ashift", why=".ashift shifts the rows of A in tensor memory"
+        )
 
 
 @_rule("PTX ISA 9.1 §9.7.16.10.7, tables 56, 57")
@@ -617,35 +630,39 @@ def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """Scale vectors, their type, and the byte at which the factors begin: any with one factor a row, even with two, 0 with four."""
     if not d.row.block_scaled:
         if c.scale_vec:
-            yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} with kind {d.kind}: it has no scale factors", "drop it")
+            yield _finding(
+                "I603",
+                "scale_vec",
+                f"scale_vec = {c.scale_vec} with kind {d.kind}",
+                "leave out scale_vec",
+                why="the kind has no scale factors",
+            )
         return
     modes = scale_modes(d.row, wide_k=bool(d.k_size), asked=c.scale_vec)
     if not modes:
         listed = ", ".join(mode.name for mode in scale_modes(d.row, wide_k=bool(d.k_size)))
-        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}: kind {d.kind} with K = {d.k} has {listed}", "write one of these")
+        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}; kind {d.kind} with K = {d.k} has {listed}", "one of these")
         return
     typed = [mode for mode in modes if d.scale_type in SCALE_TYPES_OF_BLOCK[mode.block]]
     if not typed:
         legal = list(dict.fromkeys(name for mode in modes for name in SCALE_TYPES_OF_BLOCK[mode.block]))
         code = next(code for code, name in SCALE_TYPES.items() if name == legal[0])
         what = f" with {c.scale_vec}" if c.scale_vec else ""
-        yield _finding(
-            "I603", "scale_type", f"scale_type = {d.scale_type}: kind {d.kind}{what} has {', '.join(legal)}", f"write bit 23 = {code}"
-        )
+        yield _finding("I603", "scale_type", f"scale_type = {d.scale_type}; kind {d.kind}{what} has {', '.join(legal)}", f"bit 23 = {code}")
         return
     ids = sorted({i for mode in typed for i in mode.ids})
     for side in "ab":
         if (number := getattr(d, f"{side}_sf_id")) not in ids:
-            yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}: kind {d.kind} with {typed[0].scales} factors a row and step "
-                           f"has {_listed(ids)}", "write the byte at which they begin")  # fmt: skip
+            yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}; kind {d.kind} with {typed[0].scales} factors for each row and step has {_listed(ids)}",
+                           "the byte at which the factors begin")  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.10.9, target notes")
 def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """.scale_vec::NX is of sm_100a; sm_103a writes .block16 or .block32."""
     if d.row.block_scaled and c.arch == "sm_103a" and c.scale_vec in ("1X", "2X", "4X"):
-        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} on sm_103a: the ISA has .scale_vec for sm_100a", "write .block16 or .block32",
-                       severity=Severity.NOTE)  # fmt: skip
+        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} on sm_103a", ".block16 or .block32", severity=Severity.NOTE,
+                       why="the PTX ISA has .scale_vec for sm_100a")  # fmt: skip
 
 
 @_rule("PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44")
@@ -653,5 +670,5 @@ def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved bits are 0."""
     for name, field, raw in d.table.constants(d.word):
         span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
-        yield _finding("D305", name.lstrip("_"), f"reserved bits {span} = {raw:#b} under kind {d.kind}: taken to do nothing", "write 0",
-                       field.source)  # fmt: skip
+        yield _finding("D305", name.lstrip("_"), f"the reserved bits {span} are {raw:#b} (kind {d.kind})", "0 in these bits",
+                       field.source, why="smemsim takes them to have no effect")  # fmt: skip

@@ -252,17 +252,17 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     if d.swizzle is Swizzle.INVALID:
         listed = ", ".join(f"{c} = {s}" for c, s in sorted(layout_codes(table).items()))
         meant = layout_codes(SM90_SMEM_DESC).get(code)
-        hint = f"; {code} is wgmma's code for {meant}, which is {MODES[meant].tcgen05_code} here" if meant else ""
-        yield _finding("D302", "layout_type", f"layout code {code} is invalid on {d.arch} (valid: {listed})", f"write a valid code{hint}",
-                       "PTX ISA 9.1 §9.7.16.4.1")  # fmt: skip
+        fix = f"layout code {MODES[meant].tcgen05_code}, if {meant} is meant" if meant else "a valid code"
+        yield _finding("D302", "layout_type", f"layout code {code} is invalid on {d.arch} (valid: {listed})", fix, "PTX ISA 9.1 §9.7.16.4.1",
+                       why=f"{code} is the code of {meant} for wgmma" if meant else "")  # fmt: skip
     elif table is SM90_SMEM_DESC and (other := SmemDescriptor.decode(d.word, arch="sm_100a")).layout_code % 2:
         yield _finding("D302", "layout_type",
-                       f"bit 61 is set: wgmma ignores it and reads code {code} ({d.swizzle}), tcgen05 would read code {other.layout_code} "
-                       f"({other.swizzle})", "a wgmma layout code stands in bits 63:62", "trace wgmma_reserved_bits",
-                       Severity.WRONG if d.swizzle is Swizzle.NONE else Severity.LUCK)  # fmt: skip
+                       "bit 61 is set, which wgmma ignores", "bits 63:62 = wgmma's layout code of the swizzle that is meant, and bit 61 = 0", "trace wgmma_reserved_bits",
+                       Severity.WRONG if d.swizzle is Swizzle.NONE else Severity.LUCK,
+                       why=f"wgmma reads code {code} ({d.swizzle}); tcgen05 would read code {other.layout_code} ({other.swizzle})")  # fmt: skip
     elif table is SM100_SMEM_DESC and d.swizzle is Swizzle.B128_ATOM_32B:
-        yield _finding("D302", "layout_type", "layout code 1 is 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
-                       "if wgmma's code 1 (128B) was meant, write 2", "PTX ISA 9.1 §9.7.16.4.1", Severity.NOTE)  # fmt: skip
+        yield _finding("D302", "layout_type", "layout code 1 selects 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
+                       "layout code 2, if 128B is meant (code 1 of wgmma)", "PTX ISA 9.1 §9.7.16.4.1", Severity.NOTE)  # fmt: skip
 
 
 def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -275,11 +275,11 @@ def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Findin
         return
     foreign = SM100_SMEM_DESC if d.table is SM90_SMEM_DESC else SM90_SMEM_DESC
     namesake = layout_codes(foreign).get(d.layout_code) is other
-    why = f", which is code {d.layout_code} on {'tcgen05' if foreign is SM100_SMEM_DESC else 'wgmma'}" if namesake else ""
+    why = f"{other} has code {d.layout_code} on {'tcgen05' if foreign is SM100_SMEM_DESC else 'wgmma'}" if namesake else ""
     yield _finding("D302", "layout_type",
-                   f"code {d.layout_code} is {d.swizzle}, but SBO = {d.stride_byte_offset} B is 8 packed rows of {other}{why}",
-                   f"if {other} was meant, write code {here[other]}", "PTX ISA 9.1 §9.7.16.4.1",
-                   Severity.LUCK if namesake else Severity.NOTE)  # fmt: skip
+                   f"layout code {d.layout_code} selects {d.swizzle}; SBO = {d.stride_byte_offset} B is 8 packed rows of {other}",
+                   f"layout code {here[other]}, if {other} is meant", "PTX ISA 9.1 §9.7.16.4.1",
+                   Severity.LUCK if namesake else Severity.NOTE, why=why)  # fmt: skip
 
 
 def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
@@ -289,17 +289,17 @@ def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         if d.table is SM90_SMEM_DESC:
             effect = "wgmma ignores them (measured)"
         elif name == "constant":
-            effect = "kernels that leave bit 46 at 0 work; not measured"
+            effect = "kernels with bit 46 = 0 work; the effect is not measured"
         else:
-            effect = "what tcgen05 does with them is not known"
-        yield _finding("D305", name, f"{label} bits [{field.high}:{field.low}] = {raw:#b}, documented {field.want:#b}; {effect}",
-                       f"write {field.want:#b}", field.source)  # fmt: skip
+            effect = "their effect on tcgen05 is not known"
+        yield _finding("D305", name, f"{label} bits {field.high}:{field.low} are {raw:#b}; the manual has {field.want:#b}",
+                       f"bits {field.high}:{field.low} = {field.want:#b}", field.source, why=effect)  # fmt: skip
 
 
 def absolute_mode(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Bit 52 where the architecture has no absolute mode."""
     if d.lbo_mode and not c.arch.absolute_lbo:
-        yield _finding("D305", "lbo_mode", f"bit 52 selects absolute LBO on sm_103a; {d.arch} does not have that mode", "write 0",
+        yield _finding("D305", "lbo_mode", f"bit 52 is set, and {d.arch} has no absolute LBO (sm_103a has)", "bit 52 = 0",
                        "PTX ISA 9.1 §9.7.16.4.1.1", Severity.WRONG)  # fmt: skip
 
 
@@ -310,19 +310,21 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     mode = MODES[d.swizzle]
     source = "trace tma_wgmma" if d.arch == "sm_90a" else "PTX ISA 9.1 §9.7.16.4.1; the effect is measured on wgmma only"
     if not d.base_offset & mode.mask:
-        reason = "without swizzle it has no effect" if not mode.mask else f"modulo {mode.mask + 1} it is 0 and has no effect"
-        yield _finding("D306", "base_offset", f"base_offset = {d.base_offset}: {reason}", "write 0", source, Severity.NOTE)
+        reason = "there is no swizzle" if not mode.mask else f"it is 0 modulo {mode.mask + 1}"
+        yield _finding(
+            "D306", "base_offset", f"base_offset = {d.base_offset} has no effect", "base_offset = 0", source, Severity.NOTE, why=reason
+        )
         return
     moved, phase = d.base_offset & mode.mask, d.start_address >> 7 & mode.mask
     if moved == phase:
         severity = Severity.LUCK
-        why = f"it is the phase of the start address {d.start_address:#x}, right only where software laid out a pattern that starts there"
+        why = f"it is the phase of the start address {d.start_address:#x}, which is right only for a pattern that software began there"
     else:
         severity = Severity.WRONG
-        why = f"modulo {mode.mask + 1} it is neither 0 nor the phase of the start address ({phase}): it fits no pattern that starts there"
-    message = f"base_offset = {d.base_offset}: {why}; against data that TMA wrote the XOR key is {moved} line{'s' if moved > 1 else ''} off"
-    yield _finding("D306", "base_offset", message, f"write 0 for data that TMA wrote; its pattern begins on multiples of {mode.period} B",
-                   source, severity)  # fmt: skip
+        why = f"modulo {mode.mask + 1} it is neither 0 nor the phase of the start address ({phase})"
+    message = f"base_offset = {d.base_offset} shifts the swizzle of data that TMA wrote by {moved} line{'s' if moved > 1 else ''}"
+    yield _finding("D306", "base_offset", message, f"base_offset = 0 for data that TMA wrote; its pattern begins at multiples of {mode.period} B",
+                   source, severity, why=why)  # fmt: skip
 
 
 def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -341,14 +343,24 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         if c.tile_bytes is not None:
             limit = min(limit, d.start_address + c.tile_bytes)
         far, near = _farthest(d, c), _farthest(as_bytes, c)
-        message = f"{name} = {stride} B: the raw field {raw} looks like bytes stored without >> 4"
-        repair = f"write {raw} >> 4 = {raw >> 4}, which is {raw} B"
+        message = f"{name} = {stride} B: the raw field {raw} looks like bytes"
+        repair = f"{raw} >> 4 = {raw >> 4} in the field, which is {raw} B"
+        counts = "the field counts units of 16 B"
         if far >= limit > near:
-            yield _finding("D301", name, f"{message}; the operand would reach {far:#x}, past {limit:#x}", repair, "PTX ISA 9.1 §9.7.16.4.1")
+            yield _finding(
+                "D301",
+                name,
+                message,
+                repair,
+                "PTX ISA 9.1 §9.7.16.4.1",
+                why=f"{counts}; the operand would end at {far:#x}, past {limit:#x}",
+            )
         elif stride >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
-            yield _finding("D301", name, message, repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK)
+            yield _finding("D301", name, message, repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK, why=counts)
         elif name == "stride_byte_offset" and c.major != "MN" and mode.mask and raw == 8 * mode.width:
-            yield _finding("D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK)
+            yield _finding(
+                "D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK, why=counts
+            )
 
 
 def _farthest(d: SmemDescriptor, c: Context) -> int:
@@ -373,20 +385,22 @@ def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     reach = window_reach(d, c.major, *size) if known and size and c.major else d.start_address + 16
     if reach > c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {reach:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x}): the read faults with CUDA error 700, it does not wrap", "check start, LBO and SBO",
-                       source, Severity.TRAP)  # fmt: skip
+                       f"({c.arch.shared_end:#x})", "check the start, LBO and SBO", source, Severity.TRAP,
+                       why="the read faults with CUDA error 700; it does not wrap")  # fmt: skip
     elif far >= c.arch.shared_end:
         yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past the end of the largest shared window "
-                       f"({c.arch.shared_end:#x}): no fault, because each group of 8 lines begins inside, but those lines read as zero",
-                       "check start, LBO and SBO", source)  # fmt: skip
+                       f"({c.arch.shared_end:#x})", "check the start, LBO and SBO", source,
+                       why="the lines past the end read as zero; there is no fault, because each group of 8 lines begins inside")  # fmt: skip
     elif c.tile_bytes is not None and far >= d.start_address + c.tile_bytes:
-        yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO")
+        yield _finding(
+            "A107", "start_address", f"the operand reaches {far:#x}, past the end of its tile of {c.tile_bytes} B", "check LBO and SBO"
+        )
     if d.lbo_mode and c.arch.absolute_lbo and d.leading_byte_offset < c.arch.shared_begin:
-        yield _finding("A107", "leading_byte_offset", f"absolute LBO = {d.leading_byte_offset:#x} is no buffer's address: below "
-                       f"{c.arch.shared_begin:#x} lies what the system keeps", "write the address of the next buffer", "PTX ISA 9.1 §9.7.16.3.1.2")  # fmt: skip
+        yield _finding("A107", "leading_byte_offset", f"absolute LBO = {d.leading_byte_offset:#x} is not the address of a buffer",
+                       "the address of the next buffer", "PTX ISA 9.1 §9.7.16.3.1.2", why=f"shared memory below {c.arch.shared_begin:#x} belongs to the system")  # fmt: skip
     if 0 < d.start_address < c.arch.shared_begin:
-        yield _finding("A107", "start_address", f"start address {d.start_address:#x} lies below {c.arch.shared_begin:#x}, where the system's "
-                       "reserved shared memory ends", "", source, Severity.NOTE)  # fmt: skip
+        yield _finding("A107", "start_address", f"start address {d.start_address:#x} is in the reserved shared memory below {c.arch.shared_begin:#x}",
+                       "", source, Severity.NOTE)  # fmt: skip
 
 
 def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -397,12 +411,11 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     source = "PTX ISA 9.1 §9.7.16.3.3"
     if size is None or c.major is None:
         if not d.stride_byte_offset:
-            yield _finding("D307", "stride_byte_offset", "SBO = 0: every group of 8 rows (K-major) or of 8 K (MN-major swizzled) is the "
-                           "same bytes, unless the operand has only one", "write the distance in bytes >> 4", source, Severity.LUCK)  # fmt: skip
+            yield _finding("D307", "stride_byte_offset", "SBO = 0: all groups of 8 rows (K-major) or of 8 K (MN-major swizzled) are the same bytes",
+                           "the distance in bytes >> 4, unless the operand has one group only", source, Severity.LUCK)  # fmt: skip
         if d.swizzle is Swizzle.NONE and not d.leading_byte_offset:
-            yield _finding("D307", "leading_byte_offset", "LBO = 0 without swizzle: every 16-byte column (K-major) or group of 8 K (MN-major) "
-                           "is the same bytes, unless the operand has only one", "write the distance in bytes >> 4", source,
-                           Severity.LUCK)  # fmt: skip
+            yield _finding("D307", "leading_byte_offset", "LBO = 0 without swizzle: all 16 B columns (K-major) or groups of 8 K (MN-major) are the same bytes",
+                           "the distance in bytes >> 4, unless the operand has one of them only", source, Severity.LUCK)  # fmt: skip
         return
     lines, chunks = size
     if why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, c.major, 16 * chunks):
@@ -428,10 +441,9 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         steps_lines = groups_differ == (c.major == "K" or bool(mode.mask))  # unswizzled MN-major exchanges the roles
         field = "stride_byte_offset" if steps_lines else "leading_byte_offset"
         yield _finding("D307", field,
-                       f"{shared} of {lines * chunks} chunks alias earlier ones: ({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and "
-                       f"({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}",
-                       f"{field} of {mode.k_rows * mode.width} B or more, not {getattr(d, field)} B: it steps over an atom of {mode.k_rows} x {mode.width} B",
-                       source)  # fmt: skip
+                       f"{shared} of {lines * chunks} chunks of 16 B share their bytes with earlier chunks",
+                       f"{field} of {mode.k_rows * mode.width} B or more (now {getattr(d, field)} B), to step over an atom of {mode.k_rows} x {mode.width} B",
+                       source, why=f"({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and ({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}")  # fmt: skip
 
 
 def strides_swapped(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -456,9 +468,9 @@ def strides_swapped(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     lbo, sbo = given
     swapped = SmemDescriptor(arch=d.arch, start_address=d.start_address, leading_byte_offset=sbo, stride_byte_offset=lbo,
                              base_offset=d.base_offset, swizzle=d.swizzle)  # fmt: skip
-    yield _finding("D309", "leading_byte_offset", f"LBO = {lbo} B and SBO = {sbo} B look swapped: {c.rows} x {of_k} {c.fmt.name} in "
-                   f"{c.tile_bytes} B without gaps have LBO {sbo}, SBO {lbo}", f"{swapped.word:#018x}, if the tile has {c.rows} rows and no gaps",
-                   "PTX ISA 9.1 §9.7.16.3.3", Severity.LUCK)  # fmt: skip
+    yield _finding("D309", "leading_byte_offset", f"LBO = {lbo} B and SBO = {sbo} B look swapped",
+                   f"{swapped.word:#018x}, if the tile has {c.rows} rows and no gaps", "PTX ISA 9.1 §9.7.16.3.3", Severity.LUCK,
+                   why=f"{c.rows} x {of_k} {c.fmt.name} in {c.tile_bytes} B without gaps have LBO {sbo} B, SBO {lbo} B")  # fmt: skip
 
 
 def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -466,31 +478,45 @@ def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if c.fmt is None:
         return
     if c.fmt.name not in c.arch.mma_types:
-        message = f"{c.arch.instruction} matrix instructions read {' '.join(c.arch.mma_types)}, not {c.fmt.name}"
+        message = f"no {c.arch.instruction} matrix instruction reads {c.fmt.name} (they read {', '.join(c.arch.mma_types)})"
         severity = None if c.arch.instruction == "wgmma" else Severity.NOTE  # tcgen05.cp copies elements of any type
         yield _finding("I602", "dtype", message, "", c.arch.source, severity)
     if c.major is None:
         return
     if c.arch.instruction == "wgmma":
         if c.major == "MN" and c.fmt.bits != 16:
-            yield _finding("I602", "major", f"wgmma reads {c.fmt.name} K-major only (MN-major needs a 16-bit type)", "store the operand K-major",
-                           "PTX ISA 9.1 §9.7.15.5.1")  # fmt: skip
+            yield _finding("I602", "major", f"the operand is MN-major {c.fmt.name}", "store the operand K-major", "PTX ISA 9.1 §9.7.15.5.1",
+                           why="wgmma reads MN-major operands of 16-bit types only")  # fmt: skip
         return
     atom = d.swizzle is Swizzle.B128_ATOM_32B
     if c.major == "K" and atom:
-        yield _finding("I602", "layout_type", "128B_ATOM_32B has no K-major layout", "write 128B (code 2)", "PTX ISA 9.1 §9.7.16.3")
+        yield _finding(
+            "I602", "layout_type", "128B_ATOM_32B has no K-major layout", "swizzle 128B (layout code 2)", "PTX ISA 9.1 §9.7.16.3"
+        )
     if c.major == "MN" and c.fmt.bits == 32 and not atom:
-        yield _finding("I602", "layout_type", f"{c.fmt.name} MN-major is read with 128B_ATOM_32B only, not {d.swizzle}",
-                       "write code 1 and lay the tile out in 32-byte atoms", "PTX ISA 9.1 §9.7.16.3")  # fmt: skip
+        yield _finding("I602", "layout_type", f"MN-major {c.fmt.name} needs swizzle 128B_ATOM_32B, not {d.swizzle}",
+                       "layout code 1, and a tile in 32-byte atoms", "PTX ISA 9.1 §9.7.16.3")  # fmt: skip
     if c.major == "MN" and c.fmt.bits in (8, 16) and atom:
         yield _finding(
-            "I602", "layout_type", f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}", "write 128B (code 2)", "PTX ISA 9.1 §9.7.16.3"
+            "I602",
+            "layout_type",
+            f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}",
+            "swizzle 128B (layout code 2)",
+            "PTX ISA 9.1 §9.7.16.3",
         )
     if c.major == "MN" and c.fmt.bits < 8:
         padded = c.packing == "padded" or c.fmt.bits == 6
         severity = Severity.NOTE if padded else None
-        why = "the PTX ISA says K-major only, CUTLASS and Triton use it" if padded else "mxf4 kinds have no transpose bit"
-        yield _finding("I602", "major", f"{c.fmt.name} MN-major: {why}", "", "PTX ISA 9.1 §9.7.16.3", severity)
+        why = "the PTX ISA allows K-major only; CUTLASS and Triton use it" if padded else "mxf4 kinds have no transpose bit"
+        yield _finding(
+            "I602",
+            "major",
+            f"the operand is MN-major {c.fmt.name}",
+            "store the operand K-major",
+            "PTX ISA 9.1 §9.7.16.3",
+            severity,
+            why=why,
+        )
 
 
 def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -498,7 +524,7 @@ def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
     source = "PTX ISA 9.1 §9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.1 §9.7.16.2"
     if c.rows is not None and (not 1 <= c.rows <= 256 or (c.arch.instruction == "wgmma" and c.rows % 8)):
         wanted = "a multiple of 8 up to 256" if c.arch.instruction == "wgmma" else "at most 256"
-        yield _finding("I601", "rows", f"rows = {c.rows}: one instruction reads {wanted}", "give one instruction's M or N", source)
+        yield _finding("I601", "rows", f"rows = {c.rows}; one instruction reads {wanted}", "rows = M or N of one instruction", source)
     if c.fmt is None or c.k is None:
         return
     stored = c.fmt.elements_per_chunk(c.packing)  # elements of K that 16 bytes hold
@@ -506,7 +532,7 @@ def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if c.k not in legal:
         listed = ", ".join(str(k) for k in legal)
         yield _finding(
-            "I601", "k", f"k = {c.k}: one instruction reads {listed} {c.fmt.name} elements of K", "give one instruction's K", source
+            "I601", "k", f"k = {c.k}; one instruction reads {listed} elements of {c.fmt.name} along K", "k = K of one instruction", source
         )
 
 
@@ -527,9 +553,11 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         along = (name == "leading_byte_offset") == (c.major == "K" or bool(mode.mask))
         short = "LBO" if name == "leading_byte_offset" else "SBO"
         fits = (
-            f"{16 * chunks} bytes of {contiguous} fit the {d.swizzle} row" if along else f"{lines} {across} fit one atom of {mode.k_rows}"
+            f"the {16 * chunks} bytes of {contiguous} fit in one {d.swizzle} row"
+            if along
+            else f"the {lines} {across} fit in one atom of {mode.k_rows}"
         )
-        yield _finding("D310", name, f"{short} = {value} B is never used: the operand's {fits}", "", source)
+        yield _finding("D310", name, f"{short} = {value} B is never used", "", source, why=fits)
 
 
 Rule = Callable[[SmemDescriptor, Context], Iterator[Finding]]
@@ -553,7 +581,7 @@ def swizzle_problem(d: SmemDescriptor, meant: str) -> Finding | None:
     """D302 if a descriptor's layout code has another swizzle than is meant; the repair keeps every other field.
 
     >>> print(swizzle_problem(SmemDescriptor.decode(0x8000004000010040, arch="sm_90a"), "128B"))
-    D302  layout_type  the layout code means swizzle 64B, and 128B is meant
+    D302  layout_type  the layout code selects swizzle 64B; 128B is meant
           rule    PTX ISA 9.1 §9.7.16.4.1
           fix     0x4000004000010040
     """
@@ -564,6 +592,6 @@ def swizzle_problem(d: SmemDescriptor, meant: str) -> Finding | None:
     mask = ((1 << field.width) - 1) << field.low
     has = "no swizzle mode" if d.swizzle is Swizzle.INVALID else f"swizzle {d.swizzle}"
     return _finding(
-        "D302", "layout_type", f"the layout code means {has}, and {right.swizzle} is meant", f"{d.word & ~mask | right.word & mask:#018x}",
+        "D302", "layout_type", f"the layout code selects {has}; {right.swizzle} is meant", f"{d.word & ~mask | right.word & mask:#018x}",
         "PTX ISA 9.1 §9.7.16.4.1", Severity.WRONG,
     )  # fmt: skip

@@ -63,7 +63,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
         mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
         if now != mode and all_right(rerun({target / "swizzle": mode}), read):
             machine.findings[:] = [f for f in machine.findings if f.path != target]
-            return [finding("R501", target / "swizzle", read.title, f"{target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}", halves=share, tried=True, repair=
+            return [finding("R501", target / "swizzle", read.title, f"{target} has swizzle {now}; the descriptor reads with {mode}", why=f"the box is too wide for swizzle {now}", halves=share, tried=True, repair=
                             f"{target}.swizzle = {mode}", changes=(Fix(target / "swizzle", now, mode),), subject=read.where, **counts)]  # fmt: skip
     if blamed is not None:
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
@@ -73,7 +73,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
                 "R508",
                 read.where,
                 read.title,
-                "the operand is not what is meant",
+                "the operand differs from the intended tile",
                 f"see {blamed.code}",
                 cause=cause,
                 halves=share,
@@ -86,7 +86,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
         others = [f"or {r.text}" for r in repairs[1:3]]
         gone = _overwritten(machine, read.meant[wrong]) if best.where.key == "at" else ""
-        told = finding(code, best.where, read.title, f"{best.message}{gone}", "; ".join([best.text, *others]), halves=share, tried=bool(best.changes),
+        told = finding(code, best.where, read.title, best.message, "; ".join([best.text, *others]), why="; ".join(filter(None, (best.why, gone))), halves=share, tried=bool(best.changes),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
         return [told, *_square(read, told)]
     return [_unrepaired(machine, seen, scenario, rerun, share, counts)]
@@ -98,22 +98,24 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
     got = seen.got[wrong]
     between = _between_chunks(seen)
     if between:
-        return finding("D303", read.where, read.title, between, "tiles that begin on multiples of 16 B", halves=share, **counts)
+        return finding("D303", read.where, read.title, between, "tiles that begin on multiples of 16 B", halves=share, **counts,
+                       why=f"a descriptor begins at a multiple of {CHUNK} B")  # fmt: skip
     if (got == OUTSIDE).any():
-        ends = "the transfer's coordinates, or the extents of its map, end before the data does"
-        return finding("T209", read.where, read.title, ends, halves=share, **counts)
+        return finding("T209", read.where, read.title, "the operand reads out-of-bounds fill instead of data",
+                       why="the coordinates of the transfer, or the extents of its map, end before the data", halves=share, **counts)  # fmt: skip
     outside = _outside_buffer(machine, seen)
     if outside:
         return finding("A107", read.where, read.title, outside, halves=share, **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
     when = _when(machine, rerun, scenario, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
-        return finding("R507", read.where, read.title, f"no step wrote the bytes that are read{when}", halves=share, **counts)
+        return finding("R507", read.where, read.title, "the operand reads uninitialised bytes", why=when, halves=share, **counts)  # fmt: skip
     return finding(
         "R508",
         read.where,
         read.title,
-        f"the operand is not what is meant, and no single change makes it right{when}",
+        "the operand differs from the intended tile, and no single change makes it right",
+        why=when,
         halves=share,
         **counts,
     )
@@ -170,19 +172,19 @@ def _lucky(read: Read) -> list[Finding]:
     start = read.operand.start
     if (read.starts >= end).any():
         generic = isinstance(start, int) and start >= end
-        why = (
-            "is no .shared address: its low bits happen to be one"
+        what, why = (
+            ("is not a .shared address", "the low bits that the field keeps happen to be one")
             if generic
-            else "carries out of the field, which happens to leave the right address"
+            else ("does not fit the field", "the carry is lost, and the bits that are left happen to be the right address")
         )
-        return [finding("D303" if generic else "D304", read.where, read.title, f"start address {int(read.starts.max()):#x} {why}",
-                        "__cvta_generic_to_shared of the pointer" if generic else "an advance that stays in the window", severity=Severity.LUCK)]  # fmt: skip
+        return [finding("D303" if generic else "D304", read.where, read.title, f"start address {int(read.starts.max()):#x} {what}",
+                        "__cvta_generic_to_shared of the pointer" if generic else "an advance that stays in the window", severity=Severity.LUCK, why=why)]  # fmt: skip
     if not (read.starts % unit).any():
         return []
     off = int(read.starts[read.starts % unit != 0][0])
     return [finding("D303", read.where, read.title,
-                    f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost, and what is read is right without them",
-                    f"starts on multiples of {unit} B", severity=Severity.LUCK)]  # fmt: skip
+                    f"start address {off:#x} is {off % unit} B past a multiple of {unit} B", f"start addresses that are multiples of {unit} B",
+                    severity=Severity.LUCK, why="the field loses the low bits; without them the address happens to be right")]  # fmt: skip
 
 
 def _between_chunks(seen: Seen) -> str:
@@ -191,7 +193,8 @@ def _between_chunks(seen: Seen) -> str:
     by = seen.read.meant[meant] - seen.got[meant]
     if not len(by) or (seen.got[meant] < 0).any() or (by != by[0]).any() or not 0 < abs(by[0]) < CHUNK:
         return ""
-    return f"it would have to begin {int(by[0])} B further on, inside a chunk of {CHUNK} B, where no descriptor can begin"
+    far = int(by[0])
+    return f"the intended tile begins {abs(far)} B {'after' if far > 0 else 'before'} the start address, inside a {CHUNK} B chunk"
 
 
 def _outside_buffer(machine: Machine, seen: Seen) -> str:
@@ -203,7 +206,7 @@ def _outside_buffer(machine: Machine, seen: Seen) -> str:
     outside = (seen.addresses < buffer.address) | (seen.addresses >= buffer.address + buffer.bytes)
     if (outside != seen.wrong).any():
         return ""
-    return f"reads up to {int(seen.addresses.max()):#x}; {name} ends at {buffer.address + buffer.bytes - 1:#x}"
+    return f"the operand reads up to {int(seen.addresses.max()):#x}; {name} ends at {buffer.address + buffer.bytes - 1:#x}"
 
 
 def _square(read: Read, transposed: Finding) -> list[Finding]:
@@ -211,8 +214,8 @@ def _square(read: Read, transposed: Finding) -> list[Finding]:
     rows, k = (read.tensor.extent[axis] for axis in read.meaning.axes)
     if transposed.code != "R505" or rows != k:
         return []
-    return [finding("H802", read.where, read.title, f"{read.tensor.name} is {rows} x {k}: square, so that no extent, stride or byte count shows the transposition",
-                    "test with extents that differ", cause=transposed)]  # fmt: skip
+    return [finding("H802", read.where, read.title, f"{read.tensor.name} is square ({rows} x {k})", "test with extents that differ", cause=transposed,
+                    why="no extent, stride or byte count shows the transposition")]  # fmt: skip
 
 
 def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: str) -> list[Finding]:
@@ -227,7 +230,7 @@ def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: st
             )
         ]
     for best in transposed_repair(read, places, _other_idesc(read, scenario)) if places is not None else ():
-        return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, changes=best.changes, subject=read.where)]
+        return [finding(best.code, best.where, read.title, why, best.text, changes=best.changes, subject=read.where, why=best.message)]
     return [finding("D302", read.where / "word", read.title, why)]
 
 
@@ -240,15 +243,15 @@ def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, missing: np.
     places = np.full(1, -1) if later is None else later.memory.locate(missing)
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]
-        return f"; {writer.text} (step {writer.step + 1}) brings it only afterwards"
-    return f"; {len(missing)} of the meant elements are brought by no step"
+        return f"{writer.text} (step {writer.step + 1}) writes them only afterwards"
+    return f"no step writes {len(missing)} of the intended elements"
 
 
 def _overwritten(machine: Machine, wanted: np.ndarray) -> str:
     """The transfer that wrote over data which had been there."""
     for issue, old in reversed(machine.overwritten):
         if np.isin(wanted, old).any():
-            return f"; {machine.issues[issue].text} (step {machine.issues[issue].step + 1}) overwrote what was meant"
+            return f"{machine.issues[issue].text} (step {machine.issues[issue].step + 1}) overwrote the intended data"
     return ""
 
 
@@ -265,8 +268,8 @@ def _first(seen: Seen) -> Element:
 
 def _told(first: Element) -> str:
     return (
-        f"block {first['block']} step {first['step']} row {first['row']} k {first['k']} reads {first['read']} at {first['address']:#x}, "
-        f"meant {first['meant']}"
+        f"block {first['block']}, step {first['step']}, row {first['row']}, k {first['k']}: reads {first['read']} at {first['address']:#x}, "
+        f"needs {first['meant']}"
     )
 
 

@@ -46,10 +46,10 @@ def _nothing(seen: Seen) -> list[str]:
     past = seen.addresses >= REACH
     sentences = []
     for mask, what in (
-        (past, "lie past the shared window"),
-        ((got == UNWRITTEN) & ~past, "are bytes that nothing has written"),
+        (past, "are past the end of the shared window"),
+        ((got == UNWRITTEN) & ~past, "are uninitialised bytes"),
         (got == OUTSIDE, "are out-of-bounds fill"),
-        (got == FOREIGN, "are bytes of no tensor"),
+        (got == FOREIGN, "belong to no tensor of the scenario"),
     ):
         count = int((mask & wrong).sum())
         if count:
@@ -99,7 +99,7 @@ def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str
         return []
     low = ATOM_ROWS * first
     also = f", k {int(ks[0]):+d}" if ks[0] else ""
-    return [f"rows {low} to {low + ATOM_ROWS - 1} take rows {low + int(rows[0])} to {low + int(rows[0]) + ATOM_ROWS - 1}{also}"]
+    return [f"rows {low} to {low + ATOM_ROWS - 1} read the data of rows {low + int(rows[0])} to {low + int(rows[0]) + ATOM_ROWS - 1}{also}"]
 
 
 def _steps(seen: Seen) -> str:

@@ -34,6 +34,7 @@ class Repair:
     fields: int
     changes: tuple[Fix, ...]
     numbers: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    why: str = ""
 
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
@@ -56,21 +57,25 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
             yield Repair(
                 "R501",
                 where,
-                f"the tile was written with swizzle {s.swizzle}, the descriptor is that of one with {d.swizzle}",
+                f"the tile was written with swizzle {s.swizzle}; the descriptor reads with {d.swizzle}",
                 text,
                 fields,
                 changes,
                 numbers,
+                "writer and reader must use the same swizzle: it decides where each 16 B chunk lies",
             )
         else:
-            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, changes, numbers)
+            yield Repair(
+                "D302", where, f"the layout code selects swizzle {d.swizzle}; the tile has {s.swizzle}", text, fields, changes, numbers
+            )
     elif strides:
-        code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
+        code, what, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
-        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, changes, numbers)
+        yield Repair(code, where, what, f"{changed}: {word}{also}", fields, changes, numbers, why)
     elif base:
-        why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
-        yield Repair("D306", where, why, f"{changed}: {word}{also}", fields, changes)
+        what = f"base_offset is {d.base_offset}; the tile was written with the swizzle of absolute addresses"
+        why = "base_offset shifts the swizzle pattern that the reader expects"
+        yield Repair("D306", where, what, f"{changed}: {word}{also}", fields, changes, why=why)
     elif moved:
         yield _advance(read, s, starts)
 
@@ -174,12 +179,17 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
     return tuple(fixes)
 
 
-def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str]:
+def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str, str]:
+    """The code, what is wrong, and why."""
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
-        return "D309", "the values of LBO and SBO are swapped"
+        return "D309", "the values of LBO and SBO are swapped", ""
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
-        return "D301", "fields hold bytes where they count 16 B"
-    return "D308", "a stride does not fit the tile"
+        return (
+            "D301",
+            f"{' and '.join(name for name, *_ in strides)} was written in bytes",
+            f"the field counts units of {1 << START.shift} B",
+        )
+    return "D308", f"{' and '.join(f'{name} = {is_} B' for name, is_, _ in strides)} does not fit the tile", ""
 
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
@@ -187,8 +197,8 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     fixes = _start_fixes(read, s)
     where = fixes[-1].path if fixes else read.where
 
-    def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
-        return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
+    def repair(code: str, message: str, text: str, why: str = "", **numbers: Value) -> Repair:
+        return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers, why)
 
     return _start_in_bytes(read, s, repair) or _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
 
@@ -201,7 +211,7 @@ def _start_in_bytes(read: Read, s: FoundDescriptor, repair: Callable[..., Repair
     used, needed = (of[0] - of[0, 0] for of in (raw << START.shift, s.starts))
     steps = f", and K steps {used.tolist()} must be {needed.tolist()}" if (used != needed).any() else ""
     text = f"start {int(raw[0, 0]) << START.shift:#x} must be {int(s.starts[0, 0]):#x}{steps}: shift addresses and advances right by {START.shift}"
-    return repair("D301", "the start field holds bytes where it counts 16 B", text)
+    return repair("D301", "the start address was written in bytes", text, f"the field counts units of {1 << START.shift} B")
 
 
 def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Callable[..., Repair]) -> Repair | None:
@@ -211,22 +221,25 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         off = int(read.starts[read.starts % unit != 0][0])
         return repair(
             "D303",
-            f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost",
-            f"starts on multiples of {unit} B",
+            f"start address {off:#x} is {off % unit} B past a multiple of {unit} B",
+            f"start addresses that are multiples of {unit} B",
+            f"the field counts units of {unit} B: the low bits are lost",
         )
     start = read.operand.start
     if isinstance(start, int) and start >= end:
         return repair(
             "D303",
-            f"start {start:#x} is no .shared address: the field keeps {end.bit_length() - 1} bits of it",
-            f"start {int(s.starts[0, 0]):#x}",
+            f"start {start:#x} is not a .shared address",
+            f"start {int(s.starts[0, 0]):#x}, from __cvta_generic_to_shared",
+            f"the field keeps {end.bit_length() - 1} bits of the address",
         )
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
         used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
         steps = f"K steps {used.tolist()} must be {needed.tolist()}"
-        return repair("D304", f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
-                      steps if (used != needed).any() else "mask the sum, or a buffer further down")  # fmt: skip
+        return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
+                      steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
+                      f"the field has {START.width} bits that count {unit} B: the carry is lost")  # fmt: skip
     return None
 
 
@@ -243,19 +256,24 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
         panel = bool(within) and mode.mask != 0 and read.major == "K" and not set(within) & set(wrong_steps.tolist())
         return repair(
             "R503" if panel else "R502",
-            "later K steps start in the wrong place",
+            "the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place",
             f"K steps {table[0]} must be {table[1]}{also}",
+            f"the next {mode.width} B of K lie in another block of the tile" if panel else "",
             used=table[0],
             needed=table[1],
         )
     if (used[:, 0] != needed[:, 0]).any():
         table = [used[:, 0].tolist(), needed[:, 0].tolist()]
         return repair(
-            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}{also}", used=table[0], needed=table[1]
+            "R504",
+            "later blocks of M or N start in the wrong place",
+            f"blocks {table[0]} must be {table[1]}{also}",
+            used=table[0],
+            needed=table[1],
         )
     if len(fixes) == 1 and fixes[0].path.key == "stage":
         old, new = fixes[0].old, fixes[0].new
-        return repair("R508", f"it reads stage {old}, and what is meant lies in stage {new}", f"stage = {new}")
+        return repair("R508", f"the operand reads stage {old}; the intended tile is in stage {new}", f"stage = {new}")
     return repair("R508", "every read starts in the wrong place", first)
 
 
@@ -285,9 +303,10 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
         yield Repair(
             "R505",
             read.where / "major",
-            f"the operand lies {other}-major: it is the transpose of what is meant",
+            f"the tile is {other}-major in memory, the operand is read {read.major}-major",
             f"major {other}{_as_written(read, other, idesc)}, word {word}{fields}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2 if changes is None or changes else 0,  # words that fit the other major-ness as they stand were made for it
             fixes,
+            why="the operand is the transpose of the intended tile",
         )
         return

@@ -50,7 +50,15 @@ def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: 
     mn, k_byte, wanted = tile(layout, tensor, step)
     addresses = layout.addresses(base, mn, k_byte)
     if addresses.max(initial=0) >= machine.memory.size or addresses.min(initial=0) < 0:
-        machine.say(finding("A107", where, title, f"reaches {int(addresses.max()):#x}, past the shared window"))
+        machine.say(
+            finding(
+                "A107",
+                where,
+                title,
+                f"the threads reach {int(addresses.max()):#x}, past the end of the shared window",
+                "a smaller layout, or a lower address",
+            )
+        )
         return
     machine.inside(where, title, buffer, [addresses.reshape(-1)])
     if not step.load:
@@ -94,9 +102,9 @@ def phase(machine: Machine, where: Path, title: str, buffer: SharedBuffer, base:
     period = layout.mode.period
     good = -(-base // period) * period
     machine.say(finding("A105", where, title,
-                        f"{buffer.name} is at {base:#x} = {base % period} mod {period}: the layout XORs offsets (phase 0), the hardware XORs addresses "
-                        f"(phase {base % period // 128}); next good base {good:#x}",
-                        f"{buffer.name} at {good:#x}", numbers={"base": base, "period": period, "phase": base % period // 128},
+                        f"{buffer.name} is at {base:#x}, {base % period} B past a multiple of {period} B",
+                        f"place {buffer.name} at {good:#x}",
+                        why=f"the layout XORs offsets in the buffer (phase 0), the hardware XORs addresses (phase {base % period // 128})", numbers={"base": base, "period": period, "phase": base % period // 128},
                         changes=(Fix(Path.of("buffer", buffer.name, "address"), base, good),)))  # fmt: skip
     return True
 
@@ -107,8 +115,9 @@ def shifted(machine: Machine, title: str, buffer: SharedBuffer, base: int) -> No
     if layout is None or layout.on_addresses or not layout.mode.mask or align is None or align % layout.mode.period == 0:
         return
     machine.say(finding("A106", Path.of("buffer", buffer.name, "declared_align"), title,
-                        f"{buffer.name} is at {base:#x}, a multiple of {layout.mode.period}; its declared alignment of {align} B does not guarantee that",
-                        f"declared_align = {layout.mode.period}"))  # fmt: skip
+                        f"{buffer.name} is at {base:#x}, a multiple of {layout.mode.period} B, but its declared alignment is {align} B",
+                        f"declared_align = {layout.mode.period}",
+                        why=f"the swizzle pattern begins at a multiple of {layout.mode.period} B; another build may place the buffer elsewhere"))  # fmt: skip
 
 
 def mismatch(
@@ -129,7 +138,7 @@ def mismatch(
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
     read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
-    first = f"({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
+    first = f"({int(mn[at])}, {int(k_byte[at])}): reads {tensor.named(read) if read >= 0 else NAMES[read]}, needs {tensor.named(int(wanted[at]))}"
     share = share_rows(int(wrong.sum()), wrong.size, "bytes", first)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
@@ -137,7 +146,7 @@ def mismatch(
         if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             now = machine.arguments[target.name].swizzle_given
             machine.findings[:] = [f for f in machine.findings if f.path != target]
-            machine.say(finding("R501", where, title, f"{target} has swizzle {now}, for which its box is too wide; the layout has {layout.mode.swizzle}",
+            machine.say(finding("R501", where, title, f"{target} has swizzle {now}; the layout of {buffer.name} has {layout.mode.swizzle}", why=f"the box is too wide for swizzle {now}", repair=
                                 f"{target}.swizzle = {layout.mode.swizzle}", changes=(Fix(target / "swizzle", now, str(layout.mode.swizzle)),), **counts))  # fmt: skip
             return
     if buffer.name in machine.failed:
@@ -146,7 +155,7 @@ def mismatch(
                 "R508",
                 where,
                 title,
-                "the threads read other bytes than are meant",
+                "the threads read other bytes than intended",
                 cause=machine.failed[buffer.name],
                 halves=share,
                 **counts,
@@ -161,7 +170,7 @@ def mismatch(
                 values.get(str(mode.swizzle), str(mode.swizzle)),
                 str(layout.mode.swizzle) if buffer.cute is None else buffer.cute,
             )
-            machine.say(finding("R501", where, title, f"the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}", halves=share, tried=True, repair=
+            machine.say(finding("R501", where, title, f"the bytes were written with swizzle {mode.swizzle}; the layout of {buffer.name} has {layout.mode.swizzle}", halves=share, tried=True, repair=
                                 f"{path} = {new}", changes=(Fix(path, now, new),), **counts))  # fmt: skip
             return
     code = "R507" if read < 0 else "R508"
@@ -170,7 +179,7 @@ def mismatch(
             code,
             where,
             title,
-            "no step wrote the bytes that are read" if read < 0 else "the threads read other bytes than are meant",
+            "the threads read uninitialised bytes" if read < 0 else "the threads read other bytes than intended",
             halves=share,
             **counts,
         )

@@ -67,7 +67,7 @@ def _swizzles(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rer
         for value in values.values():
             if all_right(rerun({path: value}), read):
                 fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
-                yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
+                yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}; the descriptor reads with {read.descriptor.swizzle}",
                              f"{path} = {value}", fields, (Fix(path, scenario.value_at(path) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 break
 
@@ -107,7 +107,7 @@ def paired_repairs(machine: Machine, read: Read, scenario: ScenarioTables, rerun
             for s in read.solutions(places) if places is not None else ():
                 word, changes = word_fix(read, s, False)[1], changes_of(read, s)
                 change = Fix(path, scenario.value_at(path) or now, value)
-                yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word}{_in_brackets(named_changes(read, s))} together", 2,
+                yield Repair("R501", path, f"{path} and the descriptor have different layouts, and no single change is enough", f"{path} = {value} and {read.where}: {word}{_in_brackets(named_changes(read, s))} together", 2,
                              () if changes is None else (change, *changes), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 return
 
@@ -136,7 +136,7 @@ def _places(seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repa
             new = [*offsets[:issue], offset + is_read - lies, *offsets[issue + 1 :]]
             if new[issue] >= 0 and all_right(rerun({path: new}), seen.read):
                 old = scenario.value_at(path) or 0
-                yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another place than the operand is read from",
+                yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another address than the operand reads",
                              f"{path} = {new if len(new) > 1 else new[0]}", 1, (Fix(path, old, new if isinstance(old, list) else new[0]),))  # fmt: skip
                 return
 
@@ -178,7 +178,7 @@ def _coordinates(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: 
         yield Repair(
             "T209" if fill else "R508",
             path,
-            f"the transfer takes another tile, displaced by {moves}",
+            f"the transfer loads another tile, displaced by {moves}",
             f"{path} = {value}",
             1,
             (Fix(path, old, value),),
@@ -207,8 +207,9 @@ def _extents(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Reru
             yield Repair(
                 "T209",
                 path,
-                f"out-of-bounds fill arrives where data was meant: {name} ends before {tensor.name} does",
+                "the operand reads out-of-bounds fill instead of data",
                 f"{path} = {new}",
                 1,
                 (Fix(path, old, new),),
+                why=f"{name} ends before {tensor.name} does",
             )

@@ -164,9 +164,9 @@ def _found(a: OperandRead, dimension: int) -> Finding:
     return at_instruction(
         "T209",
         load.instruction,
-        f"the maps of A and B end at {extent} along dimension {dimension}, inside of a box of {box}; it is one of several dimensions of K, and behind its end both "
-        "arrays hold data: what is fill in both operands adds nothing",
-        f"nothing, where a part of larger tensors is meant; else global_dim[{dimension}] is too small in both maps",
+        f"the maps of A and B end at {extent} along dimension {dimension}, a part of K, inside a box of {box}",
+        f"a larger global_dim[{dimension}] in both maps, unless a part of larger tensors is meant",
+        why="both arrays hold data after that end; there both operands are fill, which adds nothing to D",
         arrays=(load.tensor_map.global_address,),
         milder=Severity.NOTE,
     )

@@ -46,24 +46,25 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
             continue
         made, begins = (
             described(launch, event.map_address, tm),
-            f"row 1 begins in the middle of row 0, and {_behind(launch, tm)} holds {rows} rows of",
+            f"row 1 begins in the middle of row 0; {_behind(launch, tm)} holds {rows} rows of",
         )
         if made is not None:
             k, wide = tm.rank - 2, tm.global_dim[0]
-            message = f"strides[{k}] of {made} is {made.strides[k]} elements: {begins} {wide} elements"
+            message, why = f"strides[{k}] of {made} is {made.strides[k]} elements", f"{begins} {wide} elements"
             repair = f"strides[{k}] = {wide} (elements, not bytes)"
             if tm.rank == 2 and room % stride == 0 and not is_elements:
                 repair += f", or shape = [{room // stride}, {stride // size}] where rows have {stride // size}"
-            findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,)))
+            findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,), why=why))
             continue
-        what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
+        what = f"is the number of elements of dimension 0 ({size} B each)" if is_elements else f"is less than the {row} B of dimension 0"
         findings.append(
             at_instruction(
                 "T207",
                 event.instruction,
-                f"global_strides[0] = {stride} B {what}: {begins} {row} B",
-                f"strides are bytes: global_strides[0] = {row}",
+                f"global_strides[0] = {stride} B {what}",
+                f"global_strides[0] = {row} (bytes)",
                 arrays=(tm.global_address,),
+                why=f"{begins} {row} B",
             )
         )
     return findings
@@ -72,7 +73,7 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
 def _behind(launch: Launch, tm: TensorMap) -> str:
     """The array behind a map, by its name where it has one."""
     begin, held = launch.memory.region(tm.global_address)
-    return f"{region_name(launch, begin, begin + len(held))} behind the map"
+    return f"{region_name(launch, begin, begin + len(held))}, the array of the map,"
 
 
 def _room(memory: GlobalMemory, tm: TensorMap) -> int:
@@ -91,22 +92,20 @@ def _outside(reads: Reads, launch: Launch) -> list[Finding]:
         i, tm = load.event.instruction, load.transfer.tensor_map
         at, extent = load.event.coordinates[axis], tm.global_dim[axis]
         other, coordinates = "B" if side == "a" else "A", list(load.event.coordinates)
-        end = f"and the tile of {other} that it is multiplied with lies inside of its tensor"
+        end = f"the tile of {other} that it is multiplied with is inside its tensor"
         made = described(launch, load.event.map_address, tm)
         if made is not None:
             k = tm.rank - 1 - axis
-            message = (
-                f"the block of {side.upper()} at {coordinates[::-1]} is nothing but out-of-bounds fill: index {at} of dimension {k} is outside of shape "
-                f"{list(made.shape)} of {made} (strides {list(made.strides)} elements), {end}"
+            message = f"the block of {side.upper()} at {coordinates[::-1]} is all out-of-bounds fill"
+            why = (
+                f"index {at} of dimension {k} is outside shape {list(made.shape)} of {made} (strides {list(made.strides)} elements); {end}"
             )
             repair = f"check index {k} of the load, and shape[{k}] = {made.shape[k]}"
         else:
-            message = (
-                f"the tile of {side.upper()} at coordinates {coordinates} is nothing but out-of-bounds fill: coordinate {at} of dimension {axis} is outside of "
-                f"the map's extent {extent}, {end}"
-            )
-            repair = f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}"
-        findings.setdefault(i.line, at_instruction("T209", i, message, repair, arrays=(tm.global_address,)))
+            message = f"the tile of {side.upper()} at coordinates {coordinates} is all out-of-bounds fill"
+            why = f"coordinate {at} of dimension {axis} is outside the extent {extent} of the map; {end}"
+            repair = f"check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}; both count elements, dimension 0 first"
+        findings.setdefault(i.line, at_instruction("T209", i, message, repair, arrays=(tm.global_address,), why=why))
     return list(findings.values())
 
 
@@ -129,8 +128,8 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
                 at_instruction(
                     "R501",
                     load.event.instruction,
-                    f"the map's box_dim = {list(tm.box_dim)} without swizzle lays down rows of {row} B; operand {side.upper()} of line "
-                    f"{p.events[0].instruction.line} is read in rows of {span} B with swizzle {swizzle}",
+                    f"the map writes rows of {row} B without swizzle; operand {side.upper()} of line {p.events[0].instruction.line} is read in rows of {span} B "
+                    f"with swizzle {swizzle}",
                     f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
                 ),
             )

@@ -26,8 +26,9 @@ def own_ranks(launch: Launch) -> list[Finding]:
         at_instruction(
             "X019",
             i,
-            f"every CTA of the cluster ({launch.cluster_size} of them) gives mapa its own rank: what is read or written through the address stays in the CTA",
-            "give mapa the rank of the other CTA, such as %cluster_ctarank ^ 1 of two",
+            f"all {launch.cluster_size} CTAs of the cluster give mapa their own rank",
+            "give mapa the rank of the other CTA, such as %cluster_ctarank ^ 1 in a pair",
+            why="each CTA then accesses its own shared memory through the address",
         )
         for i in (body if lines else ())
         if i.op == "mapa" and i.line in lines and _is_used_for_data(body, i)

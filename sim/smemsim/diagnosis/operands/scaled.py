@@ -36,7 +36,7 @@ __all__ = ["wrong_factors"]
 
 SIDES = ("a", "b")
 SCALES = "scale factors"
-LINEAR = "as they lie one row behind the other and not in blocks of 32 lanes x 4 rows"
+LINEAR = "one row after the other, not in blocks of 32 lanes x 4 rows"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
 LIKE = 0.5  # share of unused bytes that must be so near
@@ -116,8 +116,8 @@ class _All:
         return [
             at_instruction(
                 "R508", use.event.instruction,
-                f"A comes from parameter {named[0]} and B from {named[1]}, A's scale factors from {named[2]} and B's from {named[3]}: the other way round in the list of parameters",
-                "nothing, if that is meant; else exchange the addresses of the scale factors", arrays=self._arrays(use), milder=Severity.NOTE,
+                f"A's scale factors come from parameter {named[2]} and B's from {named[3]}", "exchange the addresses of the scale factors, unless this is meant",
+                why=f"A comes from parameter {named[0]} and B from {named[1]}: the other order in the list of parameters", arrays=self._arrays(use), milder=Severity.NOTE,
             )
         ]  # fmt: skip
 
@@ -146,7 +146,7 @@ class _All:
         side, other = rows.side.upper(), "B" if rows.side == "a" else "A"
         follows = one.other is not None and two.other is not None and one.other != two.other
         why = (
-            f"; they change with the rows of {other}, {_named(one.other)} and {_named(two.other)}"
+            f"they change with the rows of {other}, {_named(one.other)} and {_named(two.other)}"
             if follows and one.other and two.other
             else ""
         )
@@ -157,8 +157,8 @@ class _All:
         )
         return at_instruction(
             "R508", two.event.instruction,
-            f"{_named(rows)} at k = {one.k} are multiplied with the {self.name} at {one.base:#x} in CTA {one.event.cta}, and with those at {two.base:#x} in CTA "
-            f"{two.event.cta}{why}", repair, arrays=self._arrays(one, two), other=self._loader(two),
+            f"{_named(rows)} at k = {one.k} get the {self.name} at {one.base:#x} in CTA {one.event.cta}, and those at {two.base:#x} in CTA {two.event.cta}",
+            repair, why=why, arrays=self._arrays(one, two), other=self._loader(two),
         )  # fmt: skip
 
     # ---- rows of one tile
@@ -186,8 +186,9 @@ class _All:
             copy = use.copies[0].event
             return at_instruction(
                 "S701", copy.instruction,
-                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}, as {len(inside)} rows get "
-                f"{len(counts)}; {len(idle)} bytes that were loaded with it are never used", "a stride byte offset of 128 in the descriptor: a group of 8 rows is 128 B",
+                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}",
+                "a stride byte offset of 128 in the descriptor: a group of 8 rows is 128 B",
+                why=f"{len(inside)} rows share {len(counts)} bytes; {len(idle)} bytes that were loaded with them are never used",
                 arrays=self._arrays(use), other=use.event.instruction,
             )  # fmt: skip
         return None
@@ -198,8 +199,8 @@ class _All:
         twin = int(np.flatnonzero(at == at[first])[0])
         return at_instruction(
             "R508", use.event.instruction,
-            f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}; no product uses the bytes "
-            "beside those", f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.layout is None)}", arrays=self._arrays(use),
+            f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}",
+            why="no product uses the bytes next to it", repair=f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.layout is None)}", arrays=self._arrays(use),
         )  # fmt: skip
 
     def _in_map(self, x: _InRows) -> Finding | None:
@@ -218,9 +219,9 @@ class _All:
             n, copy = int(np.flatnonzero(wrong)[0]), use.copies[0].event
             return at_instruction(
                 "S701", copy.instruction,
-                f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows, as the tensor map of {tm.global_dim} has them: row "
-                f"{x.rows.first + n} those of row {int(row[n])}; they are not in blocks of 32 lines x 16 B, where row r of 128 has line r % 32 and bytes 4 (r / 32) on",
-                "scale factors that are packed in such blocks, in global memory or by threads behind the load", arrays=self._arrays(use), other=use.event.instruction,
+                f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows: row {x.rows.first + n} gets those of row {int(row[n])}",
+                "pack the scale factors in blocks of 32 lines x 16 B (row r of 128: line r % 32, from byte 4 (r / 32) on)",
+                why=f"the copy reads such blocks; the tensor map of {list(tm.global_dim)} has one row after the other", arrays=self._arrays(use), other=use.event.instruction,
             )  # fmt: skip
         return None
 
@@ -239,13 +240,13 @@ class _All:
         how, of, pitch = order
         n = int(np.flatnonzero(of != np.arange(len(of)))[0])
         repair = (
-            f"store the factors of row r of 128 at 16 (r % 32) + 4 (r / 32), {pitch} bytes further on in global memory for each row" if how == LINEAR else
+            f"store the factors of row r of 128 at 16 (r % 32) + 4 (r / 32); in global memory they are {pitch} bytes apart" if how == LINEAR else
             "store the factors of each row in its own place"
         )  # fmt: skip
         return at_instruction(
             "S701", use.event.instruction,
-            f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {x.rows.side.upper()} get the scale factors of other rows, {how}: row {x.rows.first + first + n} those of "
-            f"row {x.rows.first + first + int(of[n])}, which lie {pitch * abs(int(of[n]) - n)} bytes {'behind' if of[n] > n else 'in front of'} its own", repair,
+            f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {x.rows.side.upper()} get the scale factors of other rows: row {x.rows.first + first + n} gets those of row "
+            f"{x.rows.first + first + int(of[n])}, {pitch * abs(int(of[n]) - n)} bytes {'after' if of[n] > n else 'before'} its own", repair, why=f"threads stored them {how}",
             arrays=self._arrays(use), other=use.copies[-1].event.instruction if use.copies else None,
         )  # fmt: skip
 
@@ -269,12 +270,12 @@ class _All:
             copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
             if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
                 continue
-            what = f"; those that line {idle.instruction.line} loads are never used" if idle is not None else ""
+            what = f"the factors that line {idle.instruction.line} loads are never used" if idle is not None else ""
             first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
             return at_instruction(
                 "S701", copy.instruction,
                 f"{'all' if shared.all() else int(shared.sum())} of {len(inside)} rows of {side.upper()}, the first one row {first}, get scale factors that rows of "
-                f"{'B' if side == 'a' else 'A'} get{what}", f"a descriptor that begins at the scale factors of {side.upper()}, with a stride byte offset of 128",
+                f"{'B' if side == 'a' else 'A'} get", why=what, repair=f"a descriptor that begins at the scale factors of {side.upper()}, with a stride byte offset of 128",
                 arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
             )  # fmt: skip
         return None
@@ -287,8 +288,8 @@ class _All:
             return None
         return at_instruction(
             "S701", last.event.instruction,
-            f"rows of A and of B get the same scale factors: this copy overwrites columns from {last.column} on, which line {lost.event.instruction.line} has copied scale "
-            f"factors to that no product uses", "columns of its own for the scale factors of each operand", arrays=self._arrays(use), other=lost.event.instruction,
+            "rows of A and of B get the same scale factors", "separate columns for the scale factors of each operand",
+            why=f"this copy overwrites the columns from {last.column} on, whose factors (line {lost.event.instruction.line}) no product has used", arrays=self._arrays(use), other=lost.event.instruction,
         )  # fmt: skip
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
@@ -434,9 +435,10 @@ class _All:
         assert layout is not None, "a copy has brought the factors"
         return at_instruction(
             "S702", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, which columns {layout.column} to "
-            f"{layout.column + layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
-            f"the columns that hold the {self.name} of this k", arrays=self._arrays(use), other=copy.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, in columns {layout.column} to "
+            f"{layout.column + layout.columns - 1}",
+            f"the columns that hold the {self.name} of this k",
+            why=f"the {self.name} that line {copy.event.instruction.line} copies to columns from {copy.column} on are never used", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
     def _not_refilled(self, x: _InRows, n: int, before: int) -> Finding:
@@ -445,9 +447,9 @@ class _All:
         line = f", which line {loader.line} loads" if loader is not None else ""
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
-            f"{x.k[n]}", f"load and copy the {self.name} of each tile of k, and name the columns that hold them" if use.copies else
-            f"load the {self.name} of each k; the sparsity selector says which threads of four have them", arrays=self._arrays(use), other=loader,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
+            why=f"no product uses those of k = {x.k[n]}", repair=f"load and copy the {self.name} of each tile of k, and name the columns that hold them" if use.copies else
+            f"load the {self.name} of each k, in the threads that the sparsity selector names", arrays=self._arrays(use), other=loader,
         )  # fmt: skip
 
     def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:
@@ -455,8 +457,8 @@ class _All:
         use = x.uses[n]
         return at_instruction(
             "R508", use.event.instruction,
-            f"the {self.name} of {_named(x.rows)} lie in another order than their k: at k = {x.k[n]} that of row {x.rows.first + row} is the byte at {seq[n]:#x}, at k = "
-            f"{x.k[n - 1]} that at {seq[n - 1]:#x}", "scale ids, columns and coordinates of the loads that go on with k", arrays=self._arrays(use), other=self._loader(use),
+            f"the {self.name} of {_named(x.rows)} are in another order than k", "scale ids, columns and coordinates of the loads that advance with k",
+            why=f"row {x.rows.first + row} gets the byte at {seq[n]:#x} for k = {x.k[n]}, and the byte at {seq[n - 1]:#x} for k = {x.k[n - 1]}", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     # ---- along rows
@@ -485,8 +487,8 @@ class _All:
         use = two.uses[0]
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} are multiplied with the same {self.name}, those from {use.base:#x} on; no "
-            "product uses the bytes beside them", f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
+            why="no product uses the bytes next to them", repair=f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     # ---- bytes of global memory
@@ -574,11 +576,10 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
     field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{rows.side}_sf_id"]
     return at_instruction(
         "S702", use.event.instruction,
-        f"{_named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]}: scale id {use.layout.scale_id} of column {use.layout.column} in "
-        f"both; {idle} bytes of the same cells, which line {copy.instruction.line} copies there, are never used",
-        f"a scale id of {rows.side.upper()} that goes on with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
+        f"{_named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
+        f"a scale id of {rows.side.upper()} that advances with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
         "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
-        arrays=arrays, other=copy.instruction,
+        arrays=arrays, other=copy.instruction, why=f"line {copy.instruction.line} copies {idle} bytes to the same cells that are never used",
     )  # fmt: skip
 
 
@@ -610,8 +611,8 @@ def _skipped(x: _InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
     idle = ", ".join(map(str, range(byte[0] + 1, byte[1])))
     return at_instruction(
         "S702", use.event.instruction,
-        f"{_named(x.rows)} are multiplied at k = {x.k[n]} with byte {byte[1]} of column {column}, at k = {x.k[n - 1]} with byte {byte[0]}; byte {idle}, which line "
-        f"{copy.instruction.line} copies there, is never used", f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
+        f"{_named(x.rows)} are multiplied with byte {byte[1]} of column {column} at k = {x.k[n]}, and with byte {byte[0]} at k = {x.k[n - 1]}",
+        why=f"byte {idle}, which line {copy.instruction.line} copies there, is never used", repair=f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
     )  # fmt: skip
 
 
@@ -704,9 +705,9 @@ def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
     if np.array_equal(of, rows[::-1]):
         return "in the opposite order", of, pitch
     if of[0] and np.array_equal(of, rows ^ of[0]):
-        return f"row r those of r ^ {int(of[0])}", of, pitch
+        return f"so that row r gets those of row r ^ {int(of[0])}", of, pitch
     if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
-        return f"row r those of r + {int(of[0])} modulo {len(at)}", of, pitch
+        return f"so that row r gets those of row (r + {int(of[0])}) % {len(at)}", of, pitch
     return None
 
 

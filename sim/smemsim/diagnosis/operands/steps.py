@@ -49,9 +49,9 @@ def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int)
     return at_instruction(
         "R508",
         wrong.loads[0].event.instruction,
-        f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B: since the one before A went on by {step_a}, B by "
-        f"{step_b}; {name}'s tile was loaded at coordinates {wrong.loads[0].event.coordinates}",
-        f"load {name} at k = {other.at[1]}, or read it from the stage that holds that",
+        f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B",
+        f"load {name} at k = {other.at[1]}, or read it from the stage that holds that k",
+        why=f"since the product before, A advanced by {step_a} and B by {step_b}; {name} was loaded at coordinates {list(wrong.loads[0].event.coordinates)}",
     )
 
 
@@ -102,9 +102,9 @@ def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding
     return at_instruction(
         "R508",
         load.event.instruction,
-        f"the coordinates of {name}'s tile are swapped: it is loaded at {list(at)}, k = {wrong.corner[1]} and rows from {wrong.corner[0]} on, for a product "
-        f"with k = {other.corner[1]} of the other operand; from product to product its rows go on, and its k stays",
+        f"the coordinates {list(at)} of {name}'s tile are swapped: k = {wrong.corner[1]}, rows from {wrong.corner[0]} on",
         f"coordinates {names}, dimension 0 (the contiguous one) first: [{at[1]}, {at[0]}] here",
+        why=f"the other operand has k = {other.corner[1]}; from product to product the rows of {name} advance, and its k stays",
     )
 
 
@@ -164,9 +164,9 @@ def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding
     return at_instruction(
         "R508",
         reach.event.instruction,
-        f"nobody multiplies k = {begin} to {end - 1} of A and B: their maps have K = {extent}, and all products of the launch add up k = {reach.a_begin} to "
-        f"{min(reach.a_end, extent) - 1}",
-        f"one more trip of the loop over k, for {trip} tile",
+        f"no instruction multiplies k = {begin} to {end - 1} of A and B",
+        f"one more iteration of the loop over k, for {trip} tile",
+        why=f"the maps have K = {extent}; the products of the launch add up k = {reach.a_begin} to {min(reach.a_end, extent) - 1}",
         milder=Severity.NOTE,
     )
 

@@ -141,9 +141,9 @@ def turned(reads: Reads) -> list[Finding]:
                 at_instruction(
                     "R505",
                     odd.events[0].instruction,
-                    f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
-                    f"{two.loads[0].event.instruction.line} brings {wants}-major",
+                    f"{side.upper()} is read {has}-major here, and {wants}-major at line {rest.events[0].instruction.line}",
                     _as_written(odd.events[0], side, wants),
+                    why=f"both add into the same D; the tile was loaded at line {two.loads[0].event.instruction.line}",
                 )
             ]
     return []
@@ -162,8 +162,9 @@ def _swapped(odd: Product, rest: Product) -> Finding:
     return at_instruction(
         "R508",
         odd.events[0].instruction,
-        f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        "the tile of A is read as B here, and the tile of B as A",
         "swap the descriptors of A and B",
+        why=f"line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
     )
 
 
@@ -190,9 +191,9 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
             return at_instruction(
                 "I603" if event.idesc is not None else "R504",
                 event.instruction,
-                f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
-                f"{tile.load.event.coordinates}, which is {tile.side.upper()} here: {name} = {event.m if tile.side == 'a' else event.n}",
-                f"a larger {name}, or an instruction for the other tile",
+                f"no instruction reads the tile that line {other.event.instruction.line} loads at coordinates {list(other.event.coordinates)}",
+                f"a larger {name} (now {event.m if tile.side == 'a' else event.n}), or an instruction for the other tile",
+                why=f"it is next to the tile at {list(tile.load.event.coordinates)}, which is {tile.side.upper()} here",
                 milder=None if is_missed else Severity.NOTE,
             )
     return None
@@ -218,7 +219,7 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
     if (by_row.all(1) == missing).all():
         return _of_rows(tile, events[0], missing, is_missed=is_missed)
     rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
-    part = f"nobody reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} brings"
+    part = f"no instruction reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} loads"
     if other is not None and len(other.turned) == 1:
         mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
         odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
@@ -226,8 +227,9 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
         return at_instruction(
             "R508",
             event.instruction,
-            f"{part} as {name}: it is read as {odd.side.upper()} here, and as {as_what} by most",
+            f"{part} as {name}",
             "swap the descriptors of A and B",
+            why=f"the tile is read as {odd.side.upper()} here, and as {as_what} by most instructions",
         )
     if len(tile.turned) > 1:
         odd_event = tile.turned[not along_k][0]
@@ -235,10 +237,11 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
         return at_instruction(
             "R505",
             odd_event.instruction,
-            f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
+            part,
             _as_written(odd_event, tile.side, wanted),
+            why=f"{name} is read {has}-major here, and {wanted}-major by the other instructions",
         )
-    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right places", milder=tile.milder)
+    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right addresses", milder=tile.milder)
 
 
 def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -> Finding:
@@ -251,17 +254,18 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -
         return at_instruction(
             "R508",
             event.instruction,
-            f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
+            f"{name_of} begins at row {len(rows)} of the tile that line {line} loads",
             "a descriptor whose start address is that of the tile's first row",
+            why=f"no instruction reads the {len(rows)} row{'s' * (len(rows) > 1)} before it",
             milder=tile.milder,
         )
     return at_instruction(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
-        f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
-        f"({len(rows)} rows)",
+        f"{where} has {name} = {size}, and line {line} loads {len(missing)} rows of {name_of} for it",
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",
+        why=f"no instruction reads the {len(rows)} rows from {first} on",
         milder=None if is_missed else tile.milder,
     )

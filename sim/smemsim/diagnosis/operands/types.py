@@ -30,7 +30,7 @@ def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     return at_instruction(
         "I603" if is_word else "R508" if is_as_wide else "T211",
         event.instruction,
-        f"operand {side.upper()} is read as {dtype} by {event.instruction.name}; the tensor map of the load at line {load.event.instruction.line} "
-        f"says {right[0]}{'' if is_as_wide else ', elements of another width'}",
+        f"operand {side.upper()} is read as {dtype}; the tensor map of the load at line {load.event.instruction.line} has {right[0]}",
         repair,
+        why="" if is_as_wide else "the elements have another width",
     )

@@ -63,8 +63,8 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
         )
     if written == of_store:
         return Explanation(
-            f"the 16-byte chunks in each {tile.name} lie as if shared memory was written with swizzle {written} counted from the tile's first byte; that "
-            f"lies {tile.offset % both.period} B behind a multiple of {both.period} B, and the swizzle of the tensor map goes by the address",
+            f"the 16-byte chunks in each {tile.name} lie as if shared memory was written with swizzle {written} counted from the first byte of the tile; the "
+            f"tile begins {tile.offset % both.period} B after a multiple of {both.period} B, and the tensor map swizzles by address",
             f"begin the tile at a multiple of {both.period} B, or take the bits of the XOR from the address{_by(tile)}",
             "A105",
         )
@@ -131,10 +131,10 @@ def slid(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 def _slid_told(tile: Tile, itemsize: int, by: int) -> tuple[str, str]:
     """What is the matter with a store that reads its tile `by` rows further on than it was written, and what to change."""
-    way = "behind" if by > 0 else "before"
+    way = "after" if by > 0 else "before"
     return (
-        f"row r of each {tile.name} has what belongs in row r {'+' if by > 0 else '-'} {abs(by)}: the store reads shared memory from "
-        f"{abs(by) * tile.columns * itemsize} B {way} where the tile was written",
+        f"row r of each {tile.name} has the data of row r {'+' if by > 0 else '-'} {abs(by)}: the store reads shared memory "
+        f"{abs(by) * tile.columns * itemsize} B {way} the address where the tile was written",
         f"write and store the tile at one shared address{_by(tile)}",
     )
 

@@ -250,7 +250,7 @@ def _trapped(launch: Launch, trap: HardwareTrap) -> None:
     launch.result.status = trap.cuda_error
     if instruction is not None and not any(f.line == instruction.line for f in launch.result.findings.values()):
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
-        launch.find(code, instruction, str(trap))
+        launch.find(code, instruction, trap.reason, why=f"the kernel ends with CUDA error {trap.cuda_error}")
     for wave in launch.waves:
         if wave.observer is not None:
             wave.observer.wave_stopped(wave)

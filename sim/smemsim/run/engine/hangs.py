@@ -66,7 +66,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     for wave in launch.waves:
         refuse_host(launch, wave)
     alive = sum(wave.positions.clusters_left for wave in launch.waves) * launch.cluster_size
-    full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
+    full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} waiting CTAs fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
         count_bytes(launch, wave, hangs=True)
@@ -88,13 +88,14 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
                 why=f"{wait.what()}{full}",
             )
         for first, last, what in (
-            (YIELDED, GATHERING, (wave.progress.endless or "polls something that never changes") + full),
-            (0, YIELDED, f"loops for ever, and no other thread can observe anything that it does{full}"),
+            (YIELDED, GATHERING, wave.progress.endless or "it polls a value that never changes"),
+            (0, YIELDED, "no other thread can observe what the loop does"),
         ):
             threads = np.flatnonzero((wave.pc >= first) & (wave.pc < last))
             for at in distinct(wave.pc[threads]).tolist():
                 who = _who(wave, threads[wave.pc[threads] == at])
-                launch.find("X006", _instruction(wave, at - first, polls=first == YIELDED), f"{who}: {what}", repair)
+                i = _instruction(wave, at - first, polls=first == YIELDED)
+                launch.find("X006", i, f"{who} loops for ever", repair, why=f"{what}{full}", halves=(Half("loop", f"{who} ({i.name})", i),))
 
 
 # ---- who waits for whom
@@ -141,11 +142,11 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
     if missing is None:
         return wait.suspicion()
     if not missing.size:
-        return 1, "correct the thread count, or let as many threads arrive: no thread is left that could"
+        return 1, "correct the thread count, or let as many threads arrive: no thread is left that could arrive"
     at = {id(other): other for other in x.positions.waiting if np.isin(other.threads, missing).any()}
     held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
     if held.all() and all(other.missing is not None for other in at.values()):
-        return 1, "let all of them come to the same barrier: the same number, and none of them in a branch that others do not take"
+        return 1, "let all threads come to the same barrier: the same number, outside branches that only some threads take"
     return LEAST_SUSPICIOUS, ""
 
 

@@ -97,7 +97,9 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
     """Threads whose address is no multiple of what the access needs: X002, and the kernel ends."""
     n, thread = _first(x, part, at & (align - 1) != 0)
     address = int(at[n]) & ((1 << 64) - 1)
-    message = f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is no multiple of {align} bytes, which the access needs"
+    message = (
+        f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is not a multiple of the {align} bytes that the access needs"
+    )
     repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
     who = Half("access", f"{thread_name(x, thread)} ({i.name})", i)
     x.launch.find(
@@ -121,7 +123,7 @@ def miscount(x: Wave, i: Instruction, message: str, repair: str = "") -> NoRetur
 def find_uninitialised(x: Wave, i: Instruction) -> None:
     """R507 of a matrix instruction or a copy that reads shared memory, if no sanitizer follows the values."""
     x.launch.find(
-        "R507", i, "bytes of shared memory are read before anything has written them", "check the descriptor, and that the load that fills the stage was issued",
+        "R507", i, "uninitialised bytes of shared memory are read", "check the descriptor, and that the load that fills the stage was issued",
         halves=(Half("read", i.name, i),),
     )  # fmt: skip
 
@@ -157,7 +159,7 @@ def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, 
         f"state space; a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
     )
     x.launch.find(
-        "X001", i, f"{address:#x} is the generic address of a byte of {where}, and is used as a .shared address",
+        "X001", i, f"{address:#x}, a generic address in {where}, is used as a .shared address",
         "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1",
         why=f"a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}", halves=(Half("access", f"{thread_name(x, thread)} ({i.name})", i),),
     )  # fmt: skip
@@ -170,7 +172,7 @@ def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
         f"{i.name}: shared address {int(at[0]):#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
     )
     x.launch.find(
-        "X001", i, f"shared address {int(at[0]):#x} lies in the window of another CTA", "take the address from a variable, or by mapa: its upper bits have the rank of the own CTA",
+        "X001", i, f"shared address {int(at[0]):#x} is in the window of another CTA", "take the address from a variable, or with mapa of the own rank",
         because="golden/sm_90a/reserved_shared", why=f"only .shared::cluster and generic addresses reach another CTA, not {i.name}",
     )  # fmt: skip
     raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)
@@ -220,9 +222,9 @@ def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
             index = (meant - array.begin) // element
             name = region_name(x.launch, array.begin, array.end)
             unit = "bytes" if element == 1 else f"elements of {element} bytes"
-            wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) in front of"
+            wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) before"
             return (
-                f"2^32 {unit} before element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: an index of 32 bits has overflowed, and "
+                f"2^32 {unit} before element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: a 32-bit index overflowed, "
                 f"{index} became {index - (1 << 32)}",
                 f"compute the index in 64 bits: {wide} a factor of the product that overflows",
             )
@@ -235,7 +237,7 @@ def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
     if chunk is None:
         return "before all allocations of the kernels' heap", "check the index"
     if chunk.freed and address < chunk.end:
-        return f"inside of {chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back", "free it after its last use"
+        return f"inside {chunk}, which line {chunk.freed} of {chunk.freed_by} has freed", "free it after its last use"
     place = (
         f"{address + size - chunk.end} of them past the end of" if address < chunk.end else f"{address - chunk.end} bytes past the end of"
     )
@@ -265,11 +267,11 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
         return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
     if address >> 32:
         return (
-            f"bits 63:32 are {address >> 32:#x}, and generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there: it lies in another state space",
+            f"bits 63:32 are {address >> 32:#x}; generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there",
             "give an address of shared memory: of a .shared variable, or a generic one that cvta.shared made",
         )
     if rank >= x.launch.cluster_size:
-        return f"bits 31:24 name CTA {rank} of a cluster that has {x.launch.cluster_size}", "give mapa a rank of the cluster"
+        return f"bits 31:24 name CTA {rank}; the cluster has {x.launch.cluster_size}", "give mapa a rank of the cluster"
     return (
         f"{offset + size - end} bytes past the end of the CTA's window ({x.window_begin:#x} to {end:#x})",
         "check the index, or launch with more shared_bytes",

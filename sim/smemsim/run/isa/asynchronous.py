@@ -159,8 +159,8 @@ def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what
     for (warp, _), count in counts.items():
         if count > 1:
             x.launch.find(
-                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
-                "let one thread issue it: elect.sync, or a test of %tid", because=f"each thread that executes it issues one, {source}",
+                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}", "let one thread issue it: elect.sync, or a test of %tid",
+                why=f"each thread issues a copy of its own: {times} {count} times", because=source,
             )  # fmt: skip
             return
 
@@ -256,7 +256,7 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
     """
     for address in addresses:
         if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
-            message = f"{i.name}: bits 31:24 of shared address {address:#x} name CTA {rank} of a cluster that has {x.launch.cluster_size}"
+            message = f"bits 31:24 of shared address {address:#x} name CTA {rank}; the cluster has {x.launch.cluster_size}"
             stop(x, i, "X001", message, "give mapa a rank of the cluster", shared_error(x, address))
     if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
         raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
@@ -267,8 +267,8 @@ def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
     to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
     if to != counted:
         x.launch.find(
-            "X010", i, f"a copy writes to CTA {to} of the cluster, and names an mbarrier in CTA {counted}: the PTX ISA wants both in one CTA",
-            why=f"hardware ignores the rank: the mbarrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", repair=f"mapa for the mbarrier too, with the rank of CTA {to}",
+            "X010", i, f"the copy writes to CTA {to} of the cluster, and its mbarrier is in CTA {counted}",
+            why=f"the PTX ISA requires one CTA for both; hardware ignores the rank: the mbarrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", repair=f"mapa for the mbarrier too, with the rank of CTA {to}",
             because="PTX ISA 9.1 §9.7.9.25.4.1; trace multicast_traps", milder=Severity.NOTE,
         )  # fmt: skip
 
@@ -318,7 +318,7 @@ def stops(
         message, repair = str(problem), "check the address"
         arrays: tuple[int, ...] = ()
         if by is not None and not x.launch.memory.holds(by[0].global_address):
-            message += f"; the map's global_address {by[0].global_address:#x} lies in no array of this GPU"
+            message += f"; the map's global_address {by[0].global_address:#x} is in no array of this GPU"
             repair = "build the map with global_address=array.address, of an array of this GPU"
         elif by is not None:
             why, repair = beyond_array(x.launch, by[1], by[0], by[2])

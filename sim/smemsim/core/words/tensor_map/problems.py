@@ -60,12 +60,12 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
     yield finding(
         "T216",
         "global_dim[0]",
-        f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B, no multiple of 16 B: stores and reductions that reach the end of a row write the "
-        f"{-size % 16} B behind it too; loads fill",
-        "keep those bytes free: pad the rows, and the allocation behind the last one",
+        f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B is not a multiple of 16 B",
+        "pad the rows, and the allocation after the last row",
         measured(
             at, "PTX ISA 9.1 §5.5.4 says that stores clip per element, Triton issue 11583 has it on Hopper and Blackwell", "tma_stores"
         ),
+        why=f"stores and reductions at the end of a row also write the {-size % 16} B after it; loads fill them",
     )
 
 
@@ -81,10 +81,10 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
             yield finding(
                 "T219",
                 where,
-                f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}: at least {moved - inside} of {moved} elements of every load along "
-                "this dimension are fill, and the barrier counts them",
+                f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}",
                 "",
                 measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
+                why=f"at least {moved - inside} of {moved} elements of every load are fill, and the mbarrier counts their bytes",
             )
 
 
@@ -103,20 +103,20 @@ def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T219",
             "pixel_box_lower_corner",
-            f"the pixel box of corners {', '.join(map(str, a.pixel_box))} walks over {pixels} pixels an image, of which at most {inside} lie in the tensor, "
-            "whatever the offsets: the others are fill",
-            "the lower corner is -padding, the upper one padding - (filter - 1) * dilation, W first",
+            f"at most {inside} of the {pixels} pixels that the pixel box visits in an image are in the tensor",
+            "lower corner = -padding, upper corner = padding - (filter - 1) * dilation, W first",
             measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
+            why=f"with corners {', '.join(map(str, a.pixel_box))} all other pixels are fill, whatever the offsets",
         )
     total = pixels * tile_size(a.global_dim[-1], a.element_strides[-1])
     if a.pixels_per_column > total:
         yield finding(
             "T219",
             "pixels_per_column",
-            f"pixels_per_column = {a.pixels_per_column}, and the whole tensor has {total}: at least {a.pixels_per_column - total} of every column are fill, "
-            "and the barrier counts them",
+            f"pixels_per_column = {a.pixels_per_column} is larger than the {total} pixels of the tensor",
             "",
             measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
+            why=f"at least {a.pixels_per_column - total} pixels of each column are fill, and the mbarrier counts their bytes",
         )
 
 
@@ -137,12 +137,12 @@ def _all_zero(at: Target) -> Finding:
     return finding(
         "T220",
         "raw",
-        "all 128 bytes are zero: the map was never encoded, or not copied to where the kernel reads it; read as a map, zeros are rank 1 with a row "
-        "of 1 B, and every transfer traps (CUDA error 715)",
-        "check the encode call's result, and that the kernel gets the CUtensorMap by value (__grid_constant__) or from memory that was filled",
+        "all 128 bytes of the map are zero; every transfer traps (CUDA error 715)",
+        "check the result of the encode call; pass the CUtensorMap by value (__grid_constant__), or fill the memory that holds it",
         measured(
             at, "cuTensorMapEncodeTiled: boxDim[0]; measured for loads whose row is no multiple of 16 B, inferred for stores", "tma_edited"
         ),
+        why="the map was never encoded, or never copied to where the kernel reads it; zeros mean rank 1 with a row of 1 B",
     )
 
 
@@ -150,9 +150,9 @@ def _traps(tm: Encoded, at: Target) -> Iterator[Finding]:
     """What stops all loads stops the kernel; of stores alone a kernel that only loads need not know."""
     for trap in map_traps(tm, at.arch):
         is_noted = trap.is_meant or trap.direction == "store"
-        message = f"{trap.reason}; every {trap.direction} traps (CUDA error {trap.cuda_error})"
+        why = f"every {trap.direction} traps (CUDA error {trap.cuda_error})"
         because = measured(at, trap.source, ", ".join(trap.traces)) if trap.traces else f"{trap.source}; that it traps is inferred"
-        yield finding("T218" if is_noted else "T212", trap.where, message, trap.repair, because)
+        yield finding("T218" if is_noted else "T212", trap.where, trap.reason, trap.repair, because, why=why)
 
 
 def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
@@ -161,10 +161,10 @@ def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
         yield finding(
             "T215",
             "data_type",
-            f"the tf32 bit is set with {tm.data_type.name}, as tensormap.replace.tile.elemtype leaves it behind: on sm_90a every load traps, what "
-            f"{at.arch} does nobody has published",
+            f"the tf32 bit is set with {tm.data_type.name}",
             "begin with a map of another type than TFLOAT32",
             "trace tma_edited for sm_90a",
+            why=f"tensormap.replace.tile.elemtype leaves the bit set: every load traps on sm_90a; for {at.arch} nothing is published",
         )
 
 
@@ -174,9 +174,10 @@ def _past_the_rank(tm: Encoded, at: Target) -> Iterator[Finding]:
         yield finding(
             "T215",
             "raw",
-            f"the map holds bits in {', '.join(fields)}, of which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} has no use; taken as ignored",
+            f"the map has bits set in {', '.join(fields)}, which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} does not use",
             "clear the 128 bytes before the map is encoded",
-            f"no effect on sm_90a (measured: trace tma_edited); that {at.arch} does not look either is inferred",
+            f"no effect on sm_90a (measured: trace tma_edited); no effect on {at.arch} is inferred",
+            why="smemsim takes these bits as ignored",
         )
 
 
@@ -206,10 +207,10 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T208",
             name.partition("[")[0],
-            f"{inner_shown(a)} is narrower than the swizzle: rows lie {width} B apart in shared memory, {width - size} B between them stay "
-            f"untouched, and the barrier counts {size} B a row",
+            f"{inner_shown(a)} is narrower than the swizzle of {width} B",
             f"reserve {width} B a row, or make the inner extent {8 * width // row.bits} elements",
             because,
+            why=f"rows are {width} B apart in shared memory; {width - size} B of each stay unwritten, and the mbarrier counts {size} B a row",
         )
 
 
@@ -225,8 +226,9 @@ def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
     if a.mode is not None and at.arch not in WIDE_IS_IM2COL and a.element_strides[-1] != 1:
         disputes.append(("element_strides", WIDE_STEP_DISPUTE))
     for where, dispute in disputes:
-        message = f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}"
-        yield finding("T217", where, message, "compare a small case on the device before relying on it", dispute.source)
+        message = f"sources disagree; smemsim takes: {dispute.takes}"
+        fix = "compare a small case on the device before you rely on it"
+        yield finding("T217", where, message, fix, dispute.source, why=f"{dispute.other}; nothing of it is measured")
 
 
 def _wide_on_hopper(a: Arguments, at: Target) -> Iterator[Finding]:
@@ -234,9 +236,10 @@ def _wide_on_hopper(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T215",
             "mode",
-            f"mode = {a.mode.name}: Hopper has no im2col::w; driver 580 drops the mode and writes a plain im2col map with corners of 0 along H and D",
-            "encode it with cuTensorMapEncodeIm2col, which says what it is",
+            f"mode = {a.mode.name}; Hopper has no im2col::w",
+            "encode the map with cuTensorMapEncodeIm2col",
             "cuTensorMapEncodeIm2colWide: compute capability 10.0 or higher; measured on an H200, trace encode_im2col_wide",
+            why="driver 580 drops the mode and writes an im2col map with corners of 0 along H and D",
         )
 
 
@@ -245,9 +248,10 @@ def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T215",
             "swizzle",
-            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B: the driver's header wants SWIZZLE_32B; driver 580 takes any, and transfers swizzle as the map says",
-            "use SWIZZLE_32B",
+            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B; cuda.h requires SWIZZLE_32B",
+            "swizzle = SWIZZLE_32B",
             measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
+            why="driver 580 accepts any swizzle, and transfers use the one of the map",
         )
 
 
@@ -256,10 +260,10 @@ def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T217",
             "global_address",
-            f"global_address = {a.global_address:#x} is no multiple of {GUIDE_SWIZZLED_ALIGNMENT} B, which the CUDA guide wants with a swizzle; the driver asks "
-            f"for {LIMITS.address_alignment} B, and the swizzle does not look at global addresses",
+            f"global_address = {a.global_address:#x} is not a multiple of {GUIDE_SWIZZLED_ALIGNMENT} B; the CUDA guide asks for that with a swizzle",
             "",
             measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
+            why=f"the driver asks for {LIMITS.address_alignment} B only, and the swizzle does not depend on global addresses",
         )
 
 
@@ -268,9 +272,10 @@ def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T221",
             "global_address",
-            "global_address = 0 is accepted, as a placeholder; no memory is there: a transfer that touches the tensor faults (CUDA error 700)",
+            "global_address = 0 is a placeholder",
             "pass the tensor's address, or replace it (cuTensorMapReplaceAddress, tensormap.replace) before the first transfer",
-            "accepted in trace encode_tiled; that nothing lies at address 0 is inferred",
+            "accepted in trace encode_tiled; that no memory is at address 0 is inferred",
+            why="the driver accepts it, but a transfer that touches the tensor faults (CUDA error 700)",
         )
 
 
@@ -278,8 +283,8 @@ def _wider_stride(stride: int, span: int, size: int) -> str:
     """What to write instead of a stride that is too small; 0 is meant."""
     if stride == 0:
         return ""
-    counted = "; strides are bytes, not elements" if size > 1 and stride * size >= span else ""
-    return f"a dense tensor has at least {-(-span // 16) * 16} B{counted}"
+    counted = " (strides count bytes, not elements)" if size > 1 and stride * size >= span else ""
+    return f"{-(-span // 16) * 16} B or more for a dense tensor{counted}"
 
 
 def _counted_in_elements(a: Arguments, size: int) -> bool:
@@ -306,13 +311,15 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
     for i, span in short_strides(a):
         stride = a.global_strides[i - 1]
         what = f"all {a.global_dim[i]} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
+        why = "loads read shared elements twice, and stores race"
         yield finding(
             "T214",
             f"global_strides[{i - 1}]",
-            f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}: {what}, so that elements can share bytes; loads read them twice, stores race",
+            f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}, lets elements share bytes: {what}",
             _wider_stride(stride, span, size),
             "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
             Severity.LUCK if in_elements else None,
+            why=why,
         )
 
 
@@ -322,28 +329,31 @@ def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T213",
             "element_strides[0]",
-            f"element_strides[0] = {a.element_strides[0]} is ignored without interleave: all {n} elements of {name} are moved",
-            "write 1; TMA does not stride along dimension 0",
+            f"element_strides[0] = {a.element_strides[0]} has no effect without interleave",
+            "element_strides[0] = 1",
             measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
+            why=f"TMA does not stride along dimension 0: all {n} elements of {name} are moved",
         )
     if a.interleave and a.rank >= 3 and a.box_dim and a.box_dim[-2] != 1:
         i = a.rank - 2
         yield finding(
             "T213",
             f"box_dim[{i}]",
-            f"box_dim[{i}] = {a.box_dim[i]} is ignored with interleave: a transfer moves 1 of dimension {i}, the planes of slices, and the barrier counts 1",
-            f"write 1, and issue a transfer for each of the {a.box_dim[i]}",
+            f"box_dim[{i}] = {a.box_dim[i]} has no effect with interleave",
+            f"box_dim[{i}] = 1, and {a.box_dim[i]} transfers",
             measured(at, "no document says it", "tma_interleave"),
+            why=f"a transfer moves 1 plane of slices (dimension {i}), and the mbarrier counts 1",
         )
     if a.interleave and not a.box_dim and n * a.type_row.bits != 8 * _element_bytes(a):
         size = _element_bytes(a)
         yield finding(
             "T213",
             "channels_per_pixel",
-            f"{inner_shown(a)} is ignored with interleave: a pixel is one slice of {size} B, and the barrier counts {size} B a pixel",
-            f"write {8 * size // a.type_row.bits}, the channels of a slice, and issue a transfer for each slice",
+            f"{inner_shown(a)} has no effect with interleave",
+            f"channels_per_pixel = {8 * size // a.type_row.bits}, the channels of a slice, and a transfer for each slice",
             measured(at, "no document says it", "tma_im2col_interleave"),
             Severity.NOTE,
+            why=f"a pixel is one slice of {size} B, and the mbarrier counts {size} B a pixel",
         )
 
 
@@ -354,10 +364,10 @@ def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
             yield finding(
                 "T222",
                 f"box_dim[{i}]",
-                f"box_dim[{i}] = {box} is no multiple of element_strides[{i}] = {step}: transfers move ceil({box} / {step}) = {n} elements, the last one too "
-                "is tensor data, not fill",
-                f"write {n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"write {n * step}",
+                f"box_dim[{i}] = {box} is not a multiple of element_strides[{i}] = {step}",
+                f"{n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"{n * step}",
                 measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
+                why=f"transfers move ceil({box} / {step}) = {n} elements; the last one is data too, not fill",
             )
 
 
@@ -374,17 +384,18 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T212",
             "box_dim" if a.box_dim else "pixels_per_column",
-            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: every load traps (CUDA error 700), and every store that does not clip enough of it",
-            "make the box smaller",
+            f"a transfer covers {size} B of shared memory; the window of a CTA has at most {window} B",
+            "a smaller box",
             measured(at, "no document says it", "tma_load_traps"),
+            why="every load traps (CUDA error 700), and so does every store unless enough of it is clipped",
         )
 
 
 def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
     row = a.type_row
     if row.store_multiple and inner(a)[1] == row.store_multiple != row.multiple:
-        message = f"{row.store_multiple} elements of {row.code.name} a row can be stored on sm_103a, not loaded"
-        yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 9.1 §5.5.1.1")
+        message = f"rows of {row.store_multiple} {row.code.name} elements can be stored on sm_103a, but not loaded"
+        yield finding("T218", "box_dim", message, f"rows of {row.multiple} elements for loads", "PTX ISA 9.1 §5.5.1.1")
 
 
 _QUESTIONS: tuple[Callable[[Encoded, Target], Iterator[Finding]], ...] = (

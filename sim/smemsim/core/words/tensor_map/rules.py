@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.base.errors import InputError
 from smemsim.core.finding import Finding, InWord, Path
@@ -42,6 +42,7 @@ __all__ = [
     "TILED",
     "TILED_RULES",
     "WIDE",
+    "Broken",
     "Call",
     "Rule",
     "Target",
@@ -62,7 +63,16 @@ TILED: tuple[Call, ...] = ("tiled",)
 IM2COL: tuple[Call, ...] = ("im2col",)
 WIDE: tuple[Call, ...] = ("im2col_wide",)
 ALL_CALLS: tuple[Call, ...] = (*TILED, *IM2COL, *WIDE)
-FINE: Sequence[str] = ()
+
+
+class Broken(NamedTuple):
+    """A value that breaks a rule, and what to write instead ("" if there is no single answer)."""
+
+    what: str
+    fix: str = ""
+
+
+FINE: Sequence[Broken] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Target:
         return not self.encode and self.arch in (None, "sm_103a")
 
 
-Check = Callable[[Arguments, Target], Sequence[str]]
+Check = Callable[[Arguments, Target], Sequence[Broken]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,32 +172,32 @@ def inner_shown(a: Arguments) -> str:
 
 
 @rule(TILED_RULES, "cuda.h: the enums; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented")
-def enum_code(a: Arguments, at: Target) -> Sequence[str]:
+def enum_code(a: Arguments, at: Target) -> Sequence[Broken]:
     """Every enum is one of the driver's codes."""
-    return a.unknown_codes
+    return tuple(map(Broken, a.unknown_codes))
 
 
 @rule(TILED_RULES, "cuTensorMapEncodeTiled: rank; trace encode_tiled", "measured", "documented", calls=TILED)
-def rank(a: Arguments, at: Target) -> Sequence[str]:
+def rank(a: Arguments, at: Target) -> Sequence[Broken]:
     """Rank 1 to 5, at least 3 with interleave; every array as long as the rank asks."""
     n = len(a.global_dim)
-    broken = []
+    broken: list[Broken] = []
     if not 1 <= n <= LIMITS.max_rank:
-        broken.append(f"rank = {n} (entries of global_dim): needs 1 to {LIMITS.max_rank}")
+        broken.append(Broken(f"rank = {n} (entries of global_dim): needs 1 to {LIMITS.max_rank}"))
     elif n < 3 and a.interleave:
-        broken.append(f"rank = {n}: needs at least 3 with interleave {a.interleave.name}")
+        broken.append(Broken(f"rank = {n}: needs at least 3 with interleave {a.interleave.name}"))
     if not len(a.box_dim) == len(a.element_strides) == n == len(a.global_strides) + 1:
         wanted = {"global_strides": max(n - 1, 0), "box_dim": n, "element_strides": n}
         broken += lengths(a, wanted)
     return broken
 
 
-def lengths(a: Arguments, wanted: dict[str, int]) -> list[str]:
+def lengths(a: Arguments, wanted: dict[str, int]) -> list[Broken]:
     """A sentence for every list that is not as long as wanted."""
     given = {name: len(getattr(a, name)) for name in wanted}
-    hint = {"global_strides": "; dimension 0 is contiguous and has none"} if given.get("global_strides") == a.rank else {}
+    hint = {"global_strides": "leave out the stride of dimension 0, which is contiguous"} if given.get("global_strides") == a.rank else {}
     return [
-        f"{name} has {n} entries: needs {wanted[name]} for rank {a.rank}{hint.get(name, '')}"
+        Broken(f"{name} has {n} entries: needs {wanted[name]} for rank {a.rank}", hint.get(name, ""))
         for name, n in given.items()
         if n != wanted[name]
     ]
@@ -200,23 +210,23 @@ def lengths(a: Arguments, wanted: dict[str, int]) -> list[str]:
     "documented",
     code="T204",
 )
-def global_address(a: Arguments, at: Target) -> Sequence[str]:
+def global_address(a: Arguments, at: Target) -> Sequence[Broken]:
     """A multiple of 16 B; of 32 B with INTERLEAVE_32B and the ALIGN16B types. 0 is accepted, and it need not be mapped."""
     if a.global_address % (step := alignment(a, at)):
-        return [f"global_address = {a.global_address:#x}: needs a multiple of {step} B"]
+        return [Broken(f"global_address = {a.global_address:#x}: needs a multiple of {step} B")]
     return FINE
 
 
 @rule(TILED_RULES, "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "inferred")
-def address_range(a: Arguments, at: Target) -> Sequence[str]:
+def address_range(a: Arguments, at: Target) -> Sequence[Broken]:
     """Addresses lie below 2^57."""
     if not 0 <= a.global_address < LIMITS.address_end:
-        return [f"global_address = {a.global_address:#x}: needs an address from 0 to below 2^{LIMITS.address_end.bit_length() - 1}"]
+        return [Broken(f"global_address = {a.global_address:#x}: needs an address from 0 to below 2^{LIMITS.address_end.bit_length() - 1}")]
     return FINE
 
 
 @rule(TILED_RULES, "cuTensorMapEncodeTiled: globalDim; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented")
-def global_dim(a: Arguments, at: Target) -> Sequence[str]:
+def global_dim(a: Arguments, at: Target) -> Sequence[Broken]:
     """1 to 2^32 elements a dimension."""
     most = LIMITS.max_dim
     for n in a.global_dim:
@@ -224,7 +234,9 @@ def global_dim(a: Arguments, at: Target) -> Sequence[str]:
             break
     else:
         return FINE
-    return [f"global_dim[{i}] = {n}: needs 1 to 2^{most.bit_length() - 1}" for i, n in enumerate(a.global_dim) if not 1 <= n <= most]
+    return [
+        Broken(f"global_dim[{i}] = {n}: needs 1 to 2^{most.bit_length() - 1}") for i, n in enumerate(a.global_dim) if not 1 <= n <= most
+    ]
 
 
 @rule(
@@ -234,7 +246,7 @@ def global_dim(a: Arguments, at: Target) -> Sequence[str]:
     "documented",
     code="T204",
 )
-def global_strides(a: Arguments, at: Target) -> Sequence[str]:
+def global_strides(a: Arguments, at: Target) -> Sequence[Broken]:
     """Multiples of 16 B (32 B with INTERLEAVE_32B and the ALIGN16B types) below 2^40; 0 and overlaps are accepted."""
     step, most = alignment(a, at), LIMITS.max_stride
     for stride in a.global_strides:
@@ -243,14 +255,17 @@ def global_strides(a: Arguments, at: Target) -> Sequence[str]:
     else:
         return FINE
     return [
-        f"global_strides[{i}] = {n} B: needs a multiple of {step} B below 2^{most.bit_length()}"
+        Broken(
+            f"global_strides[{i}] = {n} B: needs a multiple of {step} B below 2^{most.bit_length()}",
+            f"rows padded to {-(-n // step) * step} B" if 0 < n <= most else "",
+        )
         for i, n in enumerate(a.global_strides)
         if n % step or not 0 <= n <= most
     ]
 
 
 @rule(TILED_RULES, "cuTensorMapEncodeTiled: boxDim; trace encode_tiled", "measured", "documented", code="T201", calls=TILED)
-def box_dim(a: Arguments, at: Target) -> Sequence[str]:
+def box_dim(a: Arguments, at: Target) -> Sequence[Broken]:
     """1 to 256 elements a dimension."""
     most = LIMITS.max_box
     for n in a.box_dim:
@@ -259,7 +274,7 @@ def box_dim(a: Arguments, at: Target) -> Sequence[str]:
     else:
         return FINE
     return [
-        f"box_dim[{i}] = {n}: needs 1 to {most}" + (f"; split it into {-(-n // most)} issues" if n > 0 else "")
+        Broken(f"box_dim[{i}] = {n}: needs 1 to {most}", f"{-(-n // most)} transfers of at most {most}" if n > 0 else "")
         for i, n in enumerate(a.box_dim)
         if not 1 <= n <= most
     ]
@@ -268,7 +283,7 @@ def box_dim(a: Arguments, at: Target) -> Sequence[str]:
 @rule(
     TILED_RULES, "cuTensorMapEncodeTiled: elementStrides; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented"
 )
-def element_strides(a: Arguments, at: Target) -> Sequence[str]:
+def element_strides(a: Arguments, at: Target) -> Sequence[Broken]:
     """1 to 8, also in dimension 0 where it is ignored."""
     most = LIMITS.max_element_stride
     for n in a.element_strides:
@@ -278,7 +293,7 @@ def element_strides(a: Arguments, at: Target) -> Sequence[str]:
         return FINE
     ignored = "" if a.interleave else " (the driver checks it although it is ignored without interleave)"
     return [
-        f"element_strides[{i}] = {n}: needs 1 to {most}{'' if i else ignored}"
+        Broken(f"element_strides[{i}] = {n}: needs 1 to {most}{'' if i else ignored}")
         for i, n in enumerate(a.element_strides)
         if not 1 <= n <= most
     ]
@@ -287,7 +302,7 @@ def element_strides(a: Arguments, at: Target) -> Sequence[str]:
 @rule(
     TILED_RULES, "cuTensorMapEncodeTiled: boxDim[0]; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented", code="T203", needs=("data_type", "interleave"),
 )  # fmt: skip
-def inner_alignment(a: Arguments, at: Target) -> Sequence[str]:
+def inner_alignment(a: Arguments, at: Target) -> Sequence[Broken]:
     """Without interleave the inner extent is a multiple of 16 B."""
     return FINE if a.interleave else unaligned(a)
 
@@ -300,24 +315,24 @@ def inner_alignment(a: Arguments, at: Target) -> Sequence[str]:
     code="T203",
     needs=("data_type", "interleave"),
 )
-def interleaved_inner_alignment(a: Arguments, at: Target) -> Sequence[str]:
+def interleaved_inner_alignment(a: Arguments, at: Target) -> Sequence[Broken]:
     """With interleave too the inner extent, in elements of the type, is a multiple of 16 B."""
     return unaligned(a) if a.interleave else FINE
 
 
-def unaligned(a: Arguments) -> Sequence[str]:
+def unaligned(a: Arguments) -> Sequence[Broken]:
     """The sentence for an inner extent that is no multiple of 16 B; types with gaps have a rule of their own."""
     row, elements = a.type_row, inner(a)[1]
     if elements * row.bits % (8 * LIMITS.inner_alignment) == 0 or elements < 1 or row.swizzles:
         return FINE
-    return [f"{inner_shown(a)}: needs a multiple of {LIMITS.inner_alignment} B"]
+    return [Broken(f"{inner_shown(a)}: needs a multiple of {LIMITS.inner_alignment} B")]
 
 
 @rule(
     TILED_RULES, "cuTensorMapEncodeTiled: swizzle; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented",
     code="T202", needs=("data_type", "interleave", "swizzle"),
 )  # fmt: skip
-def inner_width(a: Arguments, at: Target) -> Sequence[str]:
+def inner_width(a: Arguments, at: Target) -> Sequence[Broken]:
     """Without interleave the inner extent is at most the swizzle width."""
     if not a.swizzle or a.interleave:
         return FINE
@@ -327,8 +342,10 @@ def inner_width(a: Arguments, at: Target) -> Sequence[str]:
         return FINE
     most = 8 * width // row.bits
     return [
-        f"{inner_shown(a)}: needs at most {width} B with {a.swizzle.name}; use {-(-elements // most)} issues of at most {most} elements, "
-        "or another swizzle"
+        Broken(
+            f"{inner_shown(a)}: needs at most {width} B with {a.swizzle.name}",
+            f"{-(-elements // most)} transfers of at most {most} elements, or another swizzle",
+        )
     ]
 
 
@@ -339,15 +356,15 @@ def inner_width(a: Arguments, at: Target) -> Sequence[str]:
     "documented",
     needs=("data_type", "oob_fill"),
 )
-def fill(a: Arguments, at: Target) -> Sequence[str]:
+def fill(a: Arguments, at: Target) -> Sequence[Broken]:
     """NaN fill needs a floating-point type."""
     if a.oob_fill and not a.type_row.nan_fill:
-        return [f"oob_fill = {a.oob_fill.name}: needs a floating-point type of 16 bits or more, not {a.data_type.name}"]
+        return [Broken(f"oob_fill = {a.oob_fill.name}: needs a floating-point type of 16 bits or more, not {a.data_type.name}")]
     return FINE
 
 
 @rule(TILED_RULES, "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "inferred", needs=("data_type",))
-def total_bytes(a: Arguments, at: Target) -> Sequence[str]:
+def total_bytes(a: Arguments, at: Target) -> Sequence[Broken]:
     """The box takes at most 228 KiB, counted as element bytes x floor(box / element stride) in every dimension, 0 included; of wide maps
     it is asked on Hopper only."""
     if a.mode is not None and at.arch not in WIDE_IS_IM2COL:
@@ -359,14 +376,14 @@ def total_bytes(a: Arguments, at: Target) -> Sequence[str]:
         elements *= n // step
     size = a.type_row.bits * elements // 8
     if size > LIMITS.max_box_bytes:
-        return [f"the box takes {size} B of shared memory: needs at most {LIMITS.max_box_bytes} B"]
+        return [Broken(f"the box takes {size} B of shared memory: needs at most {LIMITS.max_box_bytes} B")]
     return FINE
 
 
 @rule(
     TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 9.1 §5.5.1.1", "", "documented", needs=("data_type",), newer=True,
 )  # fmt: skip
-def sub_byte_extents(a: Arguments, at: Target) -> Sequence[str]:
+def sub_byte_extents(a: Arguments, at: Target) -> Sequence[Broken]:
     """Dimension 0 of sub-byte tensors is a multiple of 2 elements, or of 128 with ALIGN16B types, whose inner box is 128 elements."""
     row = a.type_row
     if row.multiple == 1:
@@ -374,62 +391,62 @@ def sub_byte_extents(a: Arguments, at: Target) -> Sequence[str]:
     step = row.store_multiple if row.store_multiple and at.relaxed_stores else row.multiple
     broken = []
     if a.global_dim and a.global_dim[0] % step:
-        broken.append(f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {step} for {row.code.name}")
+        broken.append(Broken(f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {step} for {row.code.name}"))
     name, elements = inner(a)
     if row.swizzles and elements not in (step, row.multiple):
         wanted = f"{row.multiple}" if step == row.multiple else f"{row.multiple}, or {step} for stores on sm_103a,"
-        broken.append(f"{name} = {elements}: needs {wanted} elements for {row.code.name}")
+        broken.append(Broken(f"{name} = {elements}: needs {wanted} elements for {row.code.name}"))
     return broken
 
 
 @rule(
     TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 9.1 §5.5.1.1", "", "documented", needs=("data_type", "swizzle", "interleave"), newer=True,
 )  # fmt: skip
-def padded_types(a: Arguments, at: Target) -> Sequence[str]:
+def padded_types(a: Arguments, at: Target) -> Sequence[Broken]:
     """Types with gaps in shared memory: no swizzle or one of 128 bytes; 6-bit elements are never interleaved."""
     row = a.type_row
     if not row.swizzles:
         return FINE
     broken = []
     if a.interleave and not row.interleaved:
-        broken.append(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for {row.code.name}")
+        broken.append(Broken(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for {row.code.name}"))
     allowed = (*row.swizzles, "SWIZZLE_64B") if row.store_multiple and at.relaxed_stores else row.swizzles
     if a.swizzle.name not in allowed:
-        broken.append(f"swizzle = {a.swizzle.name}: needs {', '.join(allowed)} for {row.code.name}")
+        broken.append(Broken(f"swizzle = {a.swizzle.name}: needs {', '.join(allowed)} for {row.code.name}"))
     return broken
 
 
 @rule(
     TILED_RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; cuda.h of CUDA 12.8 and later", "measured", "documented", needs=("data_type",), newer=True,
 )  # fmt: skip
-def sub_byte_types(a: Arguments, at: Target) -> Sequence[str]:
+def sub_byte_types(a: Arguments, at: Target) -> Sequence[Broken]:
     """Sub-byte types exist from sm_100 on, not on Hopper."""
     if at.arch == "sm_90a" and not a.type_row.sm90:
-        return [f"data_type = {a.data_type.name}: needs sm_100 or later"]
+        return [Broken(f"data_type = {a.data_type.name}: needs sm_100 or later")]
     return FINE
 
 
 @rule(
     TILED_RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; PTX ISA 9.1 §5.5.7", "measured", "documented", needs=("swizzle",), newer=True,
 )  # fmt: skip
-def swizzle_atoms(a: Arguments, at: Target) -> Sequence[str]:
+def swizzle_atoms(a: Arguments, at: Target) -> Sequence[Broken]:
     """The 128B swizzles with larger atoms exist from sm_100 on, not on Hopper."""
     archs = SWIZZLE_ARCHITECTURES.get(a.swizzle)
     if archs is None or a.swizzle is TensorMapSwizzle.SWIZZLE_96B or at.arch is None or at.arch in archs:
         return FINE
-    return [f"swizzle = {a.swizzle.name}: needs sm_100 or later"]
+    return [Broken(f"swizzle = {a.swizzle.name}: needs sm_100 or later")]
 
 
 @rule(TILED_RULES, "PTX ISA 9.1 §5.5.7, 9.7.9.28", "documented", "documented", needs=("swizzle", "interleave"), newer=True)
-def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[str]:
+def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[Broken]:
     """The 96B swizzle exists on sm_103a only, and without interleave."""
     if a.swizzle is not TensorMapSwizzle.SWIZZLE_96B:
         return FINE
     archs, broken = SWIZZLE_ARCHITECTURES[a.swizzle], []
     if at.arch is not None and at.arch not in archs:
-        broken.append(f"swizzle = {a.swizzle.name}: needs {' or '.join(archs)}")
+        broken.append(Broken(f"swizzle = {a.swizzle.name}: needs {' or '.join(archs)}"))
     if a.interleave:
-        broken.append(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE with {a.swizzle.name}")
+        broken.append(Broken(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE with {a.swizzle.name}"))
     return broken
 
 
@@ -442,13 +459,15 @@ def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[str]:
     needs=("swizzle",),
     newer=True,
 )
-def swizzle_96b(a: Arguments, at: Target) -> Sequence[str]:
+def swizzle_96b(a: Arguments, at: Target) -> Sequence[Broken]:
     """No encode call makes a map with the 96B swizzle."""
     if a.swizzle is not TensorMapSwizzle.SWIZZLE_96B:
         return FINE
     return [
-        "swizzle = SWIZZLE_96B: no encode call makes it; encode another swizzle and let the kernel change the map with "
-        "tensormap.replace.tile.swizzle_mode, value 4 (sm_103a)"
+        Broken(
+            "swizzle = SWIZZLE_96B: no encode call makes it",
+            "encode another swizzle, and change it in the kernel: tensormap.replace.tile.swizzle_mode, value 4 (sm_103a)",
+        )
     ]
 
 
@@ -468,12 +487,12 @@ def _truly_wide(a: Arguments, at: Target) -> bool:
 
 
 @rule(IM2COL_RULES, f"cuTensorMapEncodeIm2col: tensorRank; {_BOTH_TRACES}", "measured", "documented", calls=(*IM2COL, *WIDE))
-def im2col_rank(a: Arguments, at: Target) -> Sequence[str]:
+def im2col_rank(a: Arguments, at: Target) -> Sequence[Broken]:
     """Rank 3 to 5; every array as long as the rank asks."""
     n = len(a.global_dim)
     broken = lengths(a, {"global_strides": max(n - 1, 0), "element_strides": n})
     if not 3 <= n <= LIMITS.max_rank:
-        broken.insert(0, f"rank = {n} (entries of global_dim): im2col needs 3 to {LIMITS.max_rank}")
+        broken.insert(0, Broken(f"rank = {n} (entries of global_dim): im2col needs 3 to {LIMITS.max_rank}"))
     return broken
 
 
@@ -484,7 +503,7 @@ def im2col_rank(a: Arguments, at: Target) -> Sequence[str]:
     "documented",
     calls=IM2COL,
 )
-def corner_entries(a: Arguments, at: Target) -> Sequence[str]:
+def corner_entries(a: Arguments, at: Target) -> Sequence[Broken]:
     """A corner has one entry for each spatial axis, rank - 2."""
     axes = max(len(a.global_dim) - 2, 0)
     return lengths(a, {"pixel_box_lower_corner": axes, "pixel_box_upper_corner": axes})
@@ -497,14 +516,14 @@ def corner_entries(a: Arguments, at: Target) -> Sequence[str]:
     "documented",
     calls=(*IM2COL, *WIDE),
 )
-def column(a: Arguments, at: Target) -> Sequence[str]:
+def column(a: Arguments, at: Target) -> Sequence[Broken]:
     """1 to 256 channels a pixel, 1 to 1024 pixels a column (which mode W128 ignores, but not on Hopper)."""
     broken = []
     if not 1 <= a.channels_per_pixel <= LIMITS.max_box:
-        broken.append(f"channels_per_pixel = {a.channels_per_pixel}: needs 1 to {LIMITS.max_box}")
+        broken.append(Broken(f"channels_per_pixel = {a.channels_per_pixel}: needs 1 to {LIMITS.max_box}"))
     ignored = a.mode is Im2colWideMode.W128 and _truly_wide(a, at)
     if not 1 <= a.pixels_per_column <= LIMITS.max_pixels_per_column and not ignored:
-        broken.append(f"pixels_per_column = {a.pixels_per_column}: needs 1 to {LIMITS.max_pixels_per_column}")
+        broken.append(Broken(f"pixels_per_column = {a.pixels_per_column}: needs 1 to {LIMITS.max_pixels_per_column}"))
     return broken
 
 
@@ -515,7 +534,7 @@ def column(a: Arguments, at: Target) -> Sequence[str]:
     "documented",
     calls=(*IM2COL, *WIDE),
 )
-def corners(a: Arguments, at: Target) -> Sequence[str]:
+def corners(a: Arguments, at: Target) -> Sequence[Broken]:
     """Corners fit 16, 8 or 5 signed bits for rank 3, 4 or 5; W comes first. On Hopper those of wide maps do too."""
     rank = len(a.global_dim)
     if not 3 <= rank <= LIMITS.max_rank or _truly_wide(a, at):
@@ -523,7 +542,7 @@ def corners(a: Arguments, at: Target) -> Sequence[str]:
     limit = 1 << (corner_bits(rank) - 1)
     here = "" if a.mode is None else " on Hopper"
     return [
-        f"{f'{name}[{i}]' if a.mode is None else f'{name}_width'} = {value}: needs {-limit} to {limit - 1} for rank {rank}{here}"
+        Broken(f"{f'{name}[{i}]' if a.mode is None else f'{name}_width'} = {value}: needs {-limit} to {limit - 1} for rank {rank}{here}")
         for name, corner in zip(_CORNERS, a.pixel_box, strict=True)
         for i, value in enumerate(corner)
         if not -limit <= value < limit
@@ -531,11 +550,11 @@ def corners(a: Arguments, at: Target) -> Sequence[str]:
 
 
 @rule(IM2COL_RULES, f"in no document; {_BOTH_TRACES}", "measured", "inferred", calls=(*IM2COL, *WIDE), needs=("interleave",))
-def bounding_box(a: Arguments, at: Target) -> Sequence[str]:
+def bounding_box(a: Arguments, at: Target) -> Sequence[Broken]:
     """The box between the corners is not empty on any axis: dimensions 1 .. without interleave, 0 .. with interleave, W first; the
     driver takes dim + upper as a signed 32-bit number, so that dimensions above 2^31 are refused here."""
     first = 0 if a.interleave else 1
-    broken: list[str] = []
+    broken: list[Broken] = []
     if _truly_wide(a, at):
         return broken
     for i, (lower, upper) in enumerate(zip(*a.pixel_box, strict=False)):
@@ -546,8 +565,10 @@ def bounding_box(a: Arguments, at: Target) -> Sequence[str]:
         if end <= lower:
             wrapped = f" (in 32 bits {end})" if end != n + upper else ""
             broken.append(
-                f"pixel box axis {i}: it ends at global_dim[{first + i}] + upper = {n} + {upper} = {n + upper}{wrapped}: "
-                f"needs more than lower = {lower}"
+                Broken(
+                    f"pixel box axis {i}: it ends at global_dim[{first + i}] + upper = {n} + {upper} = {n + upper}{wrapped}: "
+                    f"needs more than lower = {lower}"
+                )
             )
     return broken
 
@@ -555,33 +576,35 @@ def bounding_box(a: Arguments, at: Target) -> Sequence[str]:
 @rule(
     IM2COL_RULES, "cuTensorMapEncodeIm2colWide: swizzle; PTX ISA 9.1 §5.5.5", "", "documented", calls=WIDE, needs=("swizzle", "interleave")
 )
-def wide_swizzle(a: Arguments, at: Target) -> Sequence[str]:
+def wide_swizzle(a: Arguments, at: Target) -> Sequence[Broken]:
     """im2col::w maps have no interleave, and one of the swizzles 64B, 128B, 128B_ATOM_32B; not asked on Hopper."""
-    broken: list[str] = []
+    broken: list[Broken] = []
     if not _truly_wide(a, at):
         return broken
     if a.interleave:
-        broken.append(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for im2col::w")
+        broken.append(Broken(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for im2col::w"))
     if a.swizzle not in WIDE_SWIZZLES:
-        broken.append(f"swizzle = {a.swizzle.name}: needs {', '.join(s.name for s in WIDE_SWIZZLES)} for im2col::w")
+        broken.append(Broken(f"swizzle = {a.swizzle.name}: needs {', '.join(s.name for s in WIDE_SWIZZLES)} for im2col::w"))
     return broken
 
 
 @rule(IM2COL_RULES, "cuTensorMapEncodeIm2colWide: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth", "", "documented", calls=WIDE)
-def wide_corners(a: Arguments, at: Target) -> Sequence[str]:
+def wide_corners(a: Arguments, at: Target) -> Sequence[Broken]:
     """Both corners of the W axis fit 16 signed bits for every rank, and the box between them is not empty; Hopper asks for less bits."""
     if not _truly_wide(a, at):
         return FINE
     limit = 1 << (LIMITS.wide_corner_bits - 1)
     broken = [
-        f"{name} = {getattr(a, name)}: needs {-limit} to {limit - 1}"
+        Broken(f"{name} = {getattr(a, name)}: needs {-limit} to {limit - 1}")
         for name in ("pixel_box_lower_corner_width", "pixel_box_upper_corner_width")
         if not -limit <= getattr(a, name) < limit
     ]
     lower, upper = a.pixel_box_lower_corner_width, a.pixel_box_upper_corner_width
     if len(a.global_dim) > 1 and a.global_dim[1] + upper <= lower:
         n = a.global_dim[1]
-        broken.append(f"pixel box along W: it ends at global_dim[1] + upper = {n} + {upper} = {n + upper}: needs more than lower = {lower}")
+        broken.append(
+            Broken(f"pixel box along W: it ends at global_dim[1] + upper = {n} + {upper} = {n + upper}: needs more than lower = {lower}")
+        )
     return broken
 
 
@@ -615,9 +638,9 @@ def target(arch: Any, *, encode: bool) -> Target:
 _WHOLE = InWord("tensor map", Path())
 
 
-def refused(sentence: str, rule: str = "", code: str = "T205", source: str = "") -> Finding:
+def refused(sentence: str, rule: str = "", code: str = "T205", source: str = "", repair: str = "") -> Finding:
     """The finding of a broken rule of the encode calls, which is about the map as a whole."""
-    return Finding(code, CODES[code].severity, _WHOLE, sentence, source=source, rule=rule)
+    return Finding(code, CODES[code].severity, _WHOLE, sentence, repair, source=source, rule=rule)
 
 
 def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:
@@ -635,6 +658,5 @@ def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:
             return []
     findings: list[Finding] = []
     for r in chosen:
-        if sentences := r.check(a, at):
-            findings += [refused(sentence, r.name, r.code, r.source) for sentence in sentences]
+        findings += [refused(broken.what, r.name, r.code, r.source, broken.fix) for broken in r.check(a, at)]
     return findings

@@ -78,7 +78,7 @@ def _other_mode(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
     if mode is not None and tm.call != (wanted := MAP_OF_MODE[mode]):
         yield MapTrap(
             where="mode",
-            reason=f"mode {mode} needs a map of {ENCODE_CALLS[wanted]}, this one is of {ENCODE_CALLS[tm.call]}",
+            reason=f"mode {mode} needs a map of {ENCODE_CALLS[wanted]}, not of {ENCODE_CALLS[tm.call]}",
             traces=("tma_mode_traps", "tma_edited"),
         )
 
@@ -88,7 +88,7 @@ def _far_dimensions(tm: Encoded, arch: str | None, mode: str | None) -> Iterator
         if n > LIMITS.max_usable_dim:
             yield MapTrap(
                 where=f"global_dim[{i}]",
-                reason=f"global_dim[{i}] = {n}: above 2^31 elements, although the driver encodes up to 2^32",
+                reason=f"global_dim[{i}] = {n} is above 2^31 elements (the driver encodes up to 2^32)",
                 repair="split the tensor, or fold part of the dimension into another",
                 traces=("tma_loads_far", "tma_mode_traps"),
             )
@@ -98,9 +98,9 @@ def _stale_tf32(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
     if arch in _MEASURED and "to_tf32" in tm.unknown_fields:
         yield MapTrap(
             where="data_type",
-            reason=f"the tf32 bit is set with {tm.type_row.code.name}: only FLOAT32 and FLOAT32_FTZ may have it",
+            reason=f"the tf32 bit is set with {tm.type_row.code.name}; only FLOAT32 and FLOAT32_FTZ may have it",
             direction="load",
-            repair="tensormap.replace.tile.elemtype never clears the bit that TFLOAT32 sets: begin with a map of another type",
+            repair="begin with a map of another type than TFLOAT32: tensormap.replace.tile.elemtype never clears the bit",
             traces=("tma_edited",),
         )
 
@@ -109,7 +109,7 @@ def _integer_nan(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Ma
     if tm.oob_fill and not tm.type_row.nan_fill:
         yield MapTrap(
             where="oob_fill",
-            reason=f"NaN fill with {tm.type_row.code.name}, which has no NaN; stores do not look",
+            reason=f"oob_fill is NaN, and {tm.type_row.code.name} has no NaN (stores ignore the fill)",
             direction="load",
             repair="use fill with zeros, or a floating-point type of 16 bits or more",
             source="cuTensorMapEncodeTiled: oobFill",
@@ -121,7 +121,7 @@ def _newer_type(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
     if arch == "sm_90a" and not tm.type_row.sm90:
         yield MapTrap(
             where="data_type",
-            reason=f"data_type = {tm.type_row.code.name}: sm_90a has no such type, it needs sm_100a",
+            reason=f"data_type = {tm.type_row.code.name} needs sm_100a; sm_90a does not have it",
             repair="load the elements as UINT8",
             source="cuda.h of CUDA 12.8 and later; of loads, of stores inferred",
             traces=("tma_edited",),
@@ -137,7 +137,7 @@ def _inner_extent(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[M
     if bits % (8 * chunk_bytes):
         yield MapTrap(
             where=name,
-            reason=f"a row of the box takes {bits / 8:g} B: needs a multiple of {chunk_bytes} B",
+            reason=f"a row of the box takes {bits / 8:g} B, which is not a multiple of {chunk_bytes} B",
             repair=f"make {name} a multiple of {8 * chunk_bytes // row.bits} elements",
             source="cuTensorMapEncodeTiled: boxDim[0]; of loads, of stores inferred",
             traces=("tma_edited",),
@@ -146,8 +146,8 @@ def _inner_extent(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[M
     if swizzle.mask and size > swizzle.width:
         yield MapTrap(
             where=name,
-            reason=f"a row of the box takes {size} B of shared memory: at most {swizzle.width} B with {tm.swizzle.name}",
-            repair="use a narrower box and more issues, or another swizzle",
+            reason=f"a row of the box takes {size} B of shared memory; {tm.swizzle.name} allows at most {swizzle.width} B",
+            repair="a narrower box and more transfers, or another swizzle",
             source="cuTensorMapEncodeTiled: swizzle; of loads, of stores inferred",
             traces=("tma_edited",),
         )
@@ -158,7 +158,7 @@ def _slice_strides(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
     if tm.interleave is Interleave.INTERLEAVE_32B and any(stride % step for stride in tm.global_strides):
         yield MapTrap(
             where="global_strides",
-            reason=f"global_strides = {tm.global_strides}: INTERLEAVE_32B needs multiples of {step} B",
+            reason=f"global_strides = {tm.global_strides}; INTERLEAVE_32B needs multiples of {step} B",
             repair=f"lay the tensor out with strides of {step} B",
             source="cuTensorMapEncodeTiled: globalStrides",
             traces=("tma_mode_traps", "tma_edited"),
@@ -170,9 +170,9 @@ def _store_corners(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
     if tm.call == "im2col" and (min(lower) < 0 or max(upper) > 0):
         yield MapTrap(
             where="pixel_box_lower_corner" if min(lower) < 0 else "pixel_box_upper_corner",
-            reason=f"pixel box corners {lower}, {upper}: a store needs lower corners from 0 up and upper corners up to 0",
+            reason=f"the pixel box has corners {lower}, {upper}; a store needs lower corners >= 0 and upper corners <= 0",
             direction="store",
-            repair="encode a map of its own for stores",
+            repair="a separate map for stores",
             traces=("tma_mode_traps",),
             is_meant=True,
         )
@@ -186,7 +186,7 @@ def _gathered_box(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[M
         reason = f"{mode} needs a map of rank 2 without interleave, not rank {tm.rank}, {tm.interleave.name}"
         yield MapTrap(where="rank", reason=reason, source=source)
     if tm.rank == 2 and tm.box_dim[1] != 1:
-        reason = f"box_dim[1] = {tm.box_dim[1]}: {mode} needs 1, the instruction names its four rows itself"
+        reason = f"box_dim[1] = {tm.box_dim[1]}; {mode} needs 1, because the instruction names its four rows"
         yield MapTrap(where="box_dim[1]", reason=reason, source=source)
 
 
@@ -195,7 +195,7 @@ def _one_direction(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
     if row.load_only:
         yield MapTrap(
             where="data_type",
-            reason=f"{row.code.name} can be loaded, not stored",
+            reason=f"{row.code.name} can be loaded, but not stored",
             direction="store",
             source="PTX ISA 9.1 §5.5.1.1, cuda.h",
             is_meant=True,
@@ -203,7 +203,7 @@ def _one_direction(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
     if row.swizzles and tm.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
         yield MapTrap(
             where="swizzle",
-            reason=f"{row.code.name} with {tm.swizzle.name} can be stored, not loaded",
+            reason=f"{row.code.name} with {tm.swizzle.name} can be stored, but not loaded",
             direction="load",
             source="cuTensorMapEncodeTiled: swizzle",
             is_meant=tm.swizzle.name in row.store_only,
@@ -215,9 +215,9 @@ def _misaligned(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[Map
     if tm.global_address % step:
         yield MapTrap(
             where="global_address",
-            reason=f"global_address = {tm.global_address:#x}: needs a multiple of {step} B",
+            reason=f"global_address = {tm.global_address:#x} is not a multiple of {step} B",
             cuda_error=MISALIGNED_ADDRESS,
-            repair="begin at an aligned address; coordinates can lead to the first element",
+            repair="an aligned address, and coordinates that lead to the first element",
             source="cuTensorMapEncodeTiled: globalAddress",
             traces=("tma_edited", "tma_mode_traps"),
         )

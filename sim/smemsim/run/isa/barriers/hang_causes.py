@@ -44,14 +44,14 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if state.pending and (lines := state.done.get(ADDS_OWN)):
         return (
             1,
-            f"cp.async.mbarrier.arrive.noinc in line {min(lines)}: without .noinc it adds the arrival that it makes, and none of the {state.expected} of mbarrier.init comes",
+            f"cp.async.mbarrier.arrive.noinc in line {min(lines)}: without .noinc the instruction adds the arrival that it makes; none of the {state.expected} of mbarrier.init arrive",
         )
     if state.pending != state.expected and state.pending:
         absent = _never_here(barrier, x)
         if absent:  # who has arrived nowhere and waits for something else is held up by that
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
-        return 1, f"mbarrier.init says {state.expected} arrivals a phase: correct it, or let the others arrive too"
+        return 1, f"let the missing threads arrive too, or correct mbarrier.init ({state.expected} arrivals a phase)"
     if state.tx < 0 and not state.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
@@ -60,8 +60,8 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if not before_loads(i, x):
             return 3, ""
         if state.passed:
-            return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
-        return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
+            return 2, "let the readers of a stage arrive here after their reads (mbarrier.arrive, tcgen05.commit)"
+        return 2, "wait for parity 1 in the first round, when the stage is free: at a new mbarrier that wait passes at once"
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
 
@@ -71,17 +71,17 @@ def _unseen(barrier: Mbarrier) -> str:
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
-        return f"wait for the mbarrier of the stage that is read: phases of {names} are over, and no thread has waited for any of them"
+        return f"wait for the mbarrier of the stage that is read: phases of {names} completed, and no thread has waited for them"
     if last == state.seen:
-        return f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
-    by = f"phases {state.seen} to {last} went by without a wait"
+        return f"wait for parity {last & 1}, or one arrival fewer: phase {last} completed, and no wait has seen it"
+    by = f"phases {state.seen} to {last} completed without a wait"
     if state.runs_ahead:
         return (
-            f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
-            "that one arrives); or is one of their arrivals meant for another mbarrier?"
+            "let the arriving threads wait for the waiting thread before they arrive again (a second mbarrier); or one of the arrivals belongs to another "
+            f"mbarrier: {by}, and the same threads arrived in each"
         )
     came = (last - state.seen + 2) * state.expected - state.pending
-    return f"{by}: more arrive in a round ({came} have come) than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive"
+    return f"correct the {state.expected} arrivals of mbarrier.init, or let fewer threads arrive: {by} ({came} arrivals so far)"
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
@@ -117,12 +117,12 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
         instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
         if instead:
             line, other = instead[0]
-            text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
+            text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} (line {line}), never at this one"
         else:
-            text += f"; none is of CTA {cta.number}"
+            text += f"; CTA {cta.number} has never arrived"
         repair = repair or (
             f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
-            f"shared::cluster there; or correct the {barrier.state.expected} that mbarrier.init says"
+            f"shared::cluster there; or correct the {barrier.state.expected} arrivals of mbarrier.init"
         )
     return text, repair
 
@@ -163,8 +163,8 @@ def unexpected(barrier: Mbarrier, x: Wave) -> Cause | None:
         return None
     d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
     why = (
-        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.state.all_brought} came to "
-        f"its mbarrier at {barrier.offset:#x}, and a phase does not end while they are not expected"
+        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} sends {barrier.state.all_brought} bytes to the mbarrier at {barrier.offset:#x} of CTA {number} "
+        f"(bit {rank}), which expects none"
     )
     return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
 
@@ -175,17 +175,17 @@ def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cau
     place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
     if first.issuer != second.issuer:
         both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
-        why = f"line {i.line} brings {place} twice for one expectation, from {both}"
+        why = f"line {i.line} loads {place} twice for one expect_tx, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
         return (
             i,
-            f"line {i.line} is executed twice for one expectation and brings {place} each time",
+            f"line {i.line} is executed twice for one expect_tx, and loads {place} each time",
             "let one thread issue it, once a phase",
         )
     return (
         i,
-        f"line {i.line} brings {place}, which line {first.instruction.line} has brought for the same expectation",
+        f"line {i.line} loads {place}, which line {first.instruction.line} has loaded for the same expect_tx",
         "load it once a phase",
     )
 
@@ -218,15 +218,15 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         who = " or ".join(f"CTA {ctas[one.issuer].number} (mask {one.mask:#x})" for one in candidates)
         return (
             d.instruction,
-            f"what {who} loads {does}: bit {rank} is in neither mask",
+            f"the load of {who} {does}: bit {rank} is in neither mask",
             f"set bit {rank} in the mask of the one whose part CTA {number} needs",
         )
     if d.instruction.op == "cp":
         because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
         right = f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {number}"
-        return d.instruction, f"what CTA {ctas[d.issuer].number} loads {does}: {because}", right
+        return d.instruction, f"the load of CTA {ctas[d.issuer].number} {does}: {because}", right
     why = (
-        f"what CTA {ctas[d.issuer].number} stores {does}: it goes to CTA {', '.join(str(ctas[one.to].number) for one in candidates)} alone"
+        f"the store of CTA {ctas[d.issuer].number} {does}: it goes to CTA {', '.join(str(ctas[one.to].number) for one in candidates)} only"
     )
     return d.instruction, why, f"store it to CTA {number} too, or do not expect these bytes there"
 
@@ -239,8 +239,8 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
             continue
         here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
         why = (
-            f"line {own[0].instruction.line} of CTA {there.number} brings its bytes to its own mbarrier at {barrier.offset:#x}, {short} more in all than "
-            f"that expects, and the one at {barrier.offset:#x} of CTA {here.number} lacks as many"
+            f"line {own[0].instruction.line} of CTA {there.number} completes on its own mbarrier at {barrier.offset:#x}, {short} bytes more than that expects; "
+            f"the mbarrier of CTA {here.number} lacks as many"
         )
         repair = f"give it the address of CTA {here.number}'s mbarrier" + (
             "" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into"
@@ -256,9 +256,7 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
         if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
             names = ", ".join(str(cta.number) for cta in absent)
-            why = (
-                f"line {line} brings {d.size} bytes from CTA {members(barrier, x)[d.issuer].number}, and has not been issued by CTA {names}"
-            )
+            why = f"line {line} loads {d.size} bytes in CTA {members(barrier, x)[d.issuer].number}; CTA {names} has not issued it"
             part = "its part" if len(absent) == 1 else "their parts"
             return d.instruction, why, f"let CTA {names} issue {part} too, or expect {missing} bytes fewer"
     return None
@@ -282,10 +280,10 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
     d, (expects, _) = next(iter(other.state.sources.values())), next(iter(barrier.state.expecting.values()))
     too_many = other.state.all_brought - other.state.all_expected
     why = (
-        f"line {d.instruction.line} brings its bytes to the mbarrier at {other.offset:#x}, {too_many} more in all than it expects, and line "
-        f"{expects.line} expects them at another"
+        f"line {d.instruction.line} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; line {expects.line} expects them "
+        "at another mbarrier"
     )
-    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"
+    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} and {barrier.offset:#x} belong to different stages"
 
 
 # ---- bytes that were counted wrongly
@@ -298,18 +296,16 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
     """Where a round expects `size` bytes and `each` come: which bytes were forgotten, or counted too often, as far as the numbers say so; "" else."""
     parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank}.values())
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
-        return f"they are those that CTA {barrier.cta.number} issues itself, and what other CTAs of the cluster multicast to it counts too"
+        return f"they count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
     if size > each and x.launch.cluster_size * each == size:
-        return (
-            f"they are those of all {x.launch.cluster_size} CTAs of the cluster, and each CTA's mbarrier counts only what comes to that CTA"
-        )
+        return f"they count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
-        return f"what line{'s' * (len(left) > 1)} {' and '.join(map(str, left))} bring{'s' * (len(left) == 1)} was not counted"
-    width = "look at the size of an element (1 byte of fp8, 2 of bf16, 4 of fp32)"
+        return f"they leave out the bytes of line{'s' * (len(left) > 1)} {' and '.join(map(str, left))}"
+    width = "check the size of an element (fp8 1 byte, bf16 2, fp32 4)"
     if size % each == 0 and size // each in FACTORS:
-        return f"they are {FACTORS[size // each]} as many as come: {width}, and at the box"
+        return f"they are {FACTORS[size // each]} the bytes that arrive: {width} and the box"
     if each % size == 0 and each // size in FACTORS:
-        return f"{FACTORS[each // size]} as many come: {width}, and at how many boxes are loaded"
+        return f"{FACTORS[each // size]} as many bytes arrive: {width} and the number of boxes"
     return ""
 
 
@@ -345,19 +341,19 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         # As many bytes as expected, and others were never written: the second copy was to bring those.
         at, why, right = again
         x.launch.result.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
-        x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 9.1 §8 (memory consistency)")
+        x.launch.find("X005", at, f"{why}; no copy writes other bytes that are read", right, because="PTX ISA 9.1 §8 (memory consistency)")
     if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
         return
     i, size = next(iter(state.expecting.values()))
     rounds = state.all_expected // size if size and state.all_expected % size == 0 else 0
     each = state.all_brought / rounds if rounds else 0.0
-    right = "expect what the transfers bring"
+    right = "expect the bytes that the transfers bring"
     if each and each.is_integer():
-        right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
+        right = f"expect {int(each)} bytes, if the boxes have the intended size"
     bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
     what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected} bytes ({size} each time), and {state.all_brought} arrive"
     why, at = "", i
-    halves: tuple[Half, ...] = Half("expect", f"{size} bytes ({i.name})", i), Half("bring", bringing)
+    halves: tuple[Half, ...] = Half("expect", f"{size} bytes ({i.name})", i), Half("arrive", bringing)
     cause = wrong_delivery(barrier, x, size, rounds)
     if cause is None and hangs and not state.all_brought and is_to_come():
         return
@@ -367,7 +363,7 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
         why, right = f"of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
     if cause is None and not hangs and state.all_brought > state.all_expected:
-        why = "; ".join(filter(None, (why, "the run goes on here; an H200 hung where expect_tx was too small")))
+        why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
     milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
     if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
         milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
@@ -421,9 +417,9 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     if state.pending:
         left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")
     if state.tx > 0:
-        left.append(f"{state.tx} bytes that were expected have not come")
+        left.append(f"{state.tx} expected bytes are missing")
     if state.tx < 0:
-        left.append(f"{-state.tx} bytes have come that no phase expected")
+        left.append(f"{-state.tx} bytes arrived that no phase expected")
     lacks = " and ".join(left) or "nothing is missing"
     known = [
         f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
@@ -432,5 +428,5 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     ]
     elsewhere = misdirected(barrier, x)
     told = "" if elsewhere is None else f"; {elsewhere[0]}"
-    history = "; so far " + "; ".join(known) if known else "; no thread has arrived, and no bytes have come"
+    history = "; so far " + "; ".join(known) if known else "; no thread and no bytes have arrived"
     return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"

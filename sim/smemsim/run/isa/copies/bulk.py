@@ -316,20 +316,21 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
     """A103 for a size off 16 bytes; the repair fits into the array at the global `address`, if one side of the copy lies there."""
     unit = BULK_LIMITS.unit
     if size % unit:
-        message = f"{size} bytes: what is over a multiple of {unit} B is neither moved nor counted"
+        message = f"the bulk copy has {size} bytes, which is not a multiple of {unit} B"
         more, less = -(-size // unit) * unit, size // unit * unit
         array = None if address is None else x.launch.memory.holding(address, address + size)
         repair = f"{more} bytes"
         if array is not None and address is not None and address + more > array.end:
             repair = _in_two(less, size - less, array.end - address, is_store="bulk_group" in i.modifiers)
-        x.launch.find("A103", i, message, repair)
+        why = f"hardware moves and counts whole units of {unit} B: the last {size % unit} B stay behind"
+        x.launch.find("A103", i, message, repair, why=why)
 
 
 def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
     """What to write where whole units would leave an array that has so much `room`."""
     access = "st.global" if is_store else "ld.global and st.shared"
     other = f", and the other {rest} by {access} of threads" if rest else ""
-    return f"{units} bytes{other}: the array has {room} bytes from there on, so that {units + BULK_LIMITS.unit} would leave it"
+    return f"{units} bytes{other}; the array has {room} bytes from there on, too few for {units + BULK_LIMITS.unit}"
 
 
 def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
@@ -343,7 +344,7 @@ def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) 
         name, room = region_name(x.launch, array.begin, array.end), array.end - address
         less = room // unit * unit
         stop(
-            x, i, "X001", f"global {address:#x} to {address + moved - 1:#x}, {moved} bytes, reach {moved - room} bytes past the end of {name}",
+            x, i, "X001", f"the copy of global {address:#x} to {address + moved - 1:#x} ends {moved - room} bytes after the end of {name}",
             _in_two(less, room - less, room, is_store="bulk_group" in i.modifiers) + ("; or make the array larger" if room < size else ""),
             ILLEGAL_ADDRESS, (array.begin,),
         )  # fmt: skip

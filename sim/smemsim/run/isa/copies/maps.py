@@ -51,7 +51,7 @@ def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> Ten
     if 0 <= address < size:  # a place in the parameter bank, without cvta.param
         address += bank
     if address % LIMITS.object_alignment:
-        message = f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B"
+        message = f"the CUtensorMap object is at {address:#x}, {address % LIMITS.object_alignment} B past a multiple of {LIMITS.object_alignment} B"
         stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
     try:
         raw = x.launch.memory.span(address, SIZE).tobytes()
@@ -77,8 +77,8 @@ def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
         is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
         if is_used and tm.global_strides[ordinal] == given // unit * unit:
             x.launch.find(
-                "T204", i, f"global_stride {ordinal} = {given} B is no multiple of {unit} B: the map keeps {tm.global_strides[ordinal]} B",
-                f"rows that begin at multiples of {unit} B, {-(-given // unit) * unit} B apart: pad the array", because=RULES["tensor_map.replace"].source,
+                "T204", i, f"global_strides[{ordinal}] = {given} B is not a multiple of {unit} B",
+                f"pad the rows of the array to {-(-given // unit) * unit} B", why=f"the map keeps {tm.global_strides[ordinal]} B", because=RULES["tensor_map.replace"].source,
                 milder=Severity.WRONG,
             )  # fmt: skip
 

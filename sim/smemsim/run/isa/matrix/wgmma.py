@@ -333,8 +333,11 @@ class _Mma:
         """X014 where a warpgroup has executed no fence, or where one writes a register behind it."""
         fenced = _fenced(x)[here.numbers]
         if not fenced.all():
-            message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
-            x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
+            x.launch.find(
+                "X014", self.i, "no wgmma.fence is executed before the first wgmma.mma_async", "wgmma.fence.sync.aligned before the first wgmma.mma_async",
+                why="wgmma may read registers before earlier writes to them are visible", because="PTX ISA 9.1 §9.7.15.7.1",
+                halves=(Half("read", self.i.name, self.i),),
+            )  # fmt: skip
         if fenced.any() and (by := unfenced(x.program).get(id(self.i))) is not None:
             repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async after it"
             x.launch.find(

@@ -62,7 +62,7 @@ def group_of(x: Wave, i: Instruction, cta: Cta, group: int) -> tuple[Cta, ...]:
     if group == 1:
         return (cta,)
     if x.launch.cluster_size % 2:
-        message = f"{i.name}: CTA {cta.number} has no peer; pairs are CTAs of a cluster whose ranks differ in bit 0, and the cluster has {x.launch.cluster_size}"
+        message = f".cta_group::2 needs a pair of CTAs; CTA {cta.number} has no peer in its cluster of {x.launch.cluster_size}"
         stop(x, i, "X015", message, "launch with clusters of an even number of CTAs", ILLEGAL_INSTRUCTION)
     first = cta.index - cta.rank % 2
     return x.ctas[first], x.ctas[first + 1]
@@ -193,7 +193,7 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
                 x,
                 i,
                 "X009",
-                f"{i.name}: the CTAs of the pair ask for {' and '.join(map(str, sorted(counts)))} columns",
+                f"the CTAs of the pair ask for {' and '.join(map(str, sorted(counts)))} columns",
                 "the same number in both",
                 ILLEGAL_INSTRUCTION,
             )
@@ -208,8 +208,8 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
             return False
         if before := memories[0].grows(count):
             x.launch.find(
-                "X009", i, f"{count} columns of tensor memory are allocated after {before}: the PTX ISA wants no allocation to be larger than the one before",
-                "allocate the largest one first", why="hardware does not check it, and the columns are allocated", because=ALLOCATION.source, milder=Severity.NOTE,
+                "X009", i, f"{count} columns of tensor memory are allocated after {before}",
+                "allocate the largest one first", why="the PTX ISA allows no allocation larger than the one before; hardware does not check it", because=ALLOCATION.source, milder=Severity.NOTE,
             )  # fmt: skip
         for member, memory in zip(members, memories, strict=True):
             address = memory.alloc(count, cta_group=group).encode()
@@ -265,8 +265,8 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
             if cut:
                 tell(x, given)
                 x.launch.find(
-                    "X009", i, f"tcgen05.dealloc of {int(counts[part[0]])} columns at {address:#x} leaves {cut} of their allocation", "deallocate as many as tcgen05.alloc took",
-                    why="no instruction can deallocate the rest, and later CTAs on this SM can wait for them for ever",
+                    "X009", i, f"tcgen05.dealloc of {int(counts[part[0]])} columns at {address:#x} leaves {cut} columns of their allocation", "deallocate as many columns as tcgen05.alloc took",
+                    why="no instruction can deallocate the rest; later CTAs on this SM can wait for them for ever",
                     because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
                 )  # fmt: skip
             given.append((int(x.threads[part[0]]) // WARP, cta.index, columns.start, columns.stop))

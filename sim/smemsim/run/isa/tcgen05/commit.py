@@ -45,7 +45,7 @@ def build_commit(i: Instruction, c: Linker) -> Step:
         issued: list[list[_Commit]] = []
         for piece in place(x):
             if piece.space != "shared":
-                stop(x, i, "X010", f"{i.name}: an address in {piece.space} memory: mbarriers lie in shared memory", "", ILLEGAL_INSTRUCTION)
+                stop(x, i, "X010", f"the mbarrier is in {piece.space} memory; mbarriers are in shared memory", "", ILLEGAL_INSTRUCTION)
             which = range(len(threads)) if piece.part is None else piece.part.tolist()
             for n, at in zip(which, piece.at.tolist(), strict=True):
                 index, offset = divmod(at, x.pitch)
@@ -56,7 +56,7 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                 if masks[n] is not None:
                     beyond = masks[n] >> x.launch.cluster_size
                     if beyond:
-                        message = f"{i.name}: the mask {masks[n]:#x} names CTAs that the cluster of {x.launch.cluster_size} does not have"
+                        message = f"the mask {masks[n]:#x} names CTAs that the cluster of {x.launch.cluster_size} does not have"
                         stop(x, i, "X015", message, "a bit for each rank of the cluster, from bit 0", ILLEGAL_INSTRUCTION)
                     ranks = [rank for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
                     ctas = [member(x, cta, rank) for rank in assumed("commit.ranks", ranks, cta.rank)]

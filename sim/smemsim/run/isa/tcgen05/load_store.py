@@ -149,7 +149,7 @@ class _Access:
         if not apart.any():
             return word
         if (apart & ~np.uint32((WARP_LANES - 1) << 16)).any():
-            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
+            self._stop(x, "X015", "the tensor memory address differs between the threads of a warp", "give all 32 threads the same address")
         n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]
         x.launch.find(
             "X015", self.i, f"the tensor memory address differs between the threads of {warp_name(x, threads[n] // WARP)}",
@@ -169,8 +169,8 @@ class _Access:
             return
         i, warp = by
         self._stop(
-            x, "X009", f"{what} any more {where}: {warp_name(x, warp)} has given it back at line {i.line} ({i.name})",
-            f"let it be given back after this: a barrier before line {i.line}, after the last use of all warps",
+            x, "X009", f"{what} any more {where}: {warp_name(x, warp)} deallocated it at line {i.line} ({i.name})",
+            f"deallocate it later: a barrier before line {i.line}, after the last use by all warps",
         )  # fmt: skip
 
     def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:
@@ -182,8 +182,8 @@ class _Access:
             n = int(np.flatnonzero(~np.isin(inside, self.first_lanes))[0])
             only = " or ".join(map(str, self.first_lanes))
             self._stop(
-                x, "X009", f"{warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {int(given[n])}: .{self.access.shape} begins "
-                f"at lane {only} of the warp's {WARP_LANES}", f"give lane {self._own(lane[n])}, which is {self._own(lane[n])} << 16 in the address",
+                x, "X009", f"{warp_name(x, threads[n] // WARP)} gives address {int(word[n]):#x}, lane {int(given[n])}; .{self.access.shape} begins "
+                f"at lane {only} of the {WARP_LANES} lanes of a warp", f"lane {self._own(lane[n])}: {self._own(lane[n])} << 16 in the address",
             )  # fmt: skip
         elsewhere = (given != lane) & (given >= WARP_LANES)  # lanes 0 to 31 name no window: so all warps of many kernels give them
         if elsewhere.any():
@@ -196,13 +196,13 @@ class _Access:
         rule, given, own = RULES["tcgen05.warp_window"], int(word[n] >> 16), self._own(lane[n])
         is_named = given % LANES == int(lane[n])
         other = given % LANES // WARP_LANES
-        means = "so that nothing is lost" if is_named else "so that these are not the rows that the address names"
+        means = "the result is the same" if is_named else "these are not the rows that the address names"
         repair = (
             f"let a warp whose number is {other} modulo 4 access lane {given}; or give lane {int(lane[n])} here, and take it for that row"
         )
         x.launch.find(
             "X009", self.i, f"{warp_name(x, threads[n] // WARP)} names lane {given} of tensor memory ({int(word[n]):#x}), and accesses lane {int(lane[n])}",
-            why=f"the warp reaches only lanes {own} to {own + WARP_LANES - 1}, and hardware takes only bits 4:0 of the lane, {means}", repair=
+            why=f"the warp reaches lanes {own} to {own + WARP_LANES - 1} only; hardware takes bits 4:0 of the lane: {means}", repair=
             f"give lane {int(lane[n])}, or leave the warp's bits out" if is_named else repair,
             because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.on(x.launch.arch)})", milder=Severity.NOTE if is_named else Severity.WRONG,
         )  # fmt: skip

@@ -186,7 +186,7 @@ def check_registers(x: Wave) -> None:
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
                 "X006", i, "setmaxnreg.inc waits for ever: the CTA has too few registers",
-                why=f"with {most} registers a thread here, the {warps} warps would have {WARP * total}; the CTA has {WARP * warps * at_entry}, {at_entry} a thread",
+                why=f"with {most} registers a thread here, the {warps} warps need {WARP * total}; the CTA has {WARP * warps * at_entry}, {at_entry} a thread",
                 repair=_fewer(of_warps, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
             )  # fmt: skip
 
@@ -301,14 +301,14 @@ def _no_function(x: Wave, i: Instruction, thread: int, address: int, frame: Fram
     if frame is not None:
         f = frame.function
         sentence = (
-            f"{i.text}: {who} calls {f.name}, which has {len(f.parameters)} parameters and {len(f.results)} results of other sizes than the "
-            f"prototype's {len(signature.parameters)} and {len(signature.results)}; what it reads is undefined"
+            f"{who} calls {f.name} ({len(f.parameters)} parameters, {len(f.results)} results) by a prototype of {len(signature.parameters)} and "
+            f"{len(signature.results)} of other sizes"
         )
-        repair = "call it through a pointer of its own type"
+        why, repair = "what the function reads is undefined", "call it through a pointer of its own type"
     else:
-        sentence = f"{i.text}: {who} calls through a pointer that holds {address:#x}, which is the address of no function of this PTX"
-        repair = "store the address of a device function there, taken on the device: those the host has are others"
-    x.launch.find("X015", i, sentence, repair)
+        sentence = f"{who} calls address {address:#x}, where no function of this PTX begins"
+        why, repair = "", "store the address of a device function, taken on the device: host addresses differ"
+    x.launch.find("X015", i, sentence, repair, why=why)
     raise HardwareTrap(f"{sentence}", cuda_error=INVALID_PC)
 
 
@@ -433,11 +433,13 @@ class Stack:
 
     def _overflow(self, x: Wave, i: Instruction, thread: int) -> None:
         sentence = (
-            f"{i.text}: the stack of {thread_name(x, thread)} is full: {int(self.depth[thread])} calls within one another, "
-            f"{int(self.top[thread]) - self.bottom + int(self.registers[thread])} bytes of variables and kept registers; smemsim gives a thread "
-            f"{STACK_BYTES}, a GPU 1024 unless more is asked for"
+            f"the stack of {thread_name(x, thread)} is full: {int(self.depth[thread])} nested calls, "
+            f"{int(self.top[thread]) - self.bottom + int(self.registers[thread])} bytes of variables and kept registers"
         )
-        x.launch.find("X001", i, sentence, "end the recursion earlier, or walk with a loop and a stack of your own")
+        x.launch.find(
+            "X001", i, sentence, "end the recursion earlier, or use a loop with a stack of your own",
+            why=f"smemsim gives a thread {STACK_BYTES} bytes, a GPU 1024 unless more is requested",
+        )  # fmt: skip
         raise HardwareTrap(f"{sentence}", cuda_error=STACK_ERROR)
 
     def enter(self, x: Wave, i: Instruction, threads: np.ndarray, frame: Frame, back: int) -> np.ndarray:
@@ -523,7 +525,7 @@ def build_stackrestore(i: Instruction, c: Linker) -> Step:
         wrong = (to < stack.bottom) | (to > stack.top[threads])
         if wrong.any():
             n = int(np.flatnonzero(wrong)[0])
-            sentence = f"{i.text}: {int(to[n]):#x} of {thread_name(x, int(threads[n]))} is no place of its stack that stacksave gave"
+            sentence = f"{thread_name(x, int(threads[n]))} restores its stack to {int(to[n]):#x}, which is not a value of stacksave"
             x.launch.find("X015", i, sentence)
             raise HardwareTrap(f"{sentence}", cuda_error=STACK_ERROR)
         stack.top[threads] = to

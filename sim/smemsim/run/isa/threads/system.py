@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.errors import HardwareTrap, OutsideError
+from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Arguments, Instruction, Operand, Symbol, Vector
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.core.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
@@ -45,7 +46,7 @@ def build_trap(i: Instruction, c: Linker) -> Step:
     """`trap`: the kernel ends with an error."""
 
     def run(x: Wave) -> None:
-        raise HardwareTrap(f"trap, executed by {thread_name(x, int(x.threads[0]))}", cuda_error=LAUNCH_FAILURE)
+        raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed trap", cuda_error=LAUNCH_FAILURE)
 
     return run
 
@@ -55,9 +56,7 @@ def build_brkpt(i: Instruction, c: Linker) -> Step:
     """`brkpt`: without a debugger the kernel ends with a launch failure (M17; the PTX ISA says that it is suspended)."""
 
     def run(x: Wave) -> None:
-        raise HardwareTrap(
-            f"brkpt, executed by {thread_name(x, int(x.threads[0]))}: a card has no debugger here", cuda_error=LAUNCH_FAILURE
-        )
+        raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed brkpt, and no debugger is attached", cuda_error=LAUNCH_FAILURE)
 
     return run
 
@@ -149,7 +148,10 @@ def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
         line = value_at(x, thread, places[2](x, thread), 4)
         more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
-        x.launch.find("X013", i, sentence)
+        x.launch.find(
+            "X013", i, f"assertion {message} fails in {function}, {file}:{line}", why=f"the kernel ends with CUDA error {ASSERTION}",
+            halves=(Half("assert", f"{thread_name(x, thread)}{more}", i),),
+        )  # fmt: skip
         x.launch.result.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
         raise HardwareTrap(f"{sentence}", cuda_error=ASSERTION)
 
