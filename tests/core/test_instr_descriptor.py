@@ -215,7 +215,7 @@ def test_every_word_decodes_under_every_kind_and_says_what_is_wrong_with_it(kind
     assert [f.message for f in findings if "measured" in f.message] == []
     others = kinds_that_fit(word)
     assert (kind in others) == (not serious and not list(d.table.constants(word)))
-    hints = [f for f in findings if f.where == "kind" and "is no sound word" in f.message]
+    hints = [f for f in findings if f.where == "kind" and "is not a legal word" in f.message]
     assert bool(hints) == bool(others and kind not in others)
 
 

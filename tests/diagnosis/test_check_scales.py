@@ -511,24 +511,24 @@ def first_of_a(side: str, tile: int, step: int) -> int:
 
 
 WRONG = {
-    "one id": (Gemm(id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "k = 32 with the scale factors of k = 0: scale id 0"),
+    "one id": (Gemm(id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "k = 32 with the scale factors of k = 0 (scale id 0"),
     "one id of A": (Gemm(tiles=2, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "an id twice": (Gemm(id=lambda side, tile, step: (0, 1, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with the scale factors of k = 32"),
-    "ids in another order": (Gemm(id=lambda side, tile, step: step if side == "a" else 3 - step), ["R508"], "mma", "another order than their k"),
-    "ids 0, 1, 3": (Gemm(steps=3, id=lambda side, tile, step: (0, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with byte 3 of column"),
-    "ids 0, 2, 3 of B": (Gemm(steps=3, id=lambda side, tile, step: (0, 2, 3)[step] if side == "b" else step), ["S702"], "mma", "k = 32 with byte 2 of column"),
-    "one column": (Gemm("mxf4nvf4", "4X", column=lambda side, tile, step: 0), ["S702", "S702"], "mma", "which columns 128 to 131 hold"),
+    "ids in another order": (Gemm(id=lambda side, tile, step: step if side == "a" else 3 - step), ["R508"], "mma", "another order than k"),
+    "ids 0, 1, 3": (Gemm(steps=3, id=lambda side, tile, step: (0, 1, 3)[step]), ["S702", "S702"], "mma", "with byte 3 of column 128 at k = 64"),
+    "ids 0, 2, 3 of B": (Gemm(steps=3, id=lambda side, tile, step: (0, 2, 3)[step] if side == "b" else step), ["S702"], "mma", "with byte 2 of column"),
+    "one column": (Gemm("mxf4nvf4", "4X", column=lambda side, tile, step: 0), ["S702", "S702"], "mma", "in columns 128 to 131"),
     "one id of two factors": (Gemm("mxf4", "2X", id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "scale id 0"),
     "one K block": (Gemm(tiles=3, block=lambda side, tile: own(side, 0)), ["R508", "R508"], "mma", "k = 128 with the scale factors of k = 0"),
     "the K block before": (Gemm(tiles=3, block=lambda side, tile: own(side, max(tile - (side == "a"), 0))), ["R508"], "mma", "no product uses those of k = 128"),
-    "K blocks exchanged": (Gemm(tiles=4, block=lambda side, tile: own(side, tile ^ (side == "a"))), ["R508"], "mma", "another order than their k"),
+    "K blocks exchanged": (Gemm(tiles=4, block=lambda side, tile: own(side, tile ^ (side == "a"))), ["R508"], "mma", "another order than k"),
     "a stage that is not loaded again": (Gemm(tiles=4, stages=2, loads=lambda side, tile: side == "b" or tile != 2), ["R508"], "mma", "k = 256 with the scale factors of k = 0"),
     "no copy": (Gemm(tiles=3, copies=lambda side, tile: side == "a" or tile != 1), ["R508"], "mma", "of B are multiplied at k = 128"),
     "A and B exchanged": (Gemm(grid=(2, 2), swapped=True), ["R508", "R508"], "mma", "they change with the rows of B"),
     "those of A by n": (Gemm(grid=(2, 2), block=lambda side, tile: (tile, 0, 1)), ["R508"], "mma", "they change with the rows of B"),
     "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701"], "cp", "rows of B, the first one row 0, get scale factors that rows of A get"),
-    "B's over A's": (Gemm(one_column=True), ["S701"], "cp", "this copy overwrites columns from"),
+    "B's over A's": (Gemm(one_column=True), ["S701"], "cp", "this copy overwrites the columns from"),
     "B's over A's, of two tiles": (Gemm(one_column=True, tiles=2), ["S701"], "cp", "rows of A and of B get the same scale factors"),
     "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),
@@ -587,7 +587,7 @@ def test_factors_that_threads_copy_are_followed_to_their_rows(by):
     assert (done.findings, wrong, done.judged.scales) == ([], 0, (8, 8)), done.text()
     done, wrong = run(Stored(by=by, wrong="b", at=IN_A_ROW), change=periodic)
     assert (wrong > 1000, [f.code for f in done.findings], done.judged.scales) == (True, ["S701"], (8, 8)), done.text()
-    assert "126 of 128 rows of B get the scale factors of other rows, as they lie one row behind the other" in done.findings[0].message
+    assert "126 of 128 rows of B get the scale factors of other rows: row 1 gets those of row 4" in done.findings[0].message
     assert "tcgen05.mma." in done.ptx.splitlines()[done.findings[0].line - 1]
 
 
@@ -608,14 +608,14 @@ WRONG_STORES = {
     "K that does not go on": (Stored(wrong="a", tile=lambda tile: 0), "R508", "of A are multiplied at k = 128 with the scale factors of k = 0"),
     "K that does not go on, by tcgen05.st": (Stored(wrong="b", by="tensor", tile=lambda tile: 0), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
     "the first of four": (Stored(wrong="a", by="repeated"), "R508", "of A are multiplied at k = 32 with the scale factors of k = 0"),
-    "bytes in the other order": (Stored(wrong="b", by="backwards"), "R508", "another order than their k"),
-    "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r those of r ^ 1"),
+    "bytes in the other order": (Stored(wrong="b", by="backwards"), "R508", "another order than k"),
+    "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r gets those of row r ^ 1"),
     "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
-    "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r those of r + 32 modulo 128"),
+    "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r gets those of row (r + 32) % 128"),
     "64 rows twice": (Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"), "R508", "rows 0 and 64 of A get the same scale factors"),
     "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "before anything has written"),
-    "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
-    "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
+    "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
+    "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
     "one row block": (Stored(grid=(2, 1), wrong="a", turn="shl.b32 %r33, %r3, 7; sub.u32 %r30, %r30, %r33;"), "R508", "rows 0 to 127 of A and rows 128 to 255"),
 }  # fmt: skip
 
@@ -642,7 +642,7 @@ def test_factors_in_the_other_order_of_parameters_are_a_remark():
     assert wrong > 1000
     assert done.findings == []
     assert [f.code for f in done.remarks] == ["R508"]
-    assert "scale factors from sfb and B's from sfa" in done.remarks[0].message
+    assert "scale factors come from parameter sfb and B's from sfa" in done.remarks[0].message
     assert run(Gemm())[0].remarks == []
 
 
@@ -660,7 +660,7 @@ def test_bytes_that_all_have_one_value_are_padding():
         (Sparse(grid=2), [], ""),
         (Sparse(columns=(0, 0), same=True), [], ""),  # all elements have one pattern
         (Sparse(columns=(0, 0)), ["R508"], "multiplied at k = 64 with the metadata of k = 0"),
-        (Sparse(grid=2, block=0), ["R508"], "rows 0 to 127 of A and rows 128 to 255 are multiplied with the same metadata"),
+        (Sparse(grid=2, block=0), ["R508"], "rows 0 to 127 of A and rows 128 to 255 get the same metadata"),
     ],
 )
 def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes, words):
@@ -678,7 +678,7 @@ def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes
         (SparseWarpgroup(same=True), ""),
         (SparseWarpgroup(steps=((0, 0), (0, 0), (1, 0), (1, 1))), "at k = 32 with the metadata of k = 0"),
         (SparseWarpgroup(steps=((0, 0), (0, 1), (0, 0), (0, 1)), by_shared=True), "at k = 64 with the metadata of k = 0"),
-        (SparseWarpgroup(grid=2, block=0), "rows 0 to 63 of A and rows 64 to 127 are multiplied with the same metadata"),
+        (SparseWarpgroup(grid=2, block=0), "rows 0 to 63 of A and rows 64 to 127 get the same metadata"),
         (SparseWarpgroup(thread="and.b32 %r2, %r1, 123;"), "rows 0 and 1 of A get the same metadata"),
         (SparseWarpgroup(thread="and.b32 %r2, %r1, 126;"), "at k = 16 with the metadata of k = 0"),
     ],

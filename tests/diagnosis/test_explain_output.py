@@ -160,7 +160,7 @@ def test_a_tile_that_begins_within_the_pattern_is_told_so(swizzle, offset):
     tile = Tile(64, columns, "box of the store at line 9", swizzle, 9, offset)
     said = told(found, wanted, "bf16", [tile], itemsize=2)
     period = 128 * count
-    assert f"counted from the tile's first byte; that lies {offset} B behind a multiple of {period} B" in said
+    assert f"the tile begins {offset} B after a multiple of {period} B" in said
     assert f"begin the tile at a multiple of {period} B" in said
     assert "counted from" not in told(found, wanted, "bf16", [dataclasses.replace(tile, offset=0)], itemsize=2)
 
@@ -367,11 +367,11 @@ FAULTS = {
     ),
     "half a pattern off": (
         {"change": replaced(("%r87, 98304;", "%r87, 98816;"), ("%r87, 106496;", "%r87, 107008;")), "more_shared": 1024},
-        r"counted from the tile's first byte; that lies 512 B behind a multiple of 1024 B",
+        r"the tile begins 512 B after a multiple of 1024 B",
     ),
     "second box behind": (
         {"change": replaced(("%r87, 106496;", "%r87, 107520;")), "more_shared": 1024},
-        r"row r of each 64x64 box of the stores at lines 594 and 598 has what belongs in row r \+ 8: .* from 1024 B behind where the tile was written",
+        r"row r of each 64x64 box of the stores at lines 594 and 598 has the data of row r \+ 8: .* 1024 B after the address where the tile was written",
     ),
     "load turned": (
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
@@ -422,7 +422,7 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
     ]
     if name == "coordinates of the store exchanged":
         assert (
-            "the rows of A from 64 on and of the rows of B from 0 on: that belongs into row 64 and column 0 of D" in run.findings[0].message
+            "belongs in row 64, column 0 of D; it has the product of the rows of A from 64 on and of the rows of B from 0 on" in run.findings[0].message
         )
     elif name in SAID and name != "load turned":
         assert re.search(
@@ -447,7 +447,7 @@ def test_a_product_that_begins_in_front_of_its_tensors_is_one():
 
     run, *_ = launched("gemm_specialized", early, **FAULTS["no swizzle"][0])
     assert [f.code for f in run.findings] == ["R501"]
-    assert any("nobody multiplies k = 248 to 255" in f.message for f in run.remarks)
+    assert any("no instruction multiplies k = 248 to 255" in f.message for f in run.remarks)
 
 
 @pytest.mark.parametrize("change", ["relu", "half", "bias"])
@@ -662,6 +662,6 @@ def test_an_address_of_mapa_that_never_leaves_its_cta_is_worth_a_remark(rank, us
         assert (d.numpy() == own).all()
         said = run.explain(d, (other * 7 + own % 5).astype(np.uint32))
         assert "the mapa at line" in said
-        assert "every CTA of the cluster (2 of them) gives mapa its own rank" in said
+        assert "all 2 CTAs of the cluster give mapa their own rank" in said
     else:
         assert "mapa" not in run.explain(d, (other * 7 + own % 5).astype(np.uint32))

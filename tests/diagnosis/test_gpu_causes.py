@@ -74,10 +74,10 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;"""
 @pytest.mark.parametrize(
     ("expected", "why"),
     [
-        (256, "was not counted"),
-        (128, "was not counted"),
-        (768, "twice as many as come"),
-        (192, "twice as many come"),
+        (256, "leave out the bytes of line"),
+        (128, "leave out the bytes of line"),
+        (768, "twice the bytes that arrive"),
+        (192, "twice as many bytes arrive"),
         (320, "expect 384 bytes, if"),
     ],
 )
@@ -119,7 +119,7 @@ ret;
     [
         ("5", "@!%p1", []),
         ("4", "@!%p1", ["its mask 0x4 leaves out bit 0", "the mask 0x5"]),
-        ("5", "setp.gt.u32 %p3, %r4, 1;\n@%p3", ["has not been issued by CTA 2, 3"]),
+        ("5", "setp.gt.u32 %p3, %r4, 1;\n@%p3", ["CTA 2, 3 has not issued it"]),
     ],
     ids=["right", "a mask without its own CTA", "two CTAs do not issue theirs"],
 )
@@ -144,7 +144,7 @@ def test_a_store_to_another_cta_that_only_one_gets():
         return found(body, grid=2, cluster=2)
 
     assert given(2) == {}
-    assert "it goes to CTA 0 alone" in given(1)["T210"]
+    assert "it goes to CTA 0 only" in given(1)["T210"]
 
 
 # ---- hangs

@@ -133,14 +133,14 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
         ("@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];", "the same threads arrived in each"),
         (
             "setp.eq.u32 %p3, %r1, 32; @%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p3 mbarrier.arrive.shared.b64 _, [bar];",
-            "more arrive in a round",
+            "let fewer threads arrive",
         ),
     ],
 )
 def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
     found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
     assert found.code == "X006"
-    assert "phases 0 to 1 went by without a wait" in found.repair
+    assert "phases 0 to 1 completed without a wait" in found.repair
     assert repair in found.repair
 
 
@@ -149,7 +149,7 @@ def test_a_wait_is_a_producers_where_loads_follow_it_on_its_way(leaves, is_told)
     body = f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r5, sm; {WAIT} {leaves} {bulk('%r5', 'bar')} OUT: {OUT}"
     found = first(body)
     assert found.code == "X006"
-    assert ("a stage is free in the first round" in found.repair) == is_told
+    assert ("when the stage is free" in found.repair) == is_told
 
 
 # ---- bytes that came twice, or elsewhere
@@ -170,13 +170,13 @@ MASKS = {
     "leaves out a CTA": (GOOD.replace("%h1, 3", "%h1, 1"), "its mask 0x1 leaves out bit 1", "the mask 0x3"),
     "each its own": (
         SHARED.replace("mov.u16 %h1, 3", "mov.u32 %r8, 1; shl.b32 %r8, %r8, %r7; cvt.u16.u32 %h1, %r8"),
-        "what CTA 1 loads", "the mask 0x3",
+        "the load of CTA 1", "the mask 0x3",
     ),
     "no multicast": (SHARED.replace(".multicast::cluster", "").replace(", %h1;", ";").replace("[%r5]", "[bar]"), "it has no .multicast::cluster", "0x3"),
-    "one CTA alone": (SHARED.replace("@%p9 cp.async", "@%p3 cp.async"), "has not been issued by CTA 1", "let CTA 1 issue its part too"),
-    "reaches one that expects nothing": (GOOD.replace(EXPECT, FOREIGN), "the mask 0x3 of CTA 0 reaches CTA 1 (bit 1)", "the mask 0x1"),
-    "twice": (GOOD.replace(WAIT, MULTICAST.format("%p3") + WAIT), "has brought for the same expectation", "load it once"),
-    "from two CTAs": (GOOD.replace("@%p3 cp", "@%p9 cp"), "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)", "out of the mask"),
+    "one CTA alone": (SHARED.replace("@%p9 cp.async", "@%p3 cp.async"), "CTA 1 has not issued it", "let CTA 1 issue its part too"),
+    "reaches one that expects nothing": (GOOD.replace(EXPECT, FOREIGN), "the mask 0x3 of CTA 0 sends 256 bytes", "the mask 0x1"),
+    "twice": (GOOD.replace(WAIT, MULTICAST.format("%p3") + WAIT), "has loaded for the same expect_tx", "load it once"),
+    "from two CTAs": (GOOD.replace("@%p3 cp", "@%p9 cp"), "twice for one expect_tx, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)", "out of the mask"),
 }  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def test_copies_that_bring_the_same_half_twice_are_the_cause_of_what_is_never_wr
     body = SHARED.replace("mad.lo.u32 %r6, %r7, 128, %r6;", "") + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}"
     found = first(body, cluster=2)
     assert found.code == "X005"
-    assert "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)" in found.message
+    assert "twice for one expect_tx, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)" in found.message
     assert not ran(SHARED + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}", cluster=2).findings
 
 
@@ -250,7 +250,7 @@ def test_bytes_that_complete_on_the_mbarrier_of_the_issuers_own_cta_are_named():
     found = run.findings[0]
     assert found.code == "T210"
     assert found.instruction.startswith("@%p9 cp.async.bulk")
-    assert "of CTA 1 brings its bytes to its own mbarrier" in found.message
+    assert "of CTA 1 completes on its own mbarrier" in found.message
     assert "the address of CTA 0's mbarrier" in found.repair
     assert not ran(
         body.replace("512;", "256;").replace("@!%p1 bra OUT;", "@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"), cluster=2
@@ -308,11 +308,11 @@ def test_a_missing_arrival_of_the_peer_is_named():
     )
     found = first(own, cluster=2)
     assert found.code == "X006"
-    assert "1 of 2 arrivals are missing; CTA 1 has arrived at that of CTA 1" in found.message
+    assert "1 of 2 arrivals are missing; CTA 1 has arrived at the mbarrier of CTA 1" in found.message
     assert "let CTA 1 arrive here too: mapa of the address to rank 0" in found.repair
     alone = PEERS.format("setp.eq.u32 %p3, %r7, 0; and.pred %p3, %p3, %p9;").replace("WHO", "@%p3").replace("TO", "1")
     found = first(alone, cluster=2)
-    assert "none is of CTA 1" in found.message
+    assert "CTA 1 has never arrived" in found.message
     assert "let CTA 1 arrive here too" in found.repair
 
 

@@ -81,14 +81,14 @@ def test_rows_in_different_orders_are_found(name: str, copy: str):
     assert found.code == "R501"
     assert "wgmma.mma_async" in ptx[found.line - 1]
     assert "c ^ (r % 8)" in found.repair
-    assert f"line {next(n for n, line in enumerate(ptx, 1) if 'st.shared' in line or 'cp.async.cg' in line)} wrote it" in found.message
+    assert f"line {next(n for n, line in enumerate(ptx, 1) if 'st.shared' in line or 'cp.async.cg' in line)})" in found.message
 
 
 def test_rows_as_in_global_memory_may_have_been_swizzled_there():
     """A forgotten swizzle, or weights whose rows were shuffled before: nothing in the program says which, so it is a remark."""
     ran = run(NONE)
     assert (ran.findings, {f.code for f in ran.remarks}) == ([], {"R501"})
-    assert "unless these were in that order in global memory before" in ran.remarks[0].message
+    assert "unless the chunks had this order in global memory" in ran.remarks[0].message
 
 
 def test_an_image_of_the_tile_may_have_been_swizzled_before():
@@ -166,7 +166,7 @@ def test_strides_that_no_row_of_the_array_has_are_found(copy: str, numbers: obje
 def test_another_swizzle_of_the_descriptor_is_found():
     ran = run(RIGHT, numbers=PERIODIC, word=descriptor(16, 1024, 2))
     assert ([f.code for f in ran.findings], ran.judged.a) == (["R501", "R501"], (4, 4))
-    assert "wrote the tile with swizzle 128B, and it is read with swizzle 64B" in ran.findings[0].message
+    assert "is read with swizzle 64B; threads wrote it with swizzle 128B" in ran.findings[0].message
 
 
 def test_tiles_of_all_ctas_are_checked_until_a_limit_that_is_told():
@@ -271,10 +271,10 @@ def test_another_swizzle_of_a_tile_that_changes_on_the_way_is_found(law: str, na
     ran = run_converted(law, transposed=transposed)
     (found,), ptx = ran.findings, ran.ptx.splitlines()
     assert (found.code, ran.judged.a, ran.judged.b) == ("R501", (0, 8), (8, 8))
-    assert f"threads wrote the tile with {name}" in found.message.replace("the XOR ", "")
+    assert f"threads wrote it with {name}" in found.message.replace("the XOR ", "")
     assert "wgmma.mma_async" in ptx[found.line - 1]
     line = next(n for n, text in enumerate(ptx, 1) if "st.shared" in text)
-    assert f"line {line} wrote it" in found.message
+    assert f"(line {line})" in found.message
 
 
 @BOTH
@@ -283,8 +283,9 @@ def test_a_and_b_of_one_sum_go_on_by_the_same_k(shift: int, transposed: bool):
     ran = run_converted(RIGHT, transposed=transposed, shift=shift)
     (found,) = ran.findings
     assert (found.code, ran.judged.a) == ("R508", (8, 8))
-    assert "which threads load) goes on by" in found.message
-    assert ", B by 16 k; st.shared.v4.b32 of line" in found.message
+    assert "(threads load it from the array at" in found.message
+    assert ", B by 16 k" in found.message
+    assert found.halves[0].text == "st.shared.v4.b32"
     assert "st.shared" in ran.ptx.splitlines()[found.line - 1]
 
 

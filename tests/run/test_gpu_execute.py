@@ -107,7 +107,7 @@ def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
     assert words.tolist() == [fits]
     hangs = [f for f in done.result.findings.values() if f.code == "X006"]
     assert hangs
-    assert all(f"5 of {fits + 5} CTAs have not begun, because the {fits} that wait fill the card" in f.message for f in hangs)
+    assert all(f"5 of {fits + 5} CTAs have not begun, because the {fits} waiting CTAs fill the card" in f.message for f in hangs)
     assert all("on the card at once" in f.repair for f in hangs)
 
 
