@@ -422,7 +422,8 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
     ]
     if name == "coordinates of the store exchanged":
         assert (
-            "belongs in row 64, column 0 of D; it has the product of the rows of A from 64 on and of the rows of B from 0 on" in run.findings[0].message
+            "belongs in row 64, column 0 of D; it has the product of the rows of A from 64 on and of the rows of B from 0 on"
+            in run.findings[0].message
         )
     elif name in SAID and name != "load turned":
         assert re.search(
