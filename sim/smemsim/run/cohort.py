@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.compiling.loop import compiled
-from smemsim.run.warps import ALL
+from smemsim.run.warps import ALL, WARP
 
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
@@ -85,6 +85,15 @@ class Cohort:
             self._own[key] = 0 if own is None else len(own)
         count = self._own[key]
         return count if all(are_repeated(each, count) for each in what) else 0
+
+    def own_accesses(self, accesses: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]] | None:
+        """The first CTA's among accesses (the warp, the index of the CTA, whatever else), where each CTA has the same; else None."""
+        own, rest = divmod(len(accesses), self.count)
+        firsts, apart = [*map(tuple, accesses[:own])], self.threads // WARP
+        if rest or not own:
+            return None
+        each = [(warp + n * apart, cta + n, *what) for n in range(self.count) for warp, cta, *what in firsts]
+        return firsts if [*map(tuple, accesses)] == each else None
 
     def own_running(self, x: Wave) -> np.ndarray | None:
         """The first CTA's among the running threads, where the same ones of each CTA run; else None."""

@@ -192,7 +192,7 @@ class AsyncEvents:
         for members in zip(*op.members, strict=True) if are_told else ():
             are_told = are_told and self.ops_read(begun, members[: len(begun)], op.reads[0])
         if len(begun) < count and not (are_told and self._is_clear(op, begun)):
-            begun = self.of_each(begun)
+            begun = self.tensor.each(begun)
         elif len(begun) < count:
             return []
         return [(own, are_told) for own in begun]

@@ -175,6 +175,10 @@ class _Tensor:
             return sanitizer.spread().tensor.begin_together(x, i, threads, kind, *what)
         return sanitizer.first.tensor.begin_together(sanitizer.view, i, threads[:count], kind)
 
+    def each(self, ops: Sequence[Operation]) -> list[Operation]:
+        """As `TensorShadow.each`."""
+        return self.sanitizer.spread().tensor.each(ops)
+
     def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
         """As `TensorShadow.adds_again`, of an operation of the first CTA while that stands for all."""
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.adds_again(op, members, d)

@@ -25,27 +25,70 @@ from smemsim.run.sanitizer.shared_loops import Tables
 if TYPE_CHECKING:
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["Folding"]
+__all__ = ["Folding", "Knowledge"]
+
+
+class Knowledge:
+    """Do the warps of all CTAs know the same of each other, and of the operations that these have issued alike? The one question behind all tables that are kept once."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks) -> None:
+        self.count, self.warps, self.clocks = len(x.ctas), len(clocks.clock) // len(x.ctas), clocks
+        self.alike: set[int] = set()  # operations of the first CTA that the others have issued alike, by number
+        self._open: set[int] = set()  # those of which not all warps know that they are over
+        self._at = -1  # of the clocks's changes: behind which what warps know was found to be the same
+
+    def has_issued(self, numbers: Iterable[int]) -> bool:
+        """All CTAs issue operations, which have these numbers in the first one. False where their warps know not the same of them."""
+        new = set(numbers) - self.alike
+        if not self._know_alike(new):
+            return False
+        self.alike |= new
+        self._open |= new
+        return True
+
+    def is_the_same(self) -> bool:
+        """Do they know the same?"""
+        clocks = self.clocks
+        if self._at == clocks.changes:
+            return True
+        clock = clocks.clock.reshape(self.count, -1)
+        if not (clock == clock[0]).all() or not all((block == block[0]).all() for block in clocks.own_blocks(self.warps)):
+            return False
+        if not self._know_alike(self._open):
+            return False
+        own, firsts = slice(self.warps), list(self._open)
+        are_over = np.asarray((clocks.done[own, firsts] & clocks.read_done[own, firsts]).all(axis=0))
+        self._open = {first for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
+        self._at = clocks.changes
+        return True
+
+    def _know_alike(self, firsts: set[int]) -> bool:
+        clocks = self.clocks
+        shift = clocks.own_columns if clocks.are_shared else 0
+        return not firsts or bool(
+            shared_loops.know_alike(clocks.done, clocks.read_done, self.warps, np.array(list(firsts), np.int64), shift)
+        )
+
+    def remembered(self) -> tuple[int, ...]:
+        """None: what nobody else remembers is forgotten here too."""
+        return ()
+
+    def renumber(self, to: Renumbering) -> None:
+        """Operations have new numbers."""
+        self.alike = {int(to.new[first]) for first in self.alike if to.new[first] >= 0}
+        self._open, self._at = set(self.alike), -1
 
 
 class Folding:
     """Whether the CTAs of a wave do the same, and how tables of one become those of all."""
 
-    def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes) -> None:
-        self.x, self.clocks, self.lanes = x, clocks, lanes
+    def __init__(self, x: Wave, clocks: VectorClocks, lanes: Lanes, knowledge: Knowledge) -> None:
+        self.x, self.clocks, self.lanes, self.knowledge = x, clocks, lanes, knowledge
         self.count, self.warps = len(x.ctas), len(clocks.clock) // len(x.ctas)
         self._numbers = np.arange(self.count, dtype=np.int64)[:, None]
         assert x.cohort is not None
         self.cohort: Cohort = x.cohort
         self._times = self._numbers * self.warps << PART_BITS
-        self._alike: set[int] = set()  # operations of the first CTA that the others have issued alike, by number
-        self._open: set[int] = set()  # those of which not all warps know that they are over
-        self._alike_at = -1  # of the clocks's changes: behind which what warps know was found to be the same
-
-    def spread(self, numbers: Iterable[int]) -> None:
-        """Operations that CTAs have issued alike until now, by the first one's numbers."""
-        self._alike = set(numbers)
-        self._open = set(self._alike)
 
     @property
     def _apart(self) -> np.ndarray:
@@ -62,31 +105,10 @@ class Folding:
         clock, now = self.clocks.clock.reshape(self.count, -1), self.lanes.now.reshape(self.count, -1)
         return bool((clock == clock[0]).all() and (epochs.epoch == epochs.epoch[0]).all() and (now - self._times == now[0]).all())
 
-    def _know_the_same(self) -> bool:
-        """Do the warps of all CTAs know the same of each other, and of the operations that these issued alike?"""
-        clocks = self.clocks
-        if self._alike_at == clocks.changes:
-            return True
-        if not all((block == block[0]).all() for block in clocks.own_blocks(self.warps)) or not self._know_alike(self._open):
-            return False
-        own, firsts = slice(self.warps), list(self._open)
-        are_over = np.asarray((clocks.done[own, firsts] & clocks.read_done[own, firsts]).all(axis=0))
-        self._open = {first for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
-        self._alike_at = clocks.changes
-        return True
-
-    def _know_alike(self, firsts: set[int]) -> bool:
-        """Do the warps of all CTAs know the same of operations?"""
-        clocks = self.clocks
-        shift = clocks.own_columns if clocks.are_shared else 0
-        return not firsts or bool(
-            shared_loops.know_alike(clocks.done, clocks.read_done, self.warps, np.array(list(firsts), np.int64), shift)
-        )
-
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
         something else of each other."""
-        if not self.are_in_step(epochs) or not self._know_the_same():
+        if not self.are_in_step(epochs) or not self.knowledge.is_the_same():
             return None
         at, threads = self.cohort.own_places(places), self.cohort.own_threads(self.x.threads)
         return None if at is None or threads is None else (at, threads)
@@ -94,15 +116,10 @@ class Folding:
     def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
         """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
         something else."""
-        if not self.are_in_step(epochs) or not self._know_the_same():
+        if not self.are_in_step(epochs) or not self.knowledge.is_the_same():
             return 0
         own, numbers = self._numbers_of(ops, ctas)
-        new = set() if numbers is None else set(numbers.tolist()) - self._alike
-        if numbers is None or not self._know_alike(new):
-            return 0
-        self._alike |= new
-        self._open |= new
-        return own
+        return own if numbers is not None and self.knowledge.has_issued(numbers.tolist()) else 0
 
     def _numbers_of(self, ops: Sequence[Operation], ctas: Sequence[Cta]) -> tuple[int, np.ndarray | None]:
         """How many of operations are the first CTA's, and their numbers; None where other CTAs issue something else."""
@@ -120,18 +137,13 @@ class Folding:
         found: np.ndarray = (of_one + self._apart).reshape(-1)
         return found
 
-    def renumber(self, to: Renumbering) -> None:
-        """Operations have new numbers."""
-        self._alike = {int(to.new[first]) for first in self._alike if to.new[first] >= 0}
-        self._open = set(self._alike)
-
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
         epochs.written, epochs.read = self._of_all(epochs.written), self._of_all(epochs.read)
         who = np.tile(tables.who, self.count)
         of_each = who.reshape(self.count, -1)
         of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
-        if self._alike:
+        if self.knowledge.alike:
             of_each += (of_each >= OPERATIONS) * self._apart.astype(np.int32)
         twins = self.count, self.clocks.own_columns
         read_by, joint = (

@@ -75,7 +75,7 @@ class MbarrierObjects:
                 twin = _Object(own, one.made, one.first + n * twins.warps, len(one.when))
                 twin.when[:], twin.line[:], twin.phase[:] = one.when, one.line, one.phase
                 for line, arrival in one.arrivals.items():
-                    after = tuple(op.of(n) for op in arrival.after if self.operations.remembers(op))
+                    after = tuple(op for op in arrival.after if self.operations.remembers(op))
                     if after or not arrival.after:
                         twin.arrivals[line] = dataclasses.replace(arrival, after=after)
                 self._keep(twin, is_last=self._word(one.barrier) in first._at and first._at[self._word(one.barrier)] is one)
@@ -280,7 +280,7 @@ class MbarrierObjects:
         for arrival in one.arrivals.values():
             if self._know(one, warps, arrival.phase):
                 continue
-            after = np.array([op.number for op in arrival.after if self.operations.remembers(op)], np.int64)
+            after = np.array([number for _, number in self.operations.numbered(arrival.after, one.barrier.cta.index)], np.int64)
             if not arrival.after or not self.clocks.done[np.ix_(warps, self.clocks.column(after))].all():
                 return arrival.instruction
         return None

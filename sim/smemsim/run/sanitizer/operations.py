@@ -304,10 +304,13 @@ class Operations:
         first = self.operations.get(own)
         return first is not None and first.members.get(cta) is op and cta not in first.gone
 
+    def numbered(self, ops: Iterable[Operation], cta: int) -> list[tuple[Operation, int]]:
+        """The operations of a CTA, as far as they have a number: with that, and one that stands for those of all CTAs in place of its own."""
+        return [(op, op.number + (op.cohort is not None) * cta * self.columns) for op in ops if self.remembers(op, cta)]
+
     def copies_on(self, barrier: Any) -> list[tuple[Operation, int]]:
-        """The operations that complete on an mbarrier, as far as they have a number: with that, and one that stands for those of all CTAs in place of its CTA's."""
-        cta = barrier.cta.index
-        return [(op, op.number + (op.cohort is not None) * cta * self.columns) for op in barrier.copies if self.remembers(op, cta)]
+        """`numbered` of those that complete on an mbarrier."""
+        return self.numbered(barrier.copies, barrier.cta.index)
 
     def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
         """Are the writes of operations no race with what this one writes, or `reads`: the tensor core executes its own one after the other (PTX ISA 9.1

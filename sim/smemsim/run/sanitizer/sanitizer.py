@@ -51,6 +51,7 @@ from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.expected import ExpectedBytes
+from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
 from smemsim.run.sanitizer.history import History
@@ -122,11 +123,12 @@ class Sanitizer(Events, Observer):
         self.reporting.groups = self.groups
         self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
         self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting, self.named)
-        self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects)
+        knowledge = Knowledge(x, self.clocks) if Folding.is_possible(x) else None
+        self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects, knowledge)
         self.alone = PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line)
         self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
         self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
-        self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint)
+        self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint, knowledge)
         self.registers = RegistersInFlight(x, self.groups, self.operations)
         self.lifetimes = Lifetimes(x, self.clocks)
         self.pairs, self.siblings = PairAllocations(x, self.tensor, self.lifetimes, self.reporting), SiblingArrivals(x, self.clocks)
@@ -143,7 +145,15 @@ class Sanitizer(Events, Observer):
         self._early_arrivals: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
         self.expected = ExpectedBytes(self.clocks, self.reporting)
         self.endings = Endings(x, self.clocks, self.operations, self.groups)
-        self.operations.holders += [self.alone, self.clocks, self.groups, self.shared, self.tensor, self.registers]
+        self.operations.holders += [
+            *filter(None, (knowledge,)),
+            self.alone,
+            self.clocks,
+            self.groups,
+            self.shared,
+            self.tensor,
+            self.registers,
+        ]
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
         self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
@@ -156,9 +166,9 @@ class Sanitizer(Events, Observer):
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
         self.operations.spread(first.operations)
-        self.groups.spread(first.groups)
-        self.registers.spread(first.registers)
-        for part in ("clocks", "barriers", "lanes", "shared", "alone", "tensor", "objects", "expected"):
+        for kept_once in ("groups", "registers", "tensor"):
+            getattr(self, kept_once).spread(getattr(first, kept_once))
+        for part in ("clocks", "barriers", "lanes", "shared", "alone", "objects", "expected"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.reporting.spread(first.reporting, twins, brought)
         wrong, excused = first._early_arrivals
@@ -638,9 +648,10 @@ class Sanitizer(Events, Observer):
             self.registers.free(dict(waited), by_all=by_all)
             return
         self.operations.waits.add(group)
-        for _, over in waited if self.writes is not None and group == "bulk" and not only_read else ():
+        writes = self.writes if group == "bulk" and not only_read else None
+        for _, over in waited if writes is not None else ():
             for operation in self.operations.each(over) if by_all else over:
-                self.writes.waited(operation)
+                writes.waited(operation)  # type: ignore[union-attr]
 
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads have found phases of mbarriers over: what these brought is what they expect to read."""

@@ -23,7 +23,7 @@ from smemsim.run.lower.dataflow import is_polled, updates
 from smemsim.run.sanitizer import operation_sets, races, shared_loops
 from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
-from smemsim.run.sanitizer.folding import Folding
+from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
@@ -59,15 +59,15 @@ class SharedShadow:
     """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
 
     def __init__(
-        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lanes: Lanes, objects: MbarrierObjects
-    ) -> None:
+        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lanes: Lanes, objects: MbarrierObjects, knowledge: Knowledge | None
+    ) -> None:  # fmt: skip
         self.objects = objects
         self.x, self.clocks, self.operations, self.reporting, self.lanes = x, clocks, operations, reporting, lanes
         self.words = words = len(x.shared) // WORD
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self.parts = Parts(words, self.per_cluster)
-        self.folding = Folding(x, clocks, lanes) if Folding.is_possible(x) else None
+        self.folding = None if knowledge is None else Folding(x, clocks, lanes, knowledge)
         kept = words if self.folding is None else words // len(x.ctas)
         counts = [np.zeros(kept, np.int32) for _ in range(3)]
         read_when = np.zeros((kept, self.per_cluster), np.int32)
@@ -112,7 +112,7 @@ class SharedShadow:
         assert self.folding is not None
         self._tables = first._tables
         self.epochs.spread(first.epochs)
-        self.folding.spread(first.operations.operations)
+        self.folding.knowledge.has_issued(first.operations.operations)
 
     def reads_of_one(self) -> tuple[np.ndarray, ...]:
         """What is kept of reads of the CTA that stands for all."""
@@ -149,8 +149,6 @@ class SharedShadow:
         for table in (tables.read_by, tables.joint):
             operation_sets.renumber(table, to.new, entries)
         self._tables = tables._replace(sets=kept)
-        if self.folding is not None:
-            self.folding.renumber(to)
 
     @property
     def _known(self) -> shared_loops.Known:

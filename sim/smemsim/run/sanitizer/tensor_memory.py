@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,13 +26,14 @@ from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
-from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised import uninitialised, uses
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
+    from smemsim.run.cohort import Cohort
     from smemsim.run.lower.program import Block
+    from smemsim.run.sanitizer.folding import Knowledge
     from smemsim.run.views import Cta, Mbarrier, Wave
 
 __all__ = ["PRODUCT", "TensorShadow"]
@@ -46,11 +47,15 @@ _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 class TensorShadow:
     """What tcgen05 instructions of one wave leave behind, and whether the next one is ordered behind them."""
 
-    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, taint: Taint) -> None:
+    def __init__(
+        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, taint: Taint, knowledge: Knowledge | None
+    ) -> None:
         self.x, self.operations, self.reporting, self.taint = x, operations, reporting, taint
         self.all_order, self.clocks = clocks, clocks.tensor or clocks  # that of everything, and that of tcgen05 instructions
-        shape = (len(x.tensor), LANES, COLUMNS)
-        self.per_cta = x.stride // WARP
+        self.ctas, self.per_cta = len(x.tensor), x.stride // WARP
+        # While that is there, and all CTAs do the same, the tables are those of the first one.
+        self.knowledge = knowledge if self.ctas and clocks.tensor is None else None
+        shape = (1 if self.knowledge is not None else self.ctas, LANES, COLUMNS)
         self.who = np.full(shape, NOBODY, np.int32)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         groups = -(-self.per_cta // GROUP)
@@ -78,33 +83,76 @@ class TensorShadow:
         """Which registers of loads the blocks of the program name."""
         return Named(self.x.program)
 
-    def spread(self, first: TensorShadow, twins: Twins) -> None:
-        """Of the cells of all CTAs what is known of those of the first one."""
-        if not len(self.who):
-            return
-        is_known = (first.who[0] != NOBODY) | (first.read_by[0] != 0) | first.read_when[:, 0].any(axis=0)
-        columns = np.flatnonzero(is_known.any(axis=0))
-        at = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
-        tables = (self.when, first.when), (self.line, first.line), (self.unread, first.unread)
-        for table, of_first in (*tables, (self.read_when, first.read_when), (self.read_line, first.read_line)):
-            table[..., at] = of_first[..., at]
-        self.who[..., at] = _of_all(first.who[0][:, at], twins)
-        self.read_by[..., at] = operation_sets.entries_of_twins(first.read_by[0][:, at], twins.count, twins.columns, first.sets)
-        self.sets = operation_sets.of_twins(first.sets, twins.count, twins.columns)
-        for n in range(twins.count):
-            self._added[n] = {d: (op.of(n), box) for d, (op, box) in first._added.get(0, {}).items()}
-            for warp, stores in first._stores.items():
-                self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
-            for warp, loads in first._loads.items():
-                self._loads[warp + n * twins.warps] = [((at[0], n, *at[2:]), registers) for at, registers in loads]
-        self.loading, self._summed = first.loading, set(first._summed)
-        begin = twins.warps * WARP
-        for thread, flags in first.issued.items():
-            self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
-        for (thread, line), op in first._open.items():
-            self._open |= {(thread + n * begin, line): op.of(n) for n in range(twins.count)}
-        for thread, ops in first._last.items():
-            self._last |= {thread + n * begin: [op.of(n) for op in ops if self.operations.remembers(op)] for n in range(twins.count)}
+    def spread(self, first: TensorShadow) -> None:
+        """What is known of the first CTA, which was alone, stands for what is known of all."""
+        if self.ctas:
+            knowledge, own = self.knowledge, vars(self).copy()
+            vars(self).update(vars(first))
+            vars(self).update({name: own[name] for name in ("x", "operations", "reporting", "taint", "all_order", "clocks", "ctas")})
+            self.knowledge, self.issued = knowledge, {thread: self._columns(flags, 0) for thread, flags in self.issued.items()}
+            if knowledge is None:
+                self._unfold()
+
+    def unfold(self) -> None:
+        """The tables become those of all CTAs."""
+        if self.knowledge is not None:
+            self.knowledge = None
+            self._unfold()
+
+    def _unfold(self) -> None:
+        every, apart, columns = range(self.ctas), np.arange(self.ctas, dtype=np.int32)[:, None, None], self.operations.columns
+        for name in ("when", "line", "read_line", "unread"):
+            setattr(self, name, np.repeat(getattr(self, name), self.ctas, axis=0))
+        self.read_when = np.repeat(self.read_when, self.ctas, axis=1)
+        who = np.repeat(self.who, self.ctas, axis=0)
+        self.who = who + np.where(who >= OPERATIONS, apart * columns, (who >= 0) * apart * self.per_cta).astype(np.int32)
+        self.read_by = operation_sets.entries_of_twins(self.read_by[0], self.ctas, columns, self.sets)
+        self.sets = operation_sets.of_twins(self.sets, self.ctas, columns)
+        self._added = {n: {d: (op.of(n), box) for d, (op, box) in self._added.get(0, {}).items()} for n in every}
+        self._stores = {
+            warp + n * self.per_cta: [((n, *at[1:]), by + n * self.per_cta, line) for at, by, line in stores]
+            for warp, stores in self._stores.items() for n in every
+        }  # fmt: skip
+        self._loads = {
+            warp + n * self.per_cta: [((at[0], n, *at[2:]), registers) for at, registers in loads]
+            for warp, loads in self._loads.items() for n in every
+        }  # fmt: skip
+        self.issued = {thread + n * self.x.stride: self._columns(flags, n) for thread, flags in self.issued.items() for n in every}
+        self._open = {(thread + n * self.x.stride, line): op.of(n) for (thread, line), op in self._open.items() for n in every}
+        self._last = {
+            thread + n * self.x.stride: [op.of(n) for op in ops if self.operations.remembers(op, n)]
+            for thread, ops in self._last.items() for n in every
+        }  # fmt: skip
+
+    def _columns(self, flags: np.ndarray, cta: int) -> np.ndarray:
+        """The columns of a CTA's operations, from those of the first one."""
+        found, columns = np.zeros_like(self.clocks.done[0]), self.clocks.own_columns
+        begin = cta * columns if self.clocks.are_shared else 0
+        found[begin : begin + columns] = flags[:columns]
+        return found
+
+    def _to_look_at(self, accesses: Sequence[Any], passes: Callable[[Sequence[Any]], bool]) -> Sequence[Any]:
+        """Of accesses (warp, CTA, ...) those that the tables have to be asked for: the first CTA's, where all do the same and it `passes`."""
+        if self.knowledge is not None:
+            own = cast("Cohort", self.x.cohort).own_accesses(accesses)
+            if own is not None and self.knowledge.is_the_same() and passes(own):
+                return own
+            self.unfold()
+        return accesses
+
+    def _warps(self, x: Wave) -> list[int]:
+        """The running warps that the tables have: the first CTA's, where all do the same."""
+        if self.knowledge is not None:
+            own = cast("Cohort", x.cohort).own_running(x)
+            if own is not None and self.knowledge.is_the_same():
+                return distinct(own // WARP).tolist()
+            self.unfold()
+        return distinct(x.threads // WARP).tolist()
+
+    def each(self, ops: Sequence[Operation]) -> list[Operation]:
+        """The operations of all CTAs, each of which does something of its own from now on."""
+        self.unfold()
+        return self.operations.each(ops)
 
     # ---- threads
 
@@ -122,7 +170,7 @@ class TensorShadow:
                 why="ptxas makes instructions wait for registers that they name; the PTX ISA promises the values only after tcgen05.wait::ld",
             )  # fmt: skip
         is_unwritten = False
-        for warp, cta, lane, first, end in boxes:
+        for warp, cta, lane, first, end in self._to_look_at(boxes, lambda own: self.passes_load(own, lanes)):
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
             if warp in self._stores:
@@ -203,7 +251,7 @@ class TensorShadow:
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
         """Warps write boxes."""
-        for warp, cta, lane, first, end in boxes:
+        for warp, cta, lane, first, end in self._to_look_at(boxes, lambda own: not self.are_touched(own, lanes)):
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
@@ -215,8 +263,7 @@ class TensorShadow:
     def waited(self, x: Wave, what: str) -> None:
         """tcgen05.wait of the running warps."""
         clock = self.clocks.clock
-        warps = distinct(x.threads // WARP)
-        for warp in warps.tolist():
+        for warp in self._warps(x):
             if what == "ld":
                 for at, _ in self._loads.pop(warp, ()):
                     self.read_when[at] = clock[warp]
@@ -229,7 +276,7 @@ class TensorShadow:
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block that names registers of loads: these are done."""
         first = self.named.first(block)
-        for warp in distinct(x.threads // WARP).tolist():
+        for warp in self._warps(x):
             waiting = self._loads.pop(warp, [])
             for at, registers in waiting:
                 if registers & first:
@@ -242,7 +289,7 @@ class TensorShadow:
 
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
         """tcgen05.dealloc by warps (warp, CTA, first column, column behind the last): nobody may be using the columns any more; what is in them counts as unwritten."""
-        for warp, cta, first, end in given:
+        for warp, cta, first, end in self._to_look_at(given, self.passes_freed):
             self.are_free(i, warp, cta, first, end)
             self.empties(cta, first, end)
 
@@ -286,19 +333,32 @@ class TensorShadow:
 
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
         """An operation that a thread issues; those of one line that one commit completes are one."""
-        key = (thread, i.line)
-        op = self._open.get(key)
-        if op is None:
-            op = self._open[key] = self.operations.begin(i, thread, kind)
-            self.issued.setdefault(key[0], np.zeros_like(self.clocks.done[0]))[self.clocks.column(op.number)] = True
+        self.unfold()
+        op = self._open.get((thread, i.line))
+        return self._begun(thread, self.operations.begin(i, thread, kind)) if op is None else op
+
+    def _begun(self, thread: int, op: Operation) -> Operation:
+        self._open[thread, op.instruction.line] = op
+        self.issued.setdefault(thread, np.zeros_like(self.clocks.done[0]))[self.clocks.column(op.number)] = True
         return op
 
     def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
         """`begin` of several; see `Sanitizer.begin_together`."""
-        return [self.begin(x, i, thread, kind) for thread in threads]
+        knowledge = self.knowledge
+        own = 0 if knowledge is None or not knowledge.is_the_same() else cast("Cohort", x.cohort).own_count(threads, *what)
+        held = [self._open[thread, i.line] for thread in threads[:own] if (thread, i.line) in self._open]
+        if own and len(held) == own:
+            return held
+        if knowledge is None or not own or held:
+            self.unfold()
+            return [self.begin(x, i, thread, kind) for thread in threads]
+        ops = self.operations.begin_together(i, threads, kind, own)
+        knowledge.has_issued(op.number for op in ops)
+        return [self._begun(thread, op) for thread, op in zip(threads, ops, strict=False)]
 
     def are_unread_products(self, cells: np.ndarray) -> bool:
         """Do cells (places among all) hold what an mma has left, and nobody has read?"""
+        self.unfold()
         return bool((self.unread.reshape(-1)[cells] == PRODUCT).all())
 
     def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
@@ -349,7 +409,9 @@ class TensorShadow:
         of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
         readers = operation_sets.members_of(self.sets, distinct(self.read_by))
         added = (op.number for held in self._added.values() for op, _ in held.values())
-        return [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
+        numbers = [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
+        every = range(1 if self.knowledge is None else self.ctas)
+        return [number + n * self.operations.columns for number in numbers for n in every]
 
     def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
@@ -457,20 +519,31 @@ class TensorShadow:
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def committed(self, thread: int) -> list[Operation]:
-        """The operations that a commit of a thread is the first to come after; where there are none, those of its commit before."""
+        """The operations that a commit of a thread is the first to come after; where there are none, those of its commit before. They may stand for those of all CTAs."""
+        thread = thread if self.knowledge is None else thread % self.x.stride
         return [op for key, op in self._open.items() if key[0] == thread] or self._last.get(thread, [])
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase of the barrier is."""
-        threads = {thread for thread, _ in commits}
+        if self.knowledge is not None and not cast("Cohort", self.x.cohort).own_count([thread for thread, _ in commits]):
+            self.unfold()
+        threads = {thread if self.knowledge is None else thread % self.x.stride for thread, _ in commits}
         self._last.update({thread: self.committed(thread) for thread in threads})
         self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
-        none, each = np.zeros_like(self.clocks.done[0]), iter(commits)
+        each = iter(commits)
         for warps, what in self.all_order.together(
             [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
         ):
-            rows = np.stack([self.issued.get(thread, none) for thread, _ in itertools.islice(each, count_of(what))])
+            rows = np.stack([self._issued_by(thread) for thread, _ in itertools.islice(each, count_of(what))])
             self.all_order.brings_all(rows if isinstance(what, Alike) else rows[0], warps, what)
+
+    def _issued_by(self, thread: int) -> np.ndarray:
+        """The columns of the operations that a thread has issued so far."""
+        cta, own = divmod(thread, self.x.stride) if self.knowledge is not None else (0, thread)
+        flags = self.issued.get(own)
+        if flags is None:
+            return np.zeros_like(self.clocks.done[0])
+        return flags if self.knowledge is None else self._columns(flags, cta)
 
     # ---- inside
 
@@ -602,6 +675,7 @@ class TensorShadow:
 
     def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The same of the bytes of cells: (..., 4)."""
+        self.unfold()
         found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
@@ -618,12 +692,14 @@ class TensorShadow:
         if self.marks is None:
             if not np.any(marks):
                 return
+            self.unfold()
             self.marks = np.zeros((*self.who.shape, WORD), np.int32)
         self.marks.reshape(-1, WORD)[cells] = marks
 
     def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
         """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2): the upper halves of cells that nobody has written are
         uninitialised."""
+        self.unfold()
         mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
         before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
         upper = np.where((self.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
@@ -710,20 +786,6 @@ class TensorShadow:
     def _warp(self, warp: int) -> str:
         cta, own = divmod(warp, self.per_cta)
         return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
-
-
-def _of_all(of_first: np.ndarray, twins: Twins) -> np.ndarray:
-    """A table of who wrote cells, of all CTAs, from that of the first one."""
-    kinds = (
-        of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
-    )  # most often one has done it all
-    of_each = np.stack([kinds] * twins.count)
-    for n, own in enumerate(of_each):
-        by_operation = own >= OPERATIONS
-        own[(own >= 0) & ~by_operation] += n * twins.warps
-        own[by_operation] += n * twins.columns
-    found: np.ndarray = of_each if kinds is of_first else of_each[..., None]
-    return found
 
 
 def _is_lost(held: np.ndarray) -> bool:
