@@ -24,7 +24,7 @@ def shown(value: Any) -> str:
         return f"{value:#x}"[:20] + "…"  # decimal text of a huge integer is refused by Python itself
     try:
         text = OBJECT.sub(r"<\1>", " ".join(repr(value).split()))  # arrays print several lines
-    except Exception:  # anybody's object
+    except Exception:  # an object of any class
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:79] + "…"
 
@@ -65,25 +65,25 @@ def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a
 
 
 def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
-    """A list of whole numbers as a tuple; `wanted` says what belongs in it."""
+    """A list of whole numbers as a tuple. `wanted` describes it in the error message."""
     if type(values) in (tuple, list) and len(values) < 9:
         for value in values:
             if type(value) is not int or value.bit_length() > MOST_BITS:
                 break
         else:
-            return tuple(values)  # what nearly everybody gives
+            return tuple(values)  # the common case
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InputError(f"{name} = {shown(values)}: needs {wanted}")
     try:
         # Nine entries are enough to see that there are too many; an endless iterator must not hang the caller.
         taken = [value for value, _ in zip(values, range(9), strict=False)]
-    except Exception as e:  # a 0-d array, or anybody's iterator
+    except Exception as e:  # a 0-d array, or another iterator
         raise InputError(f"{name} = {shown(values)}: needs {wanted} ({e})") from None
     return tuple(whole(f"{name}[{i}]", value) for i, value in enumerate(taken))
 
 
 def in_steps(values: Iterable[int]) -> str:
-    """What numbers there are, for error messages: a list of four at most, else a range, after those that come before it.
+    """The allowed numbers, for error messages: a list of at most four, else a range.
 
     >>> in_steps((64, 128)), in_steps(range(8, 257, 8)), in_steps((8, 16, 24, 32, 48, 64))
     ('64, 128', '8 to 256 in steps of 8', '8, 16, 24, 32 to 64 in steps of 16')
@@ -103,7 +103,7 @@ def suggestion(value: Any, known: Iterable[str]) -> str:
 
 
 def closest(value: Any, known: Iterable[str]) -> str:
-    """The known name that somebody may have meant; "" for none."""
+    """The known name that is closest to a misspelt one; "" if none is close."""
     if not isinstance(value, str):
         return ""
     import difflib  # only a typo pays for it

@@ -96,8 +96,10 @@ def read_array(path: pathlib.Path) -> np.ndarray:
 
 
 def read_npz(path: pathlib.Path, most: int) -> dict[str, Callable[[], np.ndarray]]:
-    """The arrays of an .npz file by name, each read when it is called for. What the file's own headers say is looked at first: InputError where
-    they unpack to more than `most` bytes all together, or to more than the budget of memory has room for; ValueError for what is no such file.
+    """The arrays of an .npz file by name. Each is read when it is used.
+
+    The headers are checked first. Raises InputError if the arrays need more than `most` bytes or the memory budget,
+    and ValueError if the file is not an .npz file.
     """
     data = read_bytes(path, most)
     try:

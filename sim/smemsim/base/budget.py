@@ -25,7 +25,7 @@ __all__ = ["amount", "ask", "hold", "left", "limit", "set_limit", "told"]
 
 VARIABLE = "SMEMSIM_MEMORY"
 PART = 0.75  # of the machine's memory: the rest is for what is not counted
-FALLBACK = 8 << 30  # bytes, where a machine does not say what it has
+FALLBACK = 8 << 30  # bytes, if the machine does not report its memory
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
 _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -93,7 +93,7 @@ def ask(what: str, size: int) -> None:
     """InputError where `size` bytes more are beyond the limit; `what` says in a sentence what needs them."""
     most = limit()
     if _taken.bytes + size > most:
-        gc.collect()  # what nobody has any more, and refers to itself
+        gc.collect()  # unreachable objects with reference cycles
     if _taken.bytes + size > most:
         held = f", {told(_taken.bytes)} are taken already" if _taken.bytes else ""
         raise InputError(f"{what}: needs {told(size)} of memory{held}; the limit is {told(most)} (--memory, or {VARIABLE})")

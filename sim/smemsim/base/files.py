@@ -1,6 +1,6 @@
-"""Files: read where they are regular files of a size that somebody has said, written whole or not at all.
+"""Files: read only if they are regular files below a given size, and written completely or not at all.
 
-A device, a pipe or a socket is never opened: reading one may hang, never end, or change something.
+A device, a pipe or a socket is never opened: reading it may hang, never end, or change something.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ def named_inside(folder: pathlib.Path, name: str, allowed: Sequence[pathlib.Path
 
 
 def source_folders(beside: Sequence[pathlib.Path] = (), allowed: Sequence[pathlib.Path] = ()) -> tuple[pathlib.Path, ...]:
-    """Where the sources of a kernel may lie: the current folder, those beside its PTX and its launch file, and what somebody allows by name.
+    """The folders for sources of a kernel: the current folder, those of its PTX and its launch file, and folders that
+    the user allows.
 
-    The root of a file system is none of them unless it is allowed by name: everything lies below it.
+    The root of a file system is not used unless the user allows it: it contains everything.
     """
     near = [folder for folder in (pathlib.Path(), *beside) if not _is_root(folder)]
     return tuple(dict.fromkeys((*near, *allowed)))
@@ -153,9 +154,10 @@ def check_place(option: str, path: pathlib.Path) -> None:
 
 
 def write_whole(path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]) -> None:
-    """Write a file so that it is there whole or not at all: beside its place first, then in it. A function writes the content itself.
+    """Write a file completely or not at all: to a temporary file first, which is then renamed. A function writes the
+    content.
 
-    InputError says what went wrong; what was in the file before is there still.
+    Raises InputError with the reason. The old content of the file stays then.
     """
     place = path.resolve()
     beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")

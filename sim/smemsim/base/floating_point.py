@@ -24,7 +24,7 @@ _LARGEST = 512  # bytes of a fenv_t, on any system
 
 
 class _Room(threading.local):
-    """Where the calling thread looks at its state: each thread has room of its own."""
+    """The memory into which the calling thread reads its state; each thread has its own."""
 
     def __init__(self) -> None:
         import ctypes
@@ -58,9 +58,9 @@ _environment = functools.cache(_Environment)
 
 
 def _reader() -> Callable[[Any], bool]:
-    """What says of a state that was taken whether it is the default one; a state in an unknown form never is."""
+    """A function that compares a state with the default one. A state of unknown form is not the default."""
     of_word = struct.Struct("<I").unpack_from
-    if sys.platform == "linux" and platform.machine() == "x86_64":  # MXCSR lies behind the 28 bytes of the x87
+    if sys.platform == "linux" and platform.machine() == "x86_64":  # MXCSR follows the 28 bytes of the x87
         return lambda buffer: of_word(buffer, 28)[0] & ~0x3F == 0x1F80  # six bits: exceptions that were raised
     if sys.platform == "linux" and platform.machine() == "aarch64":
         return lambda buffer: of_word(buffer)[0] == 0  # FPCR
@@ -123,7 +123,7 @@ def default_state() -> Iterator[None]:
 
 
 def in_default_state(made: _Made) -> _Made:
-    """A decorator: the function runs in the default state. Of a class all public methods and properties do.
+    """Decorator: the function runs in the default state. For a class: all public methods and properties.
 
     >>> @in_default_state
     ... def double(x): return 2 * x

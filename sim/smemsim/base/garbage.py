@@ -1,7 +1,7 @@
 """The garbage collector while PTX is read and linked, and while a launch runs.
 
-A launch makes many objects that live as long as a wave, none of which the collector finds before that; going through all of them again and again, and through
-all that the process has beside, takes as long as the instructions themselves. So it comes by seldom until the last launch that runs is over.
+A launch makes many objects that live as long as a wave. The collector cannot free them earlier, and scanning them
+again and again takes as long as the instructions. So the collector runs rarely until the last launch is over.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["seldom_collected"]
 
 YOUNG = 50_000  # objects more than before, after which the collector looks at these
 _lock = threading.Lock()
-_running: list[tuple[int, int, int]] = []  # of launches that run: the thresholds in front of each
+_running: list[tuple[int, int, int]] = []  # of launches that run: the thresholds before each
 
 
 @contextlib.contextmanager
 def seldom_collected() -> Iterator[None]:
-    """The collector comes by seldom in here, unless it does not come by at all."""
+    """Context manager: the garbage collector runs rarely, or not at all if it is off."""
     with _lock:
         before = gc.get_threshold()
         _running.append(_running[0] if _running else before)

@@ -58,7 +58,9 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
 
 
 def dask_client(address: str) -> Any:
-    """A `distributed.Client` of the scheduler at an address, whose workers have this smemsim. InputError says what is missing."""
+    """A `distributed.Client` of the scheduler at an address, whose workers have this smemsim. Raises InputError with
+    what is missing.
+    """
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:

@@ -43,7 +43,9 @@ def can_be_copied() -> bool:
 
 
 def idle() -> int:
-    """Processors that have nothing to do now, as far as it can be known: of a machine of which this process may use a part alone, all of that part but its own."""
+    """The number of idle processors, as far as it is known. If this process may use only a part of the machine: that
+    part without its own processor.
+    """
     count, running = processors(), _words("/proc/loadavg")[3:4]
     if count != os.cpu_count() or not running:
         return count - 1
@@ -51,7 +53,7 @@ def idle() -> int:
 
 
 def room() -> int:
-    """Bytes of memory that nobody uses; a huge number where the machine does not say."""
+    """Bytes of free memory; a huge number if the machine does not report it."""
     words = _words("/proc/meminfo")
     return 1024 * int(words[words.index("MemAvailable:") + 1]) if "MemAvailable:" in words else sys.maxsize
 

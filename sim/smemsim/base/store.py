@@ -1,12 +1,14 @@
-"""The folder of machine code that this package keeps: what one process has compiled, no other process compiles again.
+"""The folder of machine code: code that one process has compiled is not compiled again.
 
-Machine code from this folder is executed, so the folder is used as OpenSSH uses keys: only if it belongs to the user, and if no other user can write to it or
-to a folder above it. A cache folder that is named by a relative path is never used, since it would be a folder of the current directory. Symbolic links are
-resolved first, and the folder that was checked is the one that is used. An entry is a regular file of the user that no other user can write to. Its checksum covers
-its key, so that an entry counts only under the key that it was made for.
+The code is executed, so the folder follows the rules that OpenSSH has for keys. It is used only if it belongs to the
+user, and if no other user can write to it or to a folder above it. A relative path is never used, because it would be
+a folder of the current directory. Symbolic links are resolved first; the folder that was checked is the one that is
+used. An entry is a regular file of the user that no other user can write to. Its checksum covers its key, so an entry
+counts only under its own key.
 
-An entry is written to a temporary file and renamed, so that no process reads half of one. A damaged entry counts as missing. If nothing can be written, nothing
-is kept. `locked` lets one process of many compile an entry while the others wait for it.
+An entry is written to a temporary file and renamed, so no process reads half of an entry. A damaged entry counts as
+missing. If nothing can be written, nothing is kept. `locked` lets one of many processes compile an entry while the
+others wait.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ OTHERS = 64  # the part of that which a process may write before it looks what o
 OBJECTS = "objects"  # the folder of machine code in the cache folder
 SUFFIX, LOCK = ".o", ".lock"
 FORM = "-2"  # in the names of entries: an older smemsim that shares the folder has another form
-_DIGEST = 32  # bytes of SHA-256 in front of every entry
+_DIGEST = 32  # bytes of SHA-256 before every entry
 _OURS = re.compile(r"[0-9a-f]{40}(-\d+)?\.o")  # names of entries, of every form: no other file is ever removed
 _NEW = ".new-"  # how the names of entries begin while they are written
-LONG = 1.0  # seconds of compiling that nothing keeps, from which on it is said
+LONG = 1.0  # seconds of lost compilation after which a warning is printed
 LONGEST_WAIT = 120  # seconds for a process that compiles the same; one that was stopped keeps its lock
 _ALL_USERS = (1 << 32) - 1
 
@@ -107,7 +109,9 @@ def is_private(path: str | os.PathLike[str]) -> bool:
 
 
 def _shared(path: str) -> str:
-    """Who else can change a path, as a sentence; "" if nobody can. Parts that do not exist yet are passed over."""
+    """The users other than this one who can change a path, as a sentence; "" if there are none. Missing parts are
+    ignored.
+    """
     if not hasattr(os, "geteuid"):  # not POSIX: the system's own rules hold
         return ""
     user = os.geteuid()
@@ -130,12 +134,12 @@ def _shared(path: str) -> str:
 
 
 def _changeable(at: str, about: os.stat_result, user: int, *, is_above: bool) -> str:
-    """Who else can change a file or folder, or what is in a folder above, as a sentence; "" if nobody can."""
+    """The users who can change a file or folder, or a folder above it, as a sentence; "" if there are none."""
     if about.st_uid != user and (not is_above or about.st_uid != 0):
         return (
             f"{at} belongs to user {about.st_uid}, not to user {user}: machine code in it is not used; set {FOLDER} to a folder of your own"
         )
-    if is_above and about.st_mode & stat.S_ISVTX:  # such as /tmp: nobody can rename or remove what belongs to another user there
+    if is_above and about.st_mode & stat.S_ISVTX:  # such as /tmp: only the owner of a file can rename or remove it there
         return ""
     mode = f"(mode {stat.S_IMODE(about.st_mode):o}): machine code in it is not used"
     if about.st_mode & stat.S_IWOTH:
@@ -146,7 +150,7 @@ def _changeable(at: str, about: os.stat_result, user: int, *, is_above: bool) ->
 
 
 def _has_list(path: str) -> bool:
-    """Has a file or folder a list of users with rights of their own (POSIX ACL)? Its group's bits say what the ablest of them can do."""
+    """Has a file or folder an access control list (POSIX ACL)? The bits of the group then show the widest rights."""
     try:
         return bool(os.getxattr(path, "system.posix_acl_access"))
     except (OSError, AttributeError):  # none, a file system without, a system without
@@ -185,7 +189,7 @@ def folder() -> pathlib.Path | None:
 
 
 def most_bytes() -> int:
-    """How many bytes the folder may have: `SMEMSIM_CACHE_BYTES`, where that is a whole number."""
+    """The largest size of the folder in bytes: `SMEMSIM_CACHE_BYTES`, if it is a whole number."""
     given = os.environ.get(MOST, "")
     return int(given) if given.isdecimal() else MOST_BYTES
 
@@ -196,7 +200,7 @@ _trusted: dict[
 
 
 def _path(key: str, *, is_new: bool = False) -> pathlib.Path | None:
-    """The file of a key; None if the folder is not used. The folder is made for a new one, and looked at after that: who made it decides whether it is used."""
+    """The file of a key; None if the folder is not used. A missing folder is made first, and then checked."""
     path, _ = _named()
     where = _trusted.get(path)
     if where is None:
@@ -261,7 +265,7 @@ def sealed(key: str, content: bytes) -> bytes:
     return _seal(key, content) + content
 
 
-_lost = [0.0]  # seconds that went into machine code that was not kept; infinite once that has been said
+_lost = [0.0]  # seconds of compilation whose result was not kept; infinite after the warning
 
 
 def write(key: str, content: bytes, *, seconds: float = 0.0) -> None:
@@ -322,7 +326,7 @@ def is_writable() -> bool:
 
 
 def entries() -> list[Entry]:
-    """What the folder has, the entries that were used longest ago first."""
+    """The entries of the folder, those that were not used for the longest time first."""
     found: list[Entry] = []
     where = folder()
     if where is None:
@@ -403,7 +407,7 @@ def _lock(file: int, at: int) -> bool:
 
 @contextlib.contextmanager
 def locked(key: str) -> Iterator[None]:
-    """While one process is in here, others wait for the same key. Where there are no locks, nobody waits."""
+    """Context manager: other processes wait for the same key meanwhile. Without file locks nothing waits."""
     try:
         import fcntl
     except ImportError:  # not POSIX

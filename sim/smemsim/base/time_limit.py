@@ -31,7 +31,7 @@ _ends: contextvars.ContextVar[tuple[float, str] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def limited(seconds: float | None) -> Iterator[None]:
-    """What is `timed` may take so many seconds in here."""
+    """Context manager: limit the time of what is `timed`, in seconds."""
     before = _seconds.set(seconds)
     try:
         yield

@@ -1,6 +1,6 @@
-"""What a campaign has covered: the ledger on disk, and the report.
+"""The ledger on disk of what a campaign has covered, and the report.
 
-Every row carries a checksum, and one more is that of all chunks together: a ledger that something has damaged is refused, whatever it says.
+Every row has a checksum, and one more covers all chunks. A damaged ledger is refused.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def _checksum(row: tuple[Any, ...]) -> str:
 
 
 class _Damaged(Exception):
-    """What a ledger says is not what was written into it."""
+    """A ledger does not hold what was written into it."""
 
 
 class Ledger:
-    """The chunks that are done of one campaign; `identity` says which. In memory without a path.
+    """The finished chunks of one campaign, which `identity` names. In memory if there is no path.
 
-    Raises InputError for a file that is no ledger, that something has damaged, that another campaign has begun, or that one is writing at this moment.
+    Raises InputError for a file that is not a ledger, is damaged, belongs to another campaign, or is being written.
 
     >>> ledger = Ledger(None, {"seed": 0})
     >>> ledger.record("keys", 3, ChunkResult(8, {"fine": 8}), 0.5)

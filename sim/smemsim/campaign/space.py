@@ -1,4 +1,4 @@
-"""A space of cases, and spaces whose cases are judged one by one."""
+"""A space of cases, and spaces whose cases are checked one by one."""
 
 from __future__ import annotations
 
@@ -44,9 +44,12 @@ class ChunkResult:
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """A space of cases. `run(seed, chunk)` does one chunk, in any process and in any order, `case(seed, chunk, number)` one case of it alone; `chunks`
-    is how many there are where the space is swept exhaustively (then the seed has no effect), None where cases are drawn for ever. `needs` names
-    packages that must be there."""
+    """A space of cases.
+
+    `run(seed, chunk)` runs one chunk, in any process and in any order. `case(seed, chunk, number)` runs one case.
+    `chunks` is the number of chunks if the space is finite (the seed has no effect then), else None. `needs` names
+    the required packages.
+    """
 
     name: str
     says: str
@@ -112,7 +115,7 @@ def one_by_one(space: str, one: Callable[[int, int, int], Case], count: int) -> 
         for number in range(count):
             try:
                 tally.add(one(seed, chunk, number), number)
-            except Exception as e:  # what nobody expected is what a campaign is for
+            except Exception as e:  # an unexpected exception is a result, too
                 raised = f"raises {type(e).__name__}: {e}"
                 tally.add(Case(f"wrong: raises {type(e).__name__}", {"traceback": traceback.format_exc()}, raised), number)
         return tally.result()

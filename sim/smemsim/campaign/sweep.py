@@ -45,7 +45,9 @@ def chunks_of(space: Space, cases: int | None, *, endless: bool, shard: tuple[in
 
 
 class Agenda:
-    """Chunks in the order in which they are begun: of the space that was given the least time so far. What a worker lost comes back."""
+    """Chunks in the order in which they start: the space with the least time so far comes first. Chunks of lost workers
+    are repeated.
+    """
 
     def __init__(self, spaces: Sequence[Space], ranges: dict[str, range | None], done: dict[str, set[int]], step: int, first: int) -> None:
         self.left = {s.name: _missing(ranges[s.name], done[s.name], step, first) for s in spaces}
@@ -102,7 +104,7 @@ def _missing(chunks: range | None, done: set[int], step: int, first: int) -> Ite
 
 @in_default_state
 def do_chunk(name: str, seed: int, chunk: int) -> tuple[ChunkResult, float]:
-    """(what a chunk gave, seconds that it took); an exception that nobody expected is a trouble of its own."""
+    """(result of a chunk, seconds). An unexpected exception is a disagreement of its own."""
     begun = time.perf_counter()
     try:
         result = space(name).run(seed, chunk)
@@ -131,7 +133,7 @@ class Crew:
         return False
 
     def check(self) -> None:
-        """Are there workers still? InputError where nobody will ever answer."""
+        """Raise InputError if there are no workers left."""
 
     def close(self) -> None:
         """Send the workers home; what they have in hand is dropped."""
@@ -153,7 +155,7 @@ class _Processes(Crew):
     def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
         try:
             return self._pool.submit(do_chunk, name, seed, chunk)
-        except BrokenProcessPool as e:  # found out before the futures say so
+        except BrokenProcessPool as e:  # known before the futures report it
             future: concurrent.futures.Future[Any] = concurrent.futures.Future()
             future.set_exception(e)
             return future

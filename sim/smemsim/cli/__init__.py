@@ -42,7 +42,7 @@ COMMANDS = {
     "cache": ("cache.cache", "Show or clear the machine code that is kept on this machine."),
 }
 ALLOCATED = 20_000  # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
-TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
+TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
 
 
 class _Group(click.Group):
@@ -71,7 +71,9 @@ class _Group(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """What `--help` and `--version` print comes before any command; a disk that is full counts there too."""
+        """The context of the command. Output of `--help` and `--version` comes before any command, and a full disk is
+        an error there, too.
+        """
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError:

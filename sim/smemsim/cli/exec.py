@@ -115,7 +115,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
         return
     if not program:
         raise click.UsageError("Missing argument '-- PROGRAM ARGS'.", ctx)
-    if program[0].startswith("-"):  # options of a program come behind its name
+    if program[0].startswith("-"):  # options of a program follow its name
         known = [name for param in ctx.command.params if isinstance(param, click.Option) for name in (*param.opts, *param.secondary_opts)]
         name = program[0].partition("=")[0]
         raise click.UsageError(f"No such option {name!r}{suggestion(name, known)}", ctx)

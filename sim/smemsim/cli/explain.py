@@ -28,7 +28,7 @@ def page(code: str) -> str:
 
 
 def hint(codes: Iterable[str]) -> None:
-    """Says behind the findings which command explains them; nothing where nothing was found."""
+    """Print after the findings which command explains them; nothing if there are none."""
     if known := [code for code in dict.fromkeys(codes) if code in CODES]:
         click.echo(
             f"smemsim explain {' '.join(known)}: {'what these are, and how they are' if known[1:] else 'what that is, and how it is'} mended"
@@ -64,7 +64,7 @@ MOST_SPEAK = 8  # codes that are listed
 
 
 def _cause(number: str) -> str:
-    """The chapter of a page that says what the cause is."""
+    """The chapter of a page with the cause."""
     return page(number).partition("\n## Cause\n")[2].partition("\n## ")[0]
 
 

@@ -364,7 +364,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
         done = gpu.run_and_compare(module, launch.config(args), RunOptions(**options))
         if sampler is not None:
-            _ = done.findings  # judging is in the profile
+            _ = done.findings  # the profile includes the operand check
             stack.close()
             done.profile = sampler.profile
     if done.schedules is not None and launch.about["outputs"]:
@@ -445,7 +445,7 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 
 
 def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
-    """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
+    """Raise InputError before a long run for files that cannot be read, written or compared after it."""
     from smemsim.base.files import check_place, same_file
     from smemsim.diagnosis.outputs import Wanted, out_names
 
@@ -472,9 +472,10 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str
 
 
 def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str) -> Output:
-    """An array after the launch, as elements of the type that `asked` names and in the shape of what is expected: a record has bytes where it knows no type.
+    """An array after the launch, in the shape of the expected array, as elements of the type in `asked`.
 
-    Of an array of a record, what is expected says the type too, if that has as many bytes.
+    A record has only bytes if it does not know the type. The expected array gives the type then, if it has as many
+    bytes.
     """
     import numpy as np
 
@@ -499,7 +500,9 @@ def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str
 
 
 def _files_and_digests(launch: LaunchFile) -> dict[str, str]:
-    """What a launch file expects. A recorded launch may have an expression for it, which no command evaluates: the output is not compared, and a line says so."""
+    """The expected outputs of a launch file. A recorded launch may have an expression, which no command evaluates: such
+    an output is not compared, and a line says so.
+    """
     expected = dict(launch.about.get("expected", {}))
     for name, wanted in launch.about.get("expected", {}).items():
         if not wanted.endswith(".npy") and not wanted.startswith("sha256:"):
@@ -531,7 +534,7 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
 
 
 def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted, asked: str) -> str:
-    """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
+    """The rule that explains a difference; "" if there is none, or if only a digest was expected."""
     from smemsim.base.array_files import read_array
     from smemsim.diagnosis.numbers import EXACT
 

@@ -1,12 +1,12 @@
-"""The trace file: a folder with `manifest.json`, which a human can review, and `data.npz`, plain little-endian arrays.
+"""The trace file: a folder with `manifest.json`, which a reader can review, and `data.npz`, plain little-endian arrays.
 
     manifest.json   schema, suite, kind, arch, title, device {gpu, driver, ...}, source {command, seed, files: sha256},
                     cases, arrays {name: {dtype, shape, sha256, delta}}
-    data.npz        the arrays: one entry a case, or for ragged data all cases one after the other, `NAME_start` having
-                    the n + 1 places where they begin
+    data.npz        the arrays: one entry for each case. Ragged data are all cases one after the other, and
+                    `NAME_start` has the n + 1 places where they begin
 
-An array with `delta` true is stored as differences of neighbours (address patterns shrink tenfold that way); readers add them up.
-The SHA-256 is that of the array's own bytes, not of the file, so that another zlib may repack it.
+An array with `delta` true is stored as differences of neighbours, which shrinks address patterns tenfold. Readers add
+them up. The SHA-256 covers the bytes of the array, not of the file: another zlib may compress it again.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def load_suite(folder: pathlib.Path) -> Suite:
-    """Read and verify one trace folder; TraceError says what is wrong with it."""
+    """Read and verify one trace folder. Raises TraceError with what is wrong."""
     folder = pathlib.Path(folder)
     manifest = _read_manifest(folder / MANIFEST)
     path = folder / DATA

@@ -35,12 +35,16 @@ def launch_file(
     allowed: Sequence[str | os.PathLike[str]] = (),
     **options: Any,
 ) -> tuple[Run, dict[str, DeviceArray]]:
-    """Run a launch file, .toml or .json, or the folder of one, as `smemsim run` does: (the run, its arrays by name, as the kernel left them).
+    """Run a launch file (.toml or .json) or its folder, like `smemsim run`. Returns (the run, its arrays by name after
+    the launch).
 
-    `ptx` is the PTX file, else what the launch file says, else kernel.ptx beside it. `random` fills arrays in their second way. Files that it names lie
-    beside it or below, or in one of the `allowed` folders. `options` are those of `Gpu.launch` that say how a kernel is run: `sanitize`,
-    `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`, `progress`, `schedule`, `assume` ...; they count more than the file's own. Expected outputs are not compared:
-    the arrays are yours to look at. Raises InputError with file, line and key, Unmodelled as `Gpu.launch`.
+    - `ptx`: the PTX file. Default: the key of the launch file, else kernel.ptx next to it.
+    - `random`: fill arrays with the second filling of the launch file.
+    - `allowed`: further folders for files that the launch file names. Other files must be in its folder or below.
+    - `options`: those of `Gpu.launch` (`sanitize`, `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`,
+      `progress`, `schedule`, `assume`, ...). They override the file.
+
+    Expected outputs are not compared. Raises InputError with file, line and key, and Unmodelled like `Gpu.launch`.
 
     >>> launch_file("nowhere.toml")
     Traceback (most recent call last):
@@ -76,7 +80,7 @@ def _path(name: str, given: Any) -> pathlib.Path:
 
 
 def arch_of(launch: LaunchFile, module: Module, name: str) -> str:
-    """The architecture to run on: what was said, else what .target says."""
+    """The architecture to run on: the given one, else .target of the PTX."""
     if launch.about["arch"]:
         return str(launch.about["arch"])
     target = target_of(module)

@@ -1,9 +1,8 @@
 """Launch files: their keys, their checks, and recorded launches.
 
-Recorded launches, `smemsim replay` and `smemsim run` read this one form.
-
-A suite of kind "launch" has a folder `kernels` with those of its cases, and in its arrays the SHA-256 of every output, of every row of it, some elements,
-and the bytes of small ones and of those that approximate instructions made.
+`smemsim replay` and `smemsim run` read the same form. A suite of kind "launch" has a folder `kernels` with its cases.
+Its arrays have the SHA-256 of every output and of every row, some elements, and the bytes of small outputs and of
+approximate ones.
 """
 
 from __future__ import annotations
@@ -171,7 +170,7 @@ OPTION_KEYS = (
     "assume",
     "multiprocessors",
     "overrun",
-)  # members of RunOptions, likewise
+)  # members of RunOptions, too
 
 
 # ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit
@@ -286,7 +285,7 @@ def _check_recipe(path: Path, table: Any) -> None:
 
 
 def _argument(path: Path, table: Any, arrays: list[str]) -> None:
-    """One argument: of one kind, with what stands beside it."""
+    """One argument: one kind, with its further keys."""
     kinds = [kind for kind in ARGUMENTS if isinstance(table, dict) and kind in table]
     if len(kinds) != 1:
         raise _mistake(path, table, f"needs one of {', '.join(ARGUMENTS)}{', and no two of them' if kinds else ''}; {SOME}")
@@ -341,9 +340,10 @@ Encode = Callable[[TensorMap, int], bytes]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaunchFile:
-    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
+    """One launch.
 
-    `path` is how messages call the launch file; without it that is `name`.
+    `ptx` is the text. `about` is the content of the file, with each shape as three numbers (None if it has none).
+    Files are looked for in `folder`. `path` is the name of the launch file in messages (default: `name`).
     """
 
     name: str
@@ -398,7 +398,7 @@ class LaunchFile:
 
     @property
     def tolerance(self) -> Tolerance | None:
-        """How far outputs may be off: `rtol` and `atol`, or the older words for them, the one that is not given 0; None where nothing is said."""
+        """The tolerance of outputs: `rtol` and `atol`, or their older names; a missing one is 0. None if there is none."""
         older = self.about.get("tolerance") or {}
         given = [self.about.get(new, older.get(old)) for new, old in zip(WORDS, TOLERANCES, strict=True)]
         return None if given == [None, None] else Tolerance(*(0.0 if x is None else float(x) for x in given))
@@ -416,9 +416,10 @@ class LaunchFile:
     def parameters(
         self, addresses: Mapping[str, int], encode: Encode | None = None, place: Callable[[np.ndarray], int] | None = None
     ) -> list[bytes]:
-        """The bytes of every parameter, arrays at `addresses`; `encode` makes the 128 bytes of a map, by default the model does.
+        """The bytes of every parameter, with arrays at `addresses`. `encode` makes the 128 bytes of a map (default: the
+        model).
 
-        `place` puts scratch memory and maps whose address is passed into global memory, and says where.
+        `place` puts scratch memory and maps with a pointer into global memory, and returns the address.
         """
         return [self._parameter(n, arg, addresses, encode, place) for n, arg in enumerate(self.about["args"])]
 
@@ -464,7 +465,7 @@ class LaunchFile:
                 )
 
     def check_count(self, parameters: Sequence[Parameter]) -> None:
-        """InputError, with the lines to write, where the file has not one argument for each parameter."""
+        """Raise InputError, with the lines to write, if the file does not have one argument for each parameter."""
         args = self.about["args"]
         if len(args) != len(parameters):
             lines = "".join(f"\n    {_line_for(p)},  # {p.name}" for p in parameters[len(args) :])
@@ -510,9 +511,11 @@ def _why(e: Exception) -> str:
 def read_launch_file(
     path: str | pathlib.Path, ptx: str | pathlib.Path | None = None, *, allowed: Sequence[pathlib.Path] = ()
 ) -> LaunchFile:
-    """Read a launch file, .toml or .json, or that of a folder, with its PTX: `ptx`, else the file's key `ptx`, else kernel.ptx beside it.
+    """Read a launch file (.toml or .json) or its folder, with its PTX: `ptx`, else the key `ptx` of the file, else
+    kernel.ptx next to it.
 
-    Files that it names must lie in its folder, or in one of the `allowed` ones. Raises InputError with the file and the key.
+    Files that it names must be in its folder, or in one of the `allowed` folders. Raises InputError with the file and
+    the key.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -587,7 +590,7 @@ SAMPLES = 64
 
 
 def load_launch_file(folder: str | pathlib.Path) -> LaunchFile:
-    """Read a recorded launch's folder. TraceError says what is wrong with it."""
+    """Read the folder of a recorded launch. Raises TraceError with what is wrong."""
     path = pathlib.Path(folder)
     try:
         return read_launch_file(path / DESCRIPTION, path / KERNEL)
@@ -641,12 +644,12 @@ class RecordedLaunches:
         return {str(self.suite.arrays["output"][i]): i for i in range(first, end)}
 
     def recorded_bytes(self, output: int) -> np.ndarray | None:
-        """All bytes of an output, where they were stored."""
+        """All bytes of an output, if they were stored."""
         stored = self.suite.ragged("bytes", output)
         return stored if len(stored) else None
 
     def difference(self, case: int, name: str, produced: np.ndarray) -> str:
-        """Where an output differs from what the GPU left, in a sentence; empty where every byte is the same."""
+        """The difference between an output and the GPU's, as a sentence; empty if every byte is equal."""
         output, launch = self.outputs(case)[name], self.launch(case)
         data = np.ascontiguousarray(produced).reshape(-1)
         raw = data.view(np.uint8)
@@ -672,7 +675,7 @@ class RecordedLaunches:
 
 
 def launch_text(about: dict[str, Any], arrays: list[dict[str, Any]]) -> str:
-    """A launch file as TOML. An array's "comment" stands behind its line; so do those of `args`.
+    """A launch file as TOML. The "comment" of an array is written after its line, and that of an argument, too.
 
     >>> print(launch_text({"entry": "k", "grid": (1, 1, 1), "args": [{"array": "a"}]}, [{"name": "a", "file": "a.npy", "address": 512}]))
     schema = "smemsim.launch/1"
@@ -716,9 +719,10 @@ _MAP = {
 
 
 def sketch(module: Module, entry: str) -> str:
-    """A launch file for a kernel, to be filled in: its shape as far as directives say, an argument for each parameter, an array for each pointer.
+    """A launch file for a kernel, to be filled in: the shape from its directives, one argument for each parameter, one
+    array for each pointer.
 
-    What is not known stands there as an example, with a comment. The text can be read as it is.
+    Unknown values are examples with a comment. The text is a valid launch file.
 
     >>> from smemsim.core.ptx.parser import read_module
     >>> head = ".version 8.0 .target sm_90a .address_size 64"

@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A case and what came of it; `explain` says what a difference looks like, in sentences, where the kind of trace knows how."""
+    """A case and its outcome. `explain` describes a difference in sentences, if the kind of trace can."""
 
     describe: Callable[[], str]
     outcome: Outcome

@@ -133,7 +133,7 @@ def _permutation(d: _Draw) -> np.ndarray:
     return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), d.dtype)
 
 
-EMPTY = "empty"  # nobody has written it
+EMPTY = "empty"  # uninitialised
 DISTRIBUTIONS = {
     "zeros": _Distribution(lambda d: np.zeros(d.count, d.storage), work=0),
     EMPTY: _Distribution(lambda d: np.full(d.count * d.storage.itemsize, 0xFF, np.uint8).view(d.storage), work=0),
@@ -153,11 +153,14 @@ DISTRIBUTIONS = {
 
 
 def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
-    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits.
+    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits. Raises
+    TraceError.
 
-    Distributions: "zeros"; "empty" (bytes of 0xff, which count as written by nobody); "bits" (any bit pattern); "floats" (numbers of every kind, NaN too); {"fill": x}; {"iota": [first, step]};
-    {"integers": [low, high]}, both included; {"uniform": [low, high]}; {"normal": [mean, deviation]}, a sum of twelve uniform numbers;
-    {"values": [...]}, repeated to the shape; {"permutation": n}: numbers below n, each once a row. Raises TraceError.
+    - "zeros"; "empty" (bytes of 0xff that count as uninitialised); "bits" (any bit pattern); "floats" (numbers of
+      every kind, NaN too)
+    - {"fill": x}; {"iota": [first, step]}; {"integers": [low, high]}, both included; {"uniform": [low, high]}
+    - {"normal": [mean, deviation]}, a sum of twelve uniform numbers; {"values": [...]}, repeated to the shape
+    - {"permutation": n}: numbers below n, each once a row
 
     >>> array_of({"name": "a", "dtype": "s32", "shape": [4], "seed": 7, "distribution": {"integers": [-2, 2]}}).tolist()
     [0, 2, -1, 1]

@@ -24,7 +24,7 @@ KEPT = 5  # differences a report keeps in full
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One differing case; `diagnosis` says what it looks like where values of a whole matrix instruction differ."""
+    """One differing case. `diagnosis` describes the difference, for values of a whole matrix instruction."""
 
     case: int
     title: str
@@ -34,7 +34,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class SuiteReport:
-    """One suite's result; the first few `differences` in full, `differing` counts all, `unmodelled` those nobody can judge."""
+    """The result of one suite: the first `differences` in full, the number `differing`, and the `unmodelled` cases."""
 
     suite: Suite
     cases: int
@@ -140,7 +140,7 @@ def _check_columns(suite: Suite, columns: dict[str, int]) -> None:
 
 @in_default_state
 def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[int], None] | None = None) -> SuiteReport:
-    """Compare one suite, or one case of it, with the model. `progress` is told after every case."""
+    """Compare one suite, or one case of it, with the model. `progress` is called after every case."""
     kind = KINDS.get(suite.kind)
     if kind is None:
         raise TraceError(f"{suite.path}: kind {suite.kind!r} is not one this version replays ({', '.join(KINDS)})")

@@ -1,8 +1,8 @@
-"""How a tile is arranged: what was wished, atoms, instructions, canonical forms, banks, fields.
+"""The arrangement of a tile: wishes, atoms, instructions, canonical forms, banks, fields.
 
-Shared memory has 32 banks of 4 bytes, so that a 16-byte chunk lies in one of 8 groups of four banks: address / 16 mod 8. An access of eight
-chunks is free of conflicts when they lie in eight groups; what is counted is how many of the eight lie in the fullest group, 1 at best and 8 at
-worst, and of all such accesses of the tile the largest count.
+Shared memory has 32 banks of 4 bytes. So a 16-byte chunk is in one of 8 groups of four banks: address / 16 mod 8. An
+access of eight chunks has no conflicts if they are in eight groups. The count is the number of chunks in the fullest
+group, 1 to 8: the largest one of all such accesses of the tile.
 """
 
 from __future__ import annotations
@@ -500,11 +500,13 @@ def _memory(tile: Arrangement) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CuteSteps:
-    """CuTe's way: `tile` and `partitioned` count elements; `units`, `canonical` and `descriptors` count 16 bytes, as the descriptor does.
+    """The layouts of CuTe. `tile` and `partitioned` count elements. `units`, `canonical` and `descriptors` count 16
+    bytes, like the descriptor.
 
-    `partitioned` is ((operand), (blocks, K steps)), `canonical` the operand divided by `unit` (8 rows of a chunk, or a swizzle atom), and
-    `descriptors` what is added to the start for each block and K step. `lbo` and `sbo` are read off `canonical`, in bytes; None where the
-    operand has one unit only, so that the stride does not exist.
+    - `partitioned`: ((operand), (blocks, K steps)). `canonical`: the operand divided by `unit` (8 rows of a chunk, or
+      a swizzle atom).
+    - `descriptors`: the sum to add to the start for each block and K step.
+    - `lbo`, `sbo`: bytes, from `canonical`; None if the operand has one unit only, so that the stride does not exist.
     """
 
     tile: CuteLayout
@@ -570,12 +572,13 @@ def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Conflicts:
-    """Chunks in the fullest group of four banks, of eight; the largest such count of the tile.
+    """The number of chunks, of eight, in the fullest group of four banks; the largest count of the tile.
 
-    `mma`: 8 lines from a multiple of 8 on, one chunk of each, as the tensor core reads them (8x16 B). `column`: the same from any line on,
-    as `ldmatrix` reads 8 rows. `line`: 8 chunks of one line that follow one another in the matrix, as threads read along the contiguous
-    axis; fewer where a line has fewer. With 128B_ATOM_32B eight lines are two atoms; whether the tensor core takes eight at once there is in
-    no document.
+    - `mma`: 8 lines from a multiple of 8 on, one chunk of each, as the tensor core reads them (8x16 B).
+    - `column`: the same from any line on, as `ldmatrix` reads 8 rows.
+    - `line`: 8 consecutive chunks of one line, as threads read along the contiguous axis; fewer if a line has fewer.
+
+    With 128B_ATOM_32B eight lines are two atoms. No document says whether the tensor core reads eight at once there.
     """
 
     mma: int
@@ -604,8 +607,11 @@ def _worst(addresses: np.ndarray, step: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One of LBO and SBO: bytes, as encoded, does the instruction use it, what it walks, and the first element of each of its first steps
-    with the shared address: (row, k, address), of at most three, the first one being the operand's first element."""
+    """One of LBO and SBO: bytes, the encoded value, whether the instruction uses it, what it steps over, and examples.
+
+    An example is the first element of a step with its shared address, (row, k, address). There are at most three; the
+    first one is the first element of the operand.
+    """
 
     name: str
     bytes: int

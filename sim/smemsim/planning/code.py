@@ -1,4 +1,6 @@
-"""A plan as source text: C++ constants with the encode call, CuTe, Gluon; where a library has no name for the layout it says so."""
+"""A plan as source text: C++ constants with the encode call, CuTe, Gluon. If a library has no name for the layout, the
+text says so.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def code_of(plan: Planned, language: str) -> str:
 
 
 def encode_arguments(loads: Loads) -> list[tuple[str, str]]:
-    """(parameter, value) of cuTensorMapEncodeTiled behind the map itself, in driver order, as C++ has them."""
+    """(parameter, value) of cuTensorMapEncodeTiled after the map, in driver order, in C++ syntax."""
     given = loads.arguments()
     l2, fill = given["l2_promotion"], given["oob_fill"]
     return [

@@ -27,18 +27,18 @@ _finding = functools.partial(in_word, "shared-memory descriptor")
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What a descriptor reads of a tile, in words, or the finding that says what is wrong."""
+    """The part of a tile that a descriptor reads, in words, or the finding with what is wrong."""
 
     says: str
     finding: Finding | None = None
 
 
 def fit(d: SmemDescriptor, rows: int, k: int, *, dtype: Any, major: str, **given: Any) -> Fit:
-    """Hold a descriptor against a tile of `rows` (M or N) x `k` elements that lies in shared memory without gaps, swizzled as the descriptor says,
-    atoms one after the other along either axis; other arguments are those of `plan`. The tile begins where the descriptor does, or so that
-    the descriptor is that of a later K step or block.
+    """Compare a descriptor with a dense tile of `rows` (M or N) x `k` elements in shared memory.
 
-    Raises InputError for a tile that no plan lays out.
+    The tile is swizzled as the descriptor says, with its atoms one after the other along either axis. Other arguments
+    are those of `plan`. The tile starts at the address of the descriptor, or so that the descriptor is that of a
+    later K step or block. Raises InputError for a tile that no plan lays out.
 
     >>> word = plan(128, 64, dtype="bf16", major="K", arch="sm_90a").words[0, 1]
     >>> fit(SmemDescriptor.decode(int(word), arch="sm_90a"), 128, 64, dtype="bf16", major="K").says

@@ -42,15 +42,18 @@ __all__ = [
 ]
 
 
-# ---- `plan`: from the tile to what a kernel author writes; every plan is simulated before anybody sees it
+# ---- `plan`: from the tile to what a kernel author writes. Every plan is simulated before it is returned
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan(Planned):
-    """An operand tile in shared memory, how TMA fills it and how the instruction reads it. All offsets and sizes are bytes.
+    """An operand tile in shared memory: how TMA fills it and how the instruction reads it. Offsets and sizes are bytes.
+    `print(plan)` prints everything.
 
-    `loop` fills it with two-dimensional boxes, `box` with a single one, None where there is none and `why_no_box` says why. `arrangement` has the
-    atoms, `cute` the layouts, `lbo` and `sbo` the descriptor's strides.
+    - `loop`: the loads with two-dimensional boxes. `box`: the load with one box, or None; `why_no_box` has the
+      reason.
+    - `words`: the descriptors (blocks, K steps). `lbo`, `sbo`: their strides. `advances`: bytes from the first start.
+    - `arrangement`: the atoms. `cute`: the layouts.
 
     >>> import smemsim
     >>> p = smemsim.plan(64, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a")
@@ -114,22 +117,19 @@ def plan(
     at: tuple[int, int] = (0, 0),
     other_major: str = "K",
 ) -> Plan:
-    """What to write for an operand tile: TMA boxes, tensor maps, descriptors with LBO and SBO, their advances, layouts and
-    code.
+    """Plan an operand tile: TMA boxes, tensor maps, descriptors with LBO and SBO, their advances, layouts and code.
 
     - `rows` (M or N) x `k`: the elements in one CTA's shared memory. With `cta_group=2` these are the CTA's half.
     - `dtype`, `major` ("K" or "MN") and `swizzle`: as in `operand_addresses`. `side`: "a" or "b".
-    - `m`, `n`, `kind`: those of the instruction, chosen if you leave them out. `other_major`: that of the other
-      operand.
+    - `m`, `n`, `kind`: those of the instruction. Default: chosen. `other_major`: that of the other operand.
     - `stack`: the axis along which swizzle atoms follow one another: "strided", "contiguous", "MN" or "K".
-    - `matrix` (rows, K), `pitch_bytes` between lines and `at` (row, k): what the tile is cut from, made up if you leave
-      them out.
+    - `matrix` (rows, K), `pitch_bytes` between lines and `at` (row, k): the matrix of the tile. Default: made up.
 
     Every plan has passed `smemsim.check`. Its rules are those of `operand_addresses` and `tma_load`: measured on
-    sm_90a, documented or
-    compiled on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack atoms this way.
+    sm_90a, documented or compiled on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack
+    atoms this way.
 
-    Raises `IllegalPlan` (an InputError) with the nearest legal plan, and Unmodelled for what nobody knows.
+    Raises `IllegalPlan` (an InputError) with the nearest legal plan, and Unmodelled for unknown behaviour.
 
     >>> p = plan(128, 128, dtype="bf16", major="K", swizzle="128B", arch="sm_100a", m=64)
     >>> p.leading_byte_offset, p.stride_byte_offset, hex(p.words[0, 0])
@@ -242,10 +242,11 @@ class Choice:
 
 
 def plans(rows: int, k: int, **arguments: Any) -> tuple[Choice, ...]:
-    """Every swizzle of the architecture's descriptor with both stackings, each planned and checked; arguments as those of `plan`.
+    """Plans with every swizzle of the architecture's descriptor and both stackings, each checked. Arguments are those
+    of `plan`, without `swizzle` and `stack`.
 
-    `swizzle` and `stack` are what is varied and cannot be given. Raises InputError for what is no tile at all. A stacking that lays a tile out
-    like the first one is left out.
+    A stacking with the same layout as the first one is left out. Raises InputError for arguments that describe no
+    tile.
 
     >>> [(c.swizzle, c.stack, c.plan is not None) for c in plans(64, 64, dtype="bf16", major="K", arch="sm_90a")]
     [('none', 'strided', True), ('none', 'contiguous', True), ('32B', 'strided', True), ('32B', 'contiguous', True), ('64B', 'strided', True), \

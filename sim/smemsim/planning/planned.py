@@ -20,7 +20,7 @@ __all__ = ["Planned"]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Planned:
-    """An operand tile in shared memory, before anybody has simulated or printed it: the data of a `Plan`."""
+    """An operand tile in shared memory before it is simulated or printed: the data of a `Plan`."""
 
     arrangement: Arrangement
     matrix: Matrix

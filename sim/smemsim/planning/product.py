@@ -28,7 +28,9 @@ _NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")  # o
 
 @dataclasses.dataclass(frozen=True)
 class ProductPlan:
-    """D (M x N) of A (M x K) and B (N x K): a plan of each operand, with buffers that follow one another; a pair of CTAs holds half of each."""
+    """D (M x N) of A (M x K) and B (N x K): a plan of each operand. Their buffers follow one another. Each CTA of a
+    pair holds half of each.
+    """
 
     m: int
     n: int
@@ -108,9 +110,8 @@ class ProductPlan:
 
 
 def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: int = 0x400, stages: int = 1, **given: Any) -> ProductPlan:
-    """The plans of both operands of a tile of M x N x K, all of a pair of CTAs with `cta_group=2`; the rest is as in `plan`, both operands alike.
-
-    Raises what `plan` raises.
+    """The plans of both operands of a tile of M x N x K, of the whole pair with `cta_group=2`. Other arguments and
+    errors are those of `plan`, for both operands.
 
     >>> p = plan_product(256, 256, 64, dtype="bf16", arch="sm_100a", major="K", cta_group=2)
     >>> p.a.arrangement.instruction.rows, p.b.arrangement.instruction.rows, p.columns, p.allocated, f"{p.idesc.encode():#x}"

@@ -13,7 +13,9 @@ __all__ = ["scenario_of"]
 
 
 def scenario_of(tile: Arrangement, matrix: Matrix, loads: Loads, title: str, *, box: bool) -> dict[str, Any]:
-    """The scenario of one way to load the tile, `box` the one with a single box. Where the matrix is large enough the stages take tiles that follow one another along K."""
+    """The scenario of one way to load the tile; `box`: with a single box. If the matrix is large enough, the stages
+    take consecutive tiles along K.
+    """
     wish, instruction, name = tile.wish, tile.instruction, tile.wish.side.upper()
     packed = wish.fmt.bits < 8
     size = 1 if packed else wish.fmt.bits // 8

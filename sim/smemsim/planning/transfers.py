@@ -34,9 +34,10 @@ class Matrix:
 
 @dataclasses.dataclass(frozen=True)
 class Loads:
-    """One way to fill a stage: the tensor map, and for every issue the offset from the stage's base and the box's coordinates.
+    """One way to fill a stage: the tensor map, and for every issue the offset in the stage and the coordinates of the
+    box.
 
-    `bytes` is what the barrier is credited with in all.
+    `bytes` is the sum that the barrier is credited with.
     """
 
     tensor_map: TensorMap
@@ -130,7 +131,7 @@ def loads_of(tile: Arrangement, matrix: Matrix) -> tuple[Loads, Loads | None, st
 def _one_box(tile: Arrangement, matrix: Matrix, height: int, extents: tuple[int, int], first: tuple[int, int]) -> tuple[Any, ...]:
     """(global_dim, global_strides, box_dim, coordinates): the same bytes as a tensor of panels, whose order is that of the stack. Raises IllegalPlan."""
     panel_bytes = tile.inner * tile.wish.fmt.bits // 8
-    # Dimensions behind the first, in the order in which shared memory has them: (extent of the matrix, stride, box, coordinate).
+    # Dimensions after the first, in the order of shared memory: (extent of the matrix, stride, box, coordinate).
     lines = [(extents[1], matrix.pitch, height, first[1])]
     panels = [(-(-extents[0] // tile.inner), panel_bytes, tile.grid[1], first[0] // tile.inner)] if tile.grid[1] > 1 else []
     if height < tile.lines:

@@ -85,9 +85,10 @@ class AccumulatorMap:
         return runs
 
     def loads(self, m: int, n: int) -> list[dict[str, Any]]:
-        """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that covers D.
+        """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that
+        covers D.
 
-        `taddr` is the address before the warp adds its lanes. .16x32bx2 has an offset that nothing here fixes, and is left out.
+        `taddr` is the address before the warp adds its lanes. .16x32bx2 is left out: its offset is free.
         """
         _, lane, column = self.layout.location(m, n)
         loads = []

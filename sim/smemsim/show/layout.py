@@ -41,7 +41,7 @@ def linear_layout_text(bases: Sequence[Sequence[int]], sizes: Sequence[int]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class LayoutMap:
-    """A layout of elements of `bits` bits, of which element 0 is at shared address `base`; `bits` 0 where nobody said them."""
+    """A layout of elements of `bits` bits (0 if not known). Element 0 is at shared address `base`."""
 
     layout: CuteLayout
     bits: int

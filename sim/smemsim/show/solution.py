@@ -85,7 +85,7 @@ def _nearest(near: Nearest) -> list[Line]:
 
 
 def explanation_view(explanation: ProductExplanation) -> list[Line]:
-    """The explanation of a wrong D as lines of text: where it is wrong, and the faults that give it."""
+    """The explanation of a wrong D as lines of text: the wrong elements, and the faults that give them."""
     lines = [
         Line(
             [

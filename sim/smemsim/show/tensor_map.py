@@ -39,7 +39,7 @@ _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 
 def unknown_fields(tm: TensorMap) -> list[str]:
-    """Fields whose bits are not what the encoder writes for these arguments: what they hold, what they should, what it does.
+    """Fields whose bits differ from the encoder's for these arguments: their value, the encoder's value, their effect.
 
     >>> unknown_fields(TensorMap.from_bytes(bytes(64) + bytes([0, 4]) + bytes(62)))[0]
     'derived bits: word 16, bits 31:0 (box_bytes): 0x400, the encoder writes 0x1; no effect on Hopper (measured), nor on Blackwell (compiled)'
@@ -98,7 +98,7 @@ def _on(names: Sequence[str]) -> str:
 
 
 def map_grades(tm: TensorMap, arch: str | None) -> dict[str, Grade | None]:
-    """What the map's bits and the verdict on it rest on; None where nobody knows the bits."""
+    """The grades of the map's bits and of the driver's answer; None if the bits are not known."""
     newer = not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES
     if tm.is_im2col_wide and arch not in WIDE_IS_IM2COL:
         return {"bits": None, "rules": Grade.DOCUMENTED}
@@ -184,7 +184,7 @@ def argument_lines(arguments: Mapping[str, Any]) -> list[Line]:
 
 
 def tensor_map_view(tm: TensorMap, arch: str | None = None, *, width: int = 160) -> list[Line]:
-    """A tensor map as lines of text: arguments, what it moves, findings and words, judged for one architecture or for all."""
+    """A tensor map as lines of text: arguments, transfer, findings and words, checked for one architecture or for all."""
     call, colon, answer = verdict(tm, arch).partition(":")
     lines = [Line([(call, "bold"), (colon + answer, "")]), Line([(repr(tm), "dim")]), Line()]
     lines += argument_lines(tm.arguments)

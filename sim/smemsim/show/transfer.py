@@ -36,10 +36,11 @@ MOST_LINES = 256  # of a picture
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """16 bytes of shared memory and what lies there.
+    """16 bytes of shared memory and their content.
 
-    `coordinates` are the tensor's at the first of them, dimension 0 first; `into` is how many bytes of that element come before it;
-    `row` counts rows of the box (pixels of an im2col box); `inside` of the cell's `size` bytes belong to the tensor.
+    `coordinates` are those of the tensor at the first byte, dimension 0 first. `into` is the number of bytes of that
+    element before it. `row` counts rows of the box (pixels of an im2col box). `inside` of the cell's `size` bytes
+    belong to the tensor.
     """
 
     coordinates: tuple[int, ...]
@@ -176,7 +177,7 @@ class TransferMap:
 
     @property
     def notes(self) -> list[str]:
-        """What the marks in the cells mean, and what nobody expects."""
+        """The meaning of the marks in the cells, and unexpected properties."""
         t, tm, cells = self.transfer, self.transfer.tensor_map, self.cells
         size = t.chunk_bytes
         notes = self._cut_offsets()
@@ -224,7 +225,7 @@ class TransferMap:
         return f"address rules on {arch.name}: {weakest(rules, arch)} ({', '.join(rule.name for rule in rules)})"
 
     def dims(self, width: int | None = None) -> list[int]:
-        """The dimensions that cells name: all of them, or, where a line of `width` characters has no room, those that vary."""
+        """The dimensions that cells name: all, or only those that vary if a line of `width` characters has no room."""
         everything = list(range(self.transfer.tensor_map.rank))
         if width is None or 10 + 8 * self.cell_width(everything) <= width:
             return everything
@@ -237,7 +238,9 @@ class TransferMap:
         return max(len(c.label(dims, is_store=is_store)) for c in self.cells) + 2
 
     def picture(self, most: int = MOST_LINES, width: int | None = None) -> Picture:
-        """Shared memory with what lies there, at most `most` lines of it; `width` is the terminal's, whose cells may have no room for all dimensions."""
+        """Shared memory with its content, at most `most` lines. `width` is that of the terminal; a narrow one has no
+        room for all dimensions.
+        """
         t, dims = self.transfer, self.dims(width)
         rows: list[Row | Gap] = []
         previous = None
@@ -289,7 +292,7 @@ class TransferMap:
         return tuple(entries)
 
     def cell_text(self, dims: Sequence[int]) -> str:
-        """The line that says what the numbers in a cell are."""
+        """The line that explains the numbers in a cell."""
         tm = self.transfer.tensor_map
         names = ",".join(f"c{i}" for i in dims)
         left_out = [i for i in range(tm.rank) if i not in dims]

@@ -129,8 +129,11 @@ LEGAL = "legal; whether it reads your tile needs --tile ROWSxK, smemsim check or
 def descriptor_view(
     d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, answer: str = "", width: int
 ) -> list[Line]:
-    """A shared-memory descriptor as lines of text: the answer, bits, fields and findings. `major` is given if it is known; `context` says whether the
-    findings were made with the operand known, `answer` is OK or WRONG and a sentence."""
+    """A shared-memory descriptor as lines of text: the answer, bits, fields and findings.
+
+    `major` is given if it is known. `context`: the findings were made with the operand known. `answer` is OK or WRONG
+    and a sentence.
+    """
     arch = architecture(d.arch)
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
@@ -151,8 +154,9 @@ def descriptor_view(
 
 
 def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None, reads: str = "") -> dict[str, Any]:
-    """A shared-memory descriptor as JSON: fields, findings and rules; `reads`, where it is known, is the part of a tile that it reads. `grade` is
-    null where it is unknown what hardware reads."""
+    """A shared-memory descriptor as JSON: fields, findings and rules. `reads` is the part of a tile that it reads, if
+    known. `grade` is null if the behaviour of hardware is not known.
+    """
     arch = architecture(d.arch)
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     return {

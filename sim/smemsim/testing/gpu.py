@@ -1,7 +1,8 @@
-"""`pytest --smemsim-gpu`: other people's tests for a GPU run on the virtual one of each process, and their kernels' findings fail them.
+"""`pytest --smemsim-gpu`: tests for a GPU run on a virtual GPU in each process, and findings of their kernels fail
+them.
 
-Processes that tests start, in whatever language, find a device too (`smemsim.virtual.sessions`). They tell of their launches in a journal, which is read
-behind each test.
+Child processes in any language have a device, too (`smemsim.virtual.sessions`). They write their launches into a
+journal, which is read after each test.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ OPENED = "SMEMSIM_PYTEST"  # the socket that this plugin has opened
 
 
 def begin(config: pytest.Config) -> None:
-    """Open the doors in this process and in those that tests start, and watch the session. UsageError for what is no architecture."""
+    """Install the virtual GPU in this process and its children, and record the session. Raises UsageError for an
+    unknown architecture.
+    """
     options = config.known_args_namespace
     report = options.smemsim_report
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -133,7 +136,7 @@ class Session:
         return process.device().launches if process.has_device() else []
 
     def _listen(self) -> None:
-        """Read what children have told: of a launch before its call returns."""
+        """Read the reports of child processes. A launch is reported before its call returns."""
         if self.journal is not None:
             news = self.journal.read()
             self.of_children += [Launched(**x) for x in news.launches]
@@ -146,7 +149,7 @@ class Session:
         return list(dict.fromkeys([*self.refused, *(f"launch {name} was not over when its process ended" for name in cut)]))
 
     def _begin(self) -> None:
-        """What is launched from now on is looked at."""
+        """Record launches from now on."""
         self._listen()
         self.first = (len(self._own()), len(self.of_children))
 
@@ -257,7 +260,9 @@ def text_of(launched: Launched) -> str:
 
 
 def _headed(report: Any, finding: str) -> None:
-    """Let pytest's summary of failures begin with the finding, where a test failed by itself: what is wrong in the kernel explains its assertion."""
+    """Let pytest's summary line start with the finding if a test failed by itself: the kernel's fault explains the
+    assertion.
+    """
     crash = getattr(report.longrepr, "reprcrash", None)
     if report.failed and crash is not None:
         crash.message = f"{finding}; {crash.message}"

@@ -1,4 +1,4 @@
-"""Other people's answers as properties: cases of a differential oracle drawn by Hypothesis, compared one at a time, and each disagreement made as small as possible.
+"""Oracles as properties: Hypothesis draws cases, each is compared, and a disagreement is reduced.
 
     from hypothesis import given, settings
     from smemsim.testing.oracles import assert_agrees, oracle_cases
@@ -8,7 +8,8 @@
     def test_triton_has_the_tile_there_too(case):
         assert_agrees("triton-layouts", case, out="disagreements")
 
-The oracles are those of `smemsim campaign`: numpy, triton-layouts, cute-layouts, cute-descriptors, mmasim. A test whose oracle is not installed is skipped with a sentence.
+The oracles are those of `smemsim campaign`: numpy, triton-layouts, cute-layouts, cute-descriptors, mmasim. A test is
+skipped if its oracle is not installed.
 """
 
 from __future__ import annotations
@@ -81,11 +82,12 @@ class _Drawn(random.Random):
 
 
 def assert_agrees(name: str, case: Mapping[str, Any], *, out: str | os.PathLike[str] | None = None) -> str:
-    """Hold one case of an oracle against the model: its class (for `hypothesis.event`), or AssertionError with what differs and the case.
+    """Compare one case of an oracle with the model. Returns its class (for `hypothesis.event`), or raises
+    AssertionError with the difference and the case.
 
-    With `out`, a folder, a disagreement is made as small as it stays one of its class and filed there as ORACLE-CLASS.json, as `smemsim campaign --out`
-    does: what differs, the case, a command that shows it again. A smaller one that is there already and still differs stays. Raises InputError for an
-    oracle that there is not and for what is no case, `unittest.SkipTest` (a skip of pytest too) where the oracle's package is not installed.
+    With `out`, a folder, a disagreement is reduced within its class and written as ORACLE-CLASS.json, like `smemsim
+    campaign --out`. A smaller one that is already there and still differs stays. Raises InputError for an unknown
+    oracle or a malformed case, and `unittest.SkipTest` (a skip of pytest, too) if the package is not installed.
 
     >>> assert_agrees("numpy", {"of": "product", "row": 0, "seed": 1, "m": 2, "n": 2})
     'wgmma f16 x f16 to f32'

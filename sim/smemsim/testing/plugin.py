@@ -1,18 +1,22 @@
-"""The pytest plugin: golden traces and scenario files as tests, fixtures for kernels' own tests, a virtual GPU for other people's, `--smemsim-hardware`.
+"""The pytest plugin: golden traces and scenario files as tests, fixtures, a virtual GPU, `--smemsim-hardware`.
 
 In the configuration of pytest (pyproject.toml, pytest.ini):
 
     smemsim_golden = golden                 # folders with traces and launches: each manifest.json, launch.toml and launch.json below them is a test
     smemsim_scenarios = *.smem.toml *.smem.json     # scenario files: each is a test (this is the default)
 
-A trace passes where the model does what the GPU did; a launch passes where `smemsim run` exits with 0; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
-`[expect]`, exactly the codes that stand there. What the model does not know, and a scenario in which nothing says what is meant, is skipped with the
-reason. Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
+A trace passes if the model does what the GPU did. A launch passes if `smemsim run` returns 0. A scenario passes if
+`smemsim.check` finds no trap and no wrong numbers, or with `[expect]` exactly the named codes. What is not modelled,
+and a scenario without `meant`, is skipped with the reason.
 
-With `--smemsim-gpu sm_100a` torch's "cuda" and Triton's driver are a virtual B200, and tests for a GPU run without one. A test in which a kernel has
-findings fails, `--smemsim-on-finding collect` tells them at the end instead, and `--smemsim-report DIR` writes a page of all launches.
+Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests with the marker `smemsim_hardware` need a GPU;
+they run with `--smemsim-hardware`.
 
-Nothing of numpy or numba is imported before a test runs that needs it.
+With `--smemsim-gpu sm_100a` torch's "cuda" and Triton's driver are a virtual B200. A test whose kernels have findings
+fails; `--smemsim-on-finding collect` prints them at the end instead. `--smemsim-report DIR` writes a page of all
+launches.
+
+numpy and numba are imported only when a test needs them.
 """
 
 from __future__ import annotations
@@ -99,7 +103,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; look into the folders of traces where pytest was told no paths of its own."""
+    """Register the marker. Collect the folders of traces if pytest has no paths on its command line."""
     config.addinivalue_line("markers", f"{HARDWARE}: needs a GPU; runs with --smemsim-hardware only")
     missing = [folder for folder in _golden(config) if not folder.is_dir()]
     if missing:

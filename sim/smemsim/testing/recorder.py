@@ -1,12 +1,12 @@
 """The recorder: traces of kernels on a GPU.
 
-from smemsim.testing.recorder import MapOf, Step, record_loads
+    from smemsim.testing.recorder import MapOf, Step, record_loads
 
     tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,), box_dim=(64, 64), swizzle="128B")
     record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)}, steps=[Step("tmA", (0, 64), 0x400)])
 
-`record_loads` brings its own kernel; `record` runs yours, which makes the same transfers on its own and copies its shared memory out. One CTA is
-launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
+`record_loads` has its own kernel. `record` runs yours, which must make the same transfers and copy its shared memory
+out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class Gpu:
         return 0 if int(error) else int(room)
 
     def _allow(self, kernel: CudaKernel, config: LaunchConfig) -> None:
-        """What the driver has to be told before a launch with much shared memory, or with large clusters."""
+        """The settings of the driver for a launch with much shared memory, or with large clusters."""
         for name, value in (("MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes), ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)):
             attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
             _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
@@ -372,7 +372,7 @@ def _by_nvrtc(source: str, arch: str, options: Sequence[str]) -> tuple[bytes, st
 
 FILL = 0xA5  # what shared memory holds before the first load
 KERNEL_NAME = "smemsim_load_kernel"
-BARRIER_BYTES = 16  # behind the dump: the mbarrier, and what keeps its neighbours apart
+BARRIER_BYTES = 16  # after the dump: the mbarrier, and the space around it
 MOST_STEPS = 16  # the parameters of a kernel take 4 KiB
 PATIENCE = 20_000_000  # cycles; a load takes some thousand
 
@@ -457,11 +457,11 @@ copied:
 
 
 def load_kernel(arch: str, maps: int, steps: Sequence[tuple[str, str, int, int]]) -> str:
-    """The PTX text of a kernel with `maps` tensor maps that makes `steps`: ("load" or "store", mode, rank, number of the map).
+    """The PTX text of a kernel with `maps` tensor maps and `steps`: ("load" or "store", mode, rank, number of the map).
 
-    Parameters: dump, a word that becomes 1 when the loads have arrived, first shared address of the dump, its bytes, the barrier's address, the
-    bytes it expects; the maps by value; of every step its shared address, its coordinates, and the im2col offsets of loads, 32 bits each. All
-    loads come before the first store.
+    Parameters: dump, a word that becomes 1 when the loads have arrived, first shared address of the dump, its bytes,
+    the address of the barrier, the expected bytes; the maps by value; for every step its shared address, its
+    coordinates, and the im2col offsets of loads, 32 bits each. All loads come before the first store.
 
     >>> [line.strip() for line in load_kernel("sm_90a", 1, [("load", "tile", 2, 0)]).splitlines() if "bulk" in line]
     ['cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r13], [%d7, {%c0, %c1}], [%r2];']
@@ -529,9 +529,9 @@ class MapOf:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A tensor transfer that the kernel makes: a load, or with `is_store` a store of what loads brought.
+    """A tensor transfer of the kernel: a load, or with `is_store` a store of loaded bytes.
 
-    `at` are the coordinates, dimension 0 first; `im2col_offsets` those of an im2col load, W first.
+    `at` are the coordinates, dimension 0 first. `im2col_offsets` are those of an im2col load, W first.
     """
 
     map: str
@@ -557,12 +557,14 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel by one CTA, and the tensor transfers it makes.
+    """One launch of a kernel by one CTA, and its tensor transfers.
 
-    `arguments` are the kernel's parameters in order: the name of a map (its 128 bytes by value), the name of a tensor (its address), `DUMP`, a
-    descriptor, an int (32 bits) or a numpy scalar. The kernel copies `dump_bytes` bytes of shared memory from address `dump_address` on to the buffer
-    `DUMP`. With `fill` it has filled all of shared memory with that byte before the first load; without, only bytes that loads write are compared.
-    `outputs` are tensors that are compared after the kernel, which the steps store to.
+    - `arguments`: the parameters in order: the name of a map (its 128 bytes by value), the name of a tensor (its
+      address), `DUMP`, a descriptor, an int (32 bits) or a numpy scalar.
+    - The kernel copies `dump_bytes` bytes of shared memory from `dump_address` to the buffer `DUMP`.
+    - `fill`: the byte with which the kernel has filled shared memory before the first load. Without it only bytes
+      that loads write are compared.
+    - `outputs`: tensors that the steps store to; they are compared after the kernel.
     """
 
     tensors: Mapping[str, np.ndarray]
@@ -715,10 +717,11 @@ COMPLETED = "completed"
 
 
 class Recorder:
-    """A GPU on which launches are run and recorded; `arch` is the architecture it is.
+    """A GPU on which launches are run and recorded. `arch` is its architecture.
 
-    `gpu` is another card to run them on, such as a `smemsim.Gpu`: what that does is no evidence, and is not written. Raises InputError without cuda-bindings or
-    for a card that smemsim does not model, `CudaError` for what the driver refuses.
+    `gpu` is another card, such as a `smemsim.Gpu`: its results are no evidence, and are not written. Raises
+    InputError without cuda-bindings or for a card that smemsim does not model, and `CudaError` for refusals of the
+    driver.
     """
 
     def __init__(self, ordinal: int = 0, *, gpu: Card | None = None) -> None:
@@ -872,7 +875,7 @@ def load_launch(
         if not step.is_store:
             try:
                 transfer = tma_load(tensor_map, step.at, smem_address=step.smem_address, im2col_offsets=step.im2col_offsets, arch=arch)
-            except HardwareTrap:  # hardware is to say so
+            except HardwareTrap:  # the hardware must decide
                 end = max(end, step.smem_address + 128)
                 continue
             expect, end = expect + transfer.transaction_bytes, max(end, transfer.shared_end)

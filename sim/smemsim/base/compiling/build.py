@@ -21,7 +21,8 @@ __all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
 
 PRODUCTS, WIDE = "smemsim.core.arithmetic.loops", ("x86_64", "AMD64")
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-# The same without counts of who holds an array: no function gives one back, and to count each one that is handed on takes longer than most of what they do with it.
+# The same without reference counts of arguments. No function returns an argument, and counting takes longer than most
+# of the functions.
 UNCOUNTED = OPTIONS | {"_nrt": False}
 
 
@@ -40,7 +41,7 @@ def _vectors(function: Any) -> Iterator[None]:
 
 @functools.cache
 def _whole_registers(name: str, features: str) -> Any:
-    """What LLVM is told of a processor where vectors are to be as wide as its registers."""
+    """The option of LLVM for vectors as wide as the processor's registers."""
     return llvm.Target.from_default_triple().create_target_machine(cpu=name, features=f"{features},-prefer-256-bit", opt=3)
 
 

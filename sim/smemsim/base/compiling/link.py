@@ -1,7 +1,7 @@
-"""Machine code that numba has made, put to work without numba: importing it takes longer than most commands.
+"""Load machine code that numba has made, without numba: importing numba takes longer than most commands.
 
-numba's code calls a few C functions, which are in three extension modules of its distribution. They are loaded by themselves, and the code is linked with
-them by LLVM (`Code`).
+The code calls a few C functions from three extension modules of numba. These modules are loaded alone, and LLVM links
+the code with them (`Code`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _symbols() -> dict[str, int]:
 
 
 def calls(image: bytes) -> tuple[str, ...]:
-    """What an object file names of all that numba's code may call. LLVM links it in a sixth of the time where it is told of these alone."""
+    """The names in an object file that numba's code may call. Linking is six times as fast if LLVM knows only these."""
     return tuple(name for name in _symbols() if name.encode() in image)
 
 

@@ -1,7 +1,8 @@
-"""Functions over numbers and arrays as machine code, compiled for the types of the arguments of a call. Importing this module imports neither numba nor numpy.
+"""Functions over numbers and arrays as machine code, compiled for the types of the arguments of a call.
 
-What was compiled is kept (`smemsim.base.store`, or in the wheel), and runs without numba; of processes that start together one compiles. Where anything is not
-as expected, the function is numba's own.
+Importing this module imports neither numba nor numpy. Compiled code is kept (`smemsim.base.store`, or in the wheel)
+and runs without numba. If several processes start together, one compiles. If anything is unexpected, numba's own
+function is used.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ LEVELS = {
 
 
 def _kinds(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What decides the machine code for arguments. Every call asks: what most of them are, whole numbers and arrays, is told apart here."""
+    """The types of the arguments, which decide the machine code. Every call asks for them; whole numbers and arrays are
+    handled here.
+    """
     return tuple(
         [
             int if type(value) is int and -_WIDE <= value < _WIDE
@@ -135,7 +138,7 @@ class Loop:
         return plain
 
     def key(self, types: str) -> str:
-        """What its machine code for these types is kept under, before the processor."""
+        """The key of the machine code for these types, without the processor."""
         return hashlib.sha256(f"{link.versions()}\n{digest(self.py_func)}\n{types}".encode()).hexdigest()
 
     __name__: str
@@ -143,8 +146,11 @@ class Loop:
 
 
 def compiled(function: Any = None, *, reads: str = "") -> Any:
-    """The compiled form of a function over numbers and arrays; functions of this package that it calls by name are compiled with it. `reads` names arrays
-    that it does not write to: it could not be compiled if it did."""
+    """The compiled form of a function over numbers and arrays. Functions of this package that it calls by name are
+    compiled with it.
+
+    `reads` names arrays that the function does not write. Compilation fails if it does.
+    """
     return functools.partial(Loop, reads=reads) if function is None else Loop(function, reads)
 
 
@@ -176,7 +182,7 @@ def _ufunc_object(scalar: Callable[..., Any], signature: str) -> link.Code | Non
 
 
 def ufunc_key(scalar: Any, signature: str) -> str:
-    """What the machine code of a ufunc's loop is kept under, before the processor."""
+    """The key of the machine code of a ufunc's loop, without the processor."""
     return hashlib.sha256(f"{link.versions()}\n{digest(scalar)}\nufunc {signature}".encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""The machine code that is made before anybody asks: of the loops and ufuncs in `known.txt`, for the types listed there.
+"""Compile in advance: the loops and ufuncs in `known.txt`, for the types listed there.
 
-`python -m smemsim.base.compiling.ship LEVEL FOLDER` compiles them for one of the processors of `loop.LEVELS`, for a wheel (tools/wheel.py); `fill` for this
-machine, which is `smemsim cache fill`.
+`python -m smemsim.base.compiling.ship LEVEL FOLDER` compiles them for one of the processors of `loop.LEVELS`, for a
+wheel (tools/wheel.py). `fill` compiles them for this machine (`smemsim cache fill`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _key(what: Any, types: str) -> str:
 
 
 def ship(folder: pathlib.Path) -> int:
-    """Compile all that is known, for the processor that numba was told of; how many there are."""
+    """Compile all known loops for numba's current processor. Returns their number."""
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
     for what, types in known():

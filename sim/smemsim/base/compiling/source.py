@@ -1,4 +1,4 @@
-"""What a compiled function was made from: its own code, the functions and numbers that it names, and those that they name."""
+"""The inputs of a compiled function: its own code, the functions and numbers that it names, and those that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["digest", "python_of"]
 
 
 def python_of(value: Any) -> Any:
-    """The Python function that a name of compiled code means, where it is one of this package; else None."""
+    """The Python function of this package that a name in compiled code means; None for other names."""
     function = getattr(value, "py_func", value)
     return function if isinstance(function, types.FunctionType) and function.__module__.startswith("smemsim.") else None
 
@@ -45,7 +45,7 @@ def _lines(function: types.FunctionType, seen: set[Any]) -> list[str]:
 
 
 def _code(code: types.CodeType, said: str | None = None) -> list[str]:
-    """What code does, with that of the comprehensions in it; where it stands and what is `said` of it does not count."""
+    """The meaning of code, with the comprehensions in it. Its place and its docstring (`said`) do not count."""
     found = [code.co_code.hex(), repr(code.co_names)]
     for constant in code.co_consts[1:] if said else code.co_consts:
         if isinstance(constant, types.CodeType):

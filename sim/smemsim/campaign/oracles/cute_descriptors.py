@@ -37,7 +37,7 @@ _INSTR = {
     "m_dim": "m",
 }
 _SCALED = {"b_sf_id": "b_sf_id", "a_sf_id": "a_sf_id", "scale_format": "scale_type"}
-# Of each word: CuTe DSL's class, its fields and ours.
+# For each word: CuTe DSL's class, its fields and ours.
 WORDS: dict[str, tuple[str, dict[str, str]]] = {
     "sm_90a": ("WgmmaSmemDesc", _SMEM),
     "sm_100a": ("Tcgen05SmemDesc", _SMEM | {"version": "constant"}),

@@ -1,6 +1,6 @@
-"""CuTe's algebra against NVIDIA's own pycute: the same function of the coordinate, whatever way it is written.
+"""CuTe's algebra against NVIDIA's own pycute: both must be the same function of the coordinate.
 
-pycute is part of the package nvidia-cutlass; the package called pycute is another one.
+pycute is part of the package nvidia-cutlass. The package called pycute is another one.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def compare(case: Case) -> Verdict:
         ours = _refused(calls[kind][0], InputError)
         theirs = _refused(calls[kind][1], AssertionError)
     if ours is None or theirs is None:
-        # Each has conditions of its own; what only one of them takes must still be right by definition, where CuTe defines it: inside the layout,
-        # and with no two coordinates of the tiler in one place (the modes of another are taken one by one).
+        # The two accept different inputs. If only one accepts an input, its result must still be right by CuTe's
+        # definition: inside the layout, with no two coordinates of the tiler in one place. The modes of other tilers
+        # are taken one by one.
         if ours is not None and kind == "composition" and _fits(CuteLayout(*inner), mine):
             by_definition = [mine(CuteLayout(*inner)(i)) for i in range(min(ours.size, MOST))]
             if _values(ours, ours.size) != by_definition:

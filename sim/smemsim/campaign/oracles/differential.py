@@ -18,7 +18,7 @@ __all__ = ["Case", "Oracle", "Verdict", "minimal", "shrunk_numbers"]
 
 Case = dict[str, Any]
 Verdict = tuple[str, str]  # the class of the case; what differs, "" where both say the same
-PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}  # where a module has another name than what is installed
+PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}  # if a module has another name than its package
 MOST_STEPS = 400  # of making a case smaller
 
 
@@ -51,10 +51,10 @@ def shrunk_numbers(case: Case, least: dict[str, int]) -> Iterator[Case]:
 
 @dataclasses.dataclass(frozen=True)
 class Oracle:
-    """Two independent answers to one question: how cases are drawn, compared and made smaller.
+    """Two independent answers to one question.
 
-    `draw` makes a case (JSON) of random numbers, `compare` gives its class and what differs, `smaller` other cases to try when one differs, `needs`
-    names the packages that must be there to compare.
+    `draw` makes a case (JSON) from random numbers. `compare` gives its class and the differences. `smaller` gives
+    other cases to try when one differs. `needs` names the required packages.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Oracle:
 
     @property
     def lacks(self) -> str:
-        """What must be installed before anything can be compared, as the end of a sentence; "" where all is there."""
+        """The missing packages as the end of a sentence; "" if all are installed."""
         missing = [PROJECTS.get(package, package) for package in self.needs if importlib.util.find_spec(package) is None]
         return f"needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed" if missing else ""
 

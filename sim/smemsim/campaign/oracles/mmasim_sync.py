@@ -16,7 +16,9 @@ __all__ = ["INSTRUCTIONS", "ORACLE", "Instruction", "case_of", "compare", "drawn
 
 
 class Instruction(NamedTuple):
-    """A card's architecture, K, what stands behind `.kind::`, the types of A, B and D, how many scale factors of which type, and the study's card."""
+    """One instruction: architecture, K, the text after `.kind::`, the types of A, B and D, the number and type of scale
+    factors, the study's card.
+    """
 
     arch: str
     k: int
@@ -30,7 +32,7 @@ class Instruction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the study names it."""
+        """The name of the instruction in the study."""
         kind = f"kind::{self.kind}." if self.kind else ""
         block = f"block{self.k // self.factors}." if self.factors else ""
         scale = f".{self.scale}" if self.scale else ""

@@ -83,7 +83,9 @@ def _written(case: Case) -> np.ndarray:
 
 
 def _read(case: Case) -> np.ndarray | None:
-    """Where the descriptors of the tile's plan read every element; None where no instruction reads such a tile."""
+    """The addresses at which the descriptors of the tile's plan read every element; None if no instruction reads such a
+    tile.
+    """
     import numpy as np
 
     from smemsim.base.errors import Unmodelled

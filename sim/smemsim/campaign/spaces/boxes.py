@@ -1,7 +1,7 @@
-"""`maps`: random tensor maps, legal ones and ones moved to an edge: every byte of a load, and what becomes of the 128 bytes.
+"""`maps`: random tensor maps, legal ones and ones at an edge. Every byte of a load, and the 128 bytes, are compared.
 
-The model of a load here knows neither rows nor chunks nor XOR: it takes the elements of the box one by one, and places them by the tables of
-`keys`.
+This model of a load knows no rows, chunks or XOR. It takes the elements of the box one by one, and places them by the
+tables of `keys`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def mutated(arguments: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 def element_by_element(arguments: dict[str, Any], at: tuple[int, ...], smem_address: int) -> dict[int, int]:
-    """Where a load puts what: shared byte -> global byte, -1 for fill; element by element, of legal arguments without interleave.
+    """Shared byte -> global byte of a load, -1 for fill; element by element, for legal arguments without interleave.
 
     >>> m = {"data_type": "UINT8", "global_address": 4096, "global_dim": (32,), "global_strides": (), "box_dim": (16,), "element_strides": (1,),
     ...      "swizzle": "SWIZZLE_NONE"}

@@ -1,8 +1,11 @@
-"""`cohorts`: programs of several CTAs, with CTAs that do the same executed and checked as one, and one by one: the same bytes and the same findings.
+"""`cohorts`: programs of several CTAs, run with cohorts and without. Results and findings must be equal.
 
-Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma or tcgen05 (pairs of CTAs included), store with stmatrix and bulk
-stores, and hand data on through flags, atomics, distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by data that they have loaded, by another offset. The other half are
-recorded kernels (`golden/` of the current folder, if it is there) with one instruction changed.
+Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma or
+tcgen05 (also in pairs), and store with stmatrix and bulk stores. They pass data on through flags, atomics,
+distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by loaded data, or by
+another offset.
+
+The other half are recorded kernels (`golden/` of the current folder, if it is there) with one instruction changed.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ STAGES = 3
 WORDS = 4096  # of 32 bits that a CTA has in the arrays of inputs and outputs
 GOLDEN = pathlib.Path("golden")
 
-# Steps of all threads of a CTA. {s} and {t} are stages (offsets in shared memory), {b} an mbarrier, {w} an offset of words in the CTA's part of an array, {k} a small number.
+# Steps of all threads of a CTA. {s} and {t} are stages (offsets in shared memory), {b} an mbarrier, {w} an offset of
+# words in the CTA's part of an array, {k} a small number.
 _SINGLE: dict[str, str] = {
     "store": "st.shared.b32 [%own+{s}], %acc;",
     "load": "ld.shared.b32 %x, [%near+{s}]; add.u32 %acc, %acc, %x;",
@@ -83,7 +87,8 @@ _CLUSTER: dict[str, str] = {
     "spread": """@!%first bra {l}; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+{b}], 1024; setp.ne.u32 %p, %rank, 0; @%p bra {l};
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%sm+{s}], [%in+{w}], 1024, [%bars+{b}], 3; {l}:""",
 }  # fmt: skip
-# Steps of sm_100a. {g} are the CTAs of a pair, {c} a column of tensor memory; %leader is the thread that issues, %tm the address of the columns, %tl that of a warp's lanes.
+# Steps of sm_100a. {g} are the CTAs of a pair. {c} is a column of tensor memory. %leader is the thread that issues,
+# %tm the address of the columns, %tl that of a warp's lanes.
 _TENSOR: dict[str, str] = {
     "mma": """@!%leader bra {l}; add.u64 %da, %desc, {d}; add.u64 %db, %desc, {e}; tcgen05.mma.cta_group::{g}.kind::f16 [%tm+{c}], %da, %db, %idesc, 0; {l}:""",
     "adds": """@!%leader bra {l}; add.u64 %da, %desc, {d}; add.u64 %db, %desc, {e}; setp.ne.u32 %p, {k}, 9;
@@ -123,8 +128,11 @@ _DEVIATIONS = ("setp.ne.u32 %q, %cta, {c};", "setp.eq.u32 %q, %cta, {c};", "and.
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Steps, each of which some CTAs may leave out, or do elsewhere: in CTA `other` the registers of addresses that end in `o` differ from those of the other CTAs.
-    `is_compiled`: blocks are compiled at once."""
+    """A list of steps. Some CTAs may leave a step out, or use another address.
+
+    In CTA `other` the address registers whose names end in `o` differ from those of the other CTAs. `is_compiled`:
+    blocks are compiled at once.
+    """
 
     steps: tuple[str, ...]
     ctas: int

@@ -35,7 +35,7 @@ NOT_RIGHT = "wrong: "  # how the classes of troubles begin
 
 
 class Fault(NamedTuple):
-    """A mistake: where it is made, what it makes of the value there (None: of no effect on this plan), and the codes that name it."""
+    """A mistake: its place, the wrong value (None if it has no effect on this plan), and the codes that name it."""
 
     path: str
     change: Callable[[Any, random.Random, str], Any]
@@ -127,7 +127,7 @@ def planted(scenario: dict[str, Any], name: str, rng: random.Random) -> dict[str
     other = _transposed(steps[1], side)
     if fault.path == "mma idesc":
         return None if other is None else changed(scenario, "step[1].idesc", other)
-    if fault.path == "major" and other is not None:  # who takes the operand for K-major writes the instruction descriptor so
+    if fault.path == "major" and other is not None:  # a kernel that takes the operand for K-major would write this word
         scenario = changed(scenario, "step[1].idesc", other)
     table, _, key = fault.path.rpartition(" ")
     prefix = {
@@ -142,7 +142,9 @@ def planted(scenario: dict[str, Any], name: str, rng: random.Random) -> dict[str
 
 
 def reads_right(scenario: dict[str, Any]) -> bool | None:
-    """Does every instruction read what it was meant to, by `tma_load` and `operand_addresses` alone? None where nobody knows or a step traps."""
+    """Does every instruction read what it should, by `tma_load` and `operand_addresses` alone? None if a step traps or
+    is not modelled.
+    """
     arch = scenario["arch"]
 
     window = np.full(1 << 18, -1, np.int64)
@@ -189,7 +191,7 @@ def reads_right(scenario: dict[str, Any]) -> bool | None:
 
 
 def _number(value: Any) -> Any:
-    """Words are told in hex."""
+    """A number as text; words in hex."""
     if isinstance(value, list):
         return [_number(one) for one in value]
     return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value

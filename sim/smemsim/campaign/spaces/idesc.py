@@ -1,7 +1,8 @@
-"""Instruction descriptors.
+"""Spaces of instruction descriptors.
 
-A rule looks at few fields. Which ones is found by watching it; then its findings for every value of these fields are a table, and a word's
-findings are those of its fields. Words are held against `InstrDescriptor.problems` one by one, so that this way of doing it is checked too.
+A rule looks at few fields, which are found by recording its accesses. The findings of a rule for every value of these
+fields are a table, and the findings of a word are looked up there. Some words are also compared with
+`InstrDescriptor.problems`, to check the tables.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ LOW = 12  # bits of a word that one pass runs through
 
 @compiled
 def sweep(first, count, shifts, entries, counts, firsts):  # type: ignore[no-untyped-def]
-    """Count the words from `first` on, a multiple of 2^12 of them, by their bits; `firsts` has the first of each, or -1.
+    """Count the words from `first` on by their bits; the number of words is a multiple of 2^12. `firsts` has the first
+    word of each class, or -1.
 
-    What the lowest bits add to the index of a table is the same for every pass.
+    The lowest bits add the same to the index of a table in every pass.
     """
     tables = shifts.shape[0]
     low = np.empty((tables, 1 << LOW), np.int32)
@@ -97,7 +99,7 @@ class _Watched(InstrDescriptor):
 
     @property
     def word(self) -> int:
-        """Who takes the whole word may look at its reserved bits."""
+        """A rule that uses the whole word may look at its reserved bits."""
         self.seen.update(name for name, f in self.table.fields.items() if f.want is not None)  # type: ignore[attr-defined]
         return int(self.raw)  # type: ignore[attr-defined]
 
@@ -154,8 +156,12 @@ def fields_of_rule(rule: InstrRule, kind: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tables:
-    """What every rule says, as tables: `grave` are the rules that have a bit of their own, in this order, behind the bit for notes. `shifts`
-    (int64, tables x fields x 3) has lowest bit, mask and place in the index of each field of a table, `entries` (uint32, tables x 2^15) the bits."""
+    """The findings of every rule as tables.
+
+    `grave` are the rules that have a bit of their own, in this order, after the bit for notes. `shifts` (int64,
+    tables x fields x 3) has the lowest bit, the mask and the place in the index of each field of a table. `entries`
+    (uint32, tables x 2^15) has the bits.
+    """
 
     grave: tuple[str, ...]
     shifts: np.ndarray

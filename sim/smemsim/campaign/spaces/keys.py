@@ -1,10 +1,11 @@
-"""Swizzle keys.
+"""Swizzle keys by a table without XOR.
 
-The pattern of 2n units over 2n lines is that of n beside itself moved by n, and below it the same with the halves exchanged: for 128B
+The pattern of 2n units over 2n lines is the pattern of n, next to it the same moved by n, and below it the same with
+the halves exchanged. For 128B:
 
     0 1 2 3 4 5 6 7 / 1 0 3 2 5 4 7 6 / 2 3 0 1 6 7 4 5 / ...
 
-as the CUDA programming guide draws it. Units are the bytes that move together, 16, 32 or 64.
+The CUDA programming guide draws it like this. A unit is 16, 32 or 64 bytes that move together.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PER_CHUNK = PHASES * ROWS * CHUNKS
 
 @functools.cache
 def halves(size: int) -> tuple[tuple[int, ...], ...]:
-    """Which unit stands at each place of each line, `size` lines of `size` units, a power of two.
+    """The unit at each place of each line: `size` lines of `size` units, a power of two.
 
     >>> halves(4)
     ((0, 1, 2, 3), (1, 0, 3, 2), (2, 3, 0, 1), (3, 2, 1, 0))
@@ -61,7 +62,7 @@ def halves(size: int) -> tuple[tuple[int, ...], ...]:
 
 
 def placed_by_table(address: Any, base_offset: int, mode: SwizzleMode) -> Any:
-    """Where the byte of a linear address lies, by the table; numbers or int64 arrays.
+    """The place of the byte at a linear address, by the table; numbers or int64 arrays.
 
     >>> from smemsim.core.spec.swizzles import MODES, Swizzle
     >>> int(placed_by_table(128, 0, MODES[Swizzle.B128]))

@@ -1,7 +1,8 @@
-"""`ptx`: random PTX programs, run by closures and by machine code: both leave the same bytes and the same findings.
+"""`ptx`: random PTX programs, run by the interpreter and by JIT-compiled blocks. Results and findings must be equal.
 
-A program is a list of lines, some of which hold others (a loop, a branch), over registers of every class, words of global memory, and words of shared memory
-of the thread's own or of its neighbours, with and without the barrier between. All registers are stored at its end.
+A program is a list of lines. A line may contain others (a loop, a branch). It uses registers of every class, words of
+global memory, and words of shared memory of its thread or of neighbours, with and without a barrier. All registers
+are stored at the end.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ WORDS = 4  # of 64 bits that a thread has in the array of inputs
 REGISTERS = {"r": ("b32", 6), "d": ("b64", 4), "f": ("f32", 5), "g": ("f64", 3), "p": ("pred", 3), "h": ("b16", 3)}
 STORED = tuple((letter, number) for letter, (_, count) in REGISTERS.items() if letter != "p" for number in range(count))
 
-# What a line may be. {r} {d} {f} {g} {p} {h} is a register of that class, {x} one of {w} bits and {n} that or a number, {y} one of the float type {t};
-# {s} is u or s, {u} {v} {b} a number below 32, 33, 256, {q} one of 16 bits, {c} {e} {o} the offset of one, two, four words, {a} of a byte, {z} nothing or .ftz,
-# {three} three registers. What ptxas makes wrong code of (docs/found/ptxas.md) is not drawn: lop3 of two alike, bfi of 32 bits, SIMD video sums under a predicate.
+# The forms of a line. {r} {d} {f} {g} {p} {h} is a register of that class, {x} one of {w} bits, {n} that or a number,
+# {y} one of the float type {t}. {s} is u or s. {u} {v} {b} is a number below 32, 33, 256, {q} a number of 16 bits.
+# {c} {e} {o} is the offset of one, two, four words, {a} of a byte. {z} is nothing or .ftz, {three} three registers.
+# Not drawn, because ptxas compiles it wrong (docs/found/ptxas.md): lop3 of two equal registers, bfi of 32 bits, SIMD
+# video sums under a predicate.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 _FORMS: dict[str, tuple[str, ...]] = {
@@ -278,7 +281,9 @@ def draw(rng: random.Random) -> Program:
 
 @contextlib.contextmanager
 def _tier(mode: str, level: str) -> Iterator[None]:
-    """Programs run so, and are compiled at a level; what they compile is not kept, since nobody runs them again."""
+    """Context manager: run programs in one tier, compiled at a level. The compiled code is not kept: no program runs
+    twice.
+    """
     wanted = {TIERS: mode} | ({store.MOST: "0", LEVEL: level} if mode == "compiled" else {})
     kept = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -362,7 +367,7 @@ def _case(seed: int, chunk: int, number: int) -> Case:
 
 
 def _chunk(seed: int, chunk: int) -> ChunkResult:
-    """A chunk; what its programs leave behind is looked at seldom."""
+    """A chunk. Garbage of its programs is collected rarely."""
     with seldom_collected():
         return one_by_one("ptx", _case, CHUNK_CASES)(seed, chunk)
 

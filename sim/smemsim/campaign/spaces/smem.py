@@ -1,4 +1,6 @@
-"""`smem`: 64-bit shared-memory descriptors with operands, any bits and nearly right ones: what can be said of each, as `problems` says it."""
+"""`smem`: 64-bit shared-memory descriptors with operands, random and nearly right ones, with the findings of
+`problems`.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,7 @@ def flags_of(word: int, operand: int) -> Flag:
 
 
 def class_of(flags: Flag) -> str:
-    """The class of a descriptor: the gravest thing that is said of it."""
+    """The class of a descriptor: its gravest finding."""
     return next((name for name, mask in CLASSES if flags & mask), NAMES[-1])
 
 

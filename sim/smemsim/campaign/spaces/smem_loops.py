@@ -1,9 +1,10 @@
-"""Descriptors drawn and classified at compiled speed, by the package's own formulas.
+"""Descriptors drawn and classified in compiled loops, by the package's own formulas.
 
-`archs` (int64, architectures x 28) has, for each of the six fields that `FIELDS` of `smem` names, lowest bit, mask and shift, then what
-`Column` names. `modes` (int64, architectures x codes x 8) has what `Mode` names, `operands` (int64, n x 6) what `Operand` names;
-`unknown` (bool, operands x codes x 2 x 8) says where nobody knows what hardware does, `used` (bool, operands x codes x 2) whether LBO and
-SBO are used.
+- `archs` (int64, architectures x 28): lowest bit, mask and shift of the six fields that `FIELDS` of `smem` names,
+  then the columns of `Column`.
+- `modes` (int64, architectures x codes x 8): what `Mode` names. `operands` (int64, n x 6): what `Operand` names.
+- `unknown` (bool, operands x codes x 2 x 8): the behaviour of hardware is not known. `used` (bool, operands x codes x
+  2): LBO and SBO are used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SLOTS = 4096  # of the table in which equal addresses meet; twice as many as an 
 
 
 class Column(enum.IntEnum):
-    """Columns of `archs` behind the fields."""
+    """Columns of `archs` after the fields."""
 
     FIXED_MASK = 18
     FIXED = 19
@@ -301,9 +302,11 @@ def drawn_words(key, cases, archs, modes, operands, words, of, spots):  # type: 
 
 @compiled
 def count_classes(flags_, of, operands, first, classes, counts, firsts):  # type: ignore[no-untyped-def]
-    """Count cases by class: counts[architecture, class], firsts[architecture, class] the first case of each, or -1; `first` is the first case's number.
+    """Count cases by class. counts[architecture, class] is the number, firsts[architecture, class] the first case or
+    -1. `first` is the number of the first case.
 
-    `classes` are masks of flags, the gravest first; a case is of the first one that has a flag of its own, or of the one behind them.
+    `classes` are masks of flags, the gravest first. A case belongs to the first class with one of its flags, or to
+    the last class.
     """
     for i in range(len(flags_)):
         which = 0

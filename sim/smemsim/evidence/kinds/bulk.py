@@ -90,11 +90,11 @@ class BulkCopy(Comparer):
         elif transfer.src_space == "global":
             source = source - base
         addresses, both = side_by_side(first, hardware, where, source)
-        # What a window is rounded up by, and what lies below its first user byte, is not looked at as a destination.
+        # The rounding of a window, and bytes below its first user byte, are not compared as a destination.
         begin, end = architecture(self.suite.arch).shared_begin, int(self.suite.arrays["window_end"][index])
         if transfer.dst_space == "global":
             seen = np.flatnonzero(both[1] < end)
-            # As a source the system's first KiB is not coded: any bytes that came from there are right.
+            # As a source, the system's first KiB has no codes: any bytes from there are right.
             system = (both[1] >= 0) & (both[1] < begin) & (both[0] <= FILLED)
             both[0, system] = both[1, system]
         else:

@@ -1,8 +1,8 @@
-"""What compilers emit: their layouts and matrix instructions.
+"""Traces of compilers: their layouts and matrix instructions.
 
-The compiler's side are its linear layouts, a word about every buffer that owes nothing to descriptors. The model's side is what smemsim makes
-of the words in the PTX. Every MMA is followed through: the place and layout of D say which rows of A and of B it must multiply, its turn among
-those with the same D which K, and the layouts of A, B and the scale factors where those elements lie.
+The compiler gives linear layouts of every buffer, which do not depend on descriptors. The model decodes the words in
+the PTX. Every MMA is compared. The place and layout of D give the rows of A and B that it must multiply. Its position
+among the MMAs with the same D gives K. The layouts of A, B and the scale factors give the places of those elements.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from smemsim.evidence.outcome import Case, Outcome, grid_map
 __all__ = ["INPUTS", "NOWHERE", "CompiledMma", "LinearLayout"]
 
 
-# ---- Linear layouts: where a tensor lies as an XOR of bases, one for each bit of an address. Compilers describe their layouts so
+# ---- Linear layouts: the place of a tensor as an XOR of bases, one for each bit of an address
 
 
 INPUTS = {"offset": 0, "lane": 1, "column": 2, "cta": 3}  # an offset in shared memory; or a lane and a column of tensor memory
@@ -44,9 +44,10 @@ NOWHERE = -1
 
 
 class LinearLayout:
-    """Coordinates (row of A, B or D; then K, or column of D) as the XOR of a basis for every bit of the inputs that is set.
+    """Coordinates (row of A, B or D; then K, or column of D) as the XOR of one basis for every set bit of the inputs.
 
-    `rows`: (input, first coordinate, second) a bit, the lowest first; inputs are those of `INPUTS`, in units of the layout.
+    `rows`: (input, first coordinate, second coordinate) for each bit, the lowest first. Inputs are those of `INPUTS`,
+    in units of the layout.
 
     >>> layout = LinearLayout(np.array([[0, 0, 1], [0, 0, 2], [0, 1, 2]]))    # two rows of four, the second one swizzled
     >>> layout.coordinates(0, offset=np.arange(8)).tolist()
@@ -108,7 +109,7 @@ def _apart(both: np.ndarray) -> np.ndarray:
     return out
 
 
-# ---- Kernels that a compiler made and nobody ran: do their words, decoded, address the layouts that the compiler says it used?
+# ---- Kernels that were compiled and never run: do their words address the layouts that the compiler reports?
 
 
 A, B, D, SFA, SFB, SFA_TMEM, SFB_TMEM = range(7)  # the buffers; scale factors in shared, then in tensor memory
@@ -223,7 +224,7 @@ class _Kernel:
         yield from self._consumed(sites)
 
     def _qualifier(self, number: int, name: str) -> str:
-        """The part of a mnemonic behind `.name::`."""
+        """The part of a mnemonic after `.name::`."""
         for part in self.mnemonics[number]:
             if part.startswith(f"{name}::"):
                 return part.removeprefix(f"{name}::")
@@ -252,7 +253,9 @@ class _Kernel:
         return _Check("fields", compiler, model, describe)
 
     def _accumulator(self, number: int, words: dict[str, int]) -> _Check:
-        """What the compiler has in the cells that the instruction writes: a rectangle, rows by columns, inside the tensor."""
+        """The compiler's content of the cells that the instruction writes: a rectangle, rows by columns, inside the
+        tensor.
+        """
         address = TmemAddress.decode(words["d"])
         base = TmemAddress.decode(self.base[D])
         cells = AccumulatorLayout(self.m, self.n, self.cta_group, lane=address.lane, column=address.column)
@@ -312,7 +315,7 @@ class _Kernel:
         return _Check("cells", compiler, model, describe)
 
     def _tensor(self, site: _Site) -> Iterator[_Check]:
-        """A in tensor memory, as often as it must lie there."""
+        """A in tensor memory, with all its copies."""
         address = TmemAddress.decode(site.words["a"])
         layout = ATmemLayout(self.m, site.idesc.kind, self.cta_group, lane=address.lane, column=address.column)
         m, k = np.arange(self.m)[:, None], np.arange(len(site.k))[None, :]

@@ -53,7 +53,9 @@ def form_of(name: str) -> Form:
 
 
 def _has_pairs(at: Any, mask: int, size: int) -> bool:
-    """Do two groups of a load go together in one half of the warp? ncu's source page counts these in a way of its own; the hardware counters say what the rule says."""
+    """Do two groups of a load go together in one half of the warp? ncu's source page counts these differently; the
+    hardware counters follow the rule.
+    """
     halves = (mask, mask & 0xFFFF, mask & ~0xFFFF) if LANES_TOGETHER[size] < LANES else ()
     return any(part & part - 1 and pairs(at, part)[0] for part in halves)
 
@@ -108,7 +110,9 @@ class AccessCounters(Comparer):
         return form, mask, a["global" if form.space == "global" else "shared"][index]
 
     def _of_page(self, name: str, index: int) -> list[Expected]:
-        """ncu's source page. Of cp.async it had more than the rule in 3 of 336 cases, so there it is only held to the bound."""
+        """The counts of ncu's source page. For cp.async it had more than the rule in 3 of 336 cases, so it is compared
+        with the bound only.
+        """
         (op, size, space), mask, at = self._access(name, index)
         is_one = not name.startswith("cp.async") and not space.startswith(
             "shared::"

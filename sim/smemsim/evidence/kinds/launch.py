@@ -1,7 +1,8 @@
-"""Whole kernels: their PTX is executed, and every byte of the outputs compared with what the GPU left in memory.
+"""Whole kernels: their PTX is executed, and every byte of the outputs is compared with the GPU's.
 
-Where a kernel has instructions that hardware approximates, its outputs are compared within the launch's `rtol` and `atol`: 2^-10 and 2^-20 where
-it names none. Of f64 instructions with two NaN operands ptxas decides which one is handed on; such launches say so, and NaN is then NaN.
+Outputs of approximate instructions are compared within the launch's `rtol` and `atol` (2^-10 and 2^-20 if it has
+none). For f64 instructions with two NaN operands ptxas decides which one is passed on. Such launches say so, and any
+NaN is accepted there.
 """
 
 from __future__ import annotations

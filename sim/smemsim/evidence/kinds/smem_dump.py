@@ -47,7 +47,7 @@ class SmemDump(Comparer):
         shared, world, outputs, seen = result
         model = shared.peek(address, len(dump))
         seen = seen[address - shared.begin :][: len(dump)]
-        # Where nothing is known of the bytes before the kernel, only those that a load wrote are compared.
+        # If the bytes before the kernel are not known, only bytes that a load wrote are compared.
         there = np.where(seen, dump, model)
         found = differ(there, model, RULES["tma.placement"], "bytes of the dump", _describer("shared", address, there, model), 16)
         if found.differing:

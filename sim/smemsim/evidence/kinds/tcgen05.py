@@ -64,11 +64,12 @@ CTA_ROWS = 128  # probes number the rows of an operand 128 * CTA + row of that C
 
 
 def judged(status: int, completed: int, rule: Rule, call: Callable[[], Any]) -> tuple[Any, Outcome | None]:
-    """Run the model on a case; an outcome when it is settled without data.
+    """Run the model on a case. Returns an outcome if the case is decided without data.
 
-    An instruction that the model refuses agrees with any error: which one an illegal instruction gives is not part of the model. A wait that
-    ran out (`completed` 0, or a kernel that had to be ended) is none: hardware may have run it and lost only its completion, so that the case is
-    Unmodelled. What the model does not know stays Unmodelled too, and the sentences say what was recorded.
+    An instruction that the model refuses agrees with any error: the model does not know which error an illegal
+    instruction gives. A wait that timed out (`completed` 0, or a kernel that was stopped) is not an error: hardware
+    may have executed it and lost its completion. Such a case is Unmodelled, like everything that the model does not
+    know; the sentences have what was recorded.
     """
     late = status == LAUNCH_TIMEOUT or not (status or completed)
     ended = "never completes it" if late else f"ends with CUDA error {status}" if status else ""
@@ -486,7 +487,7 @@ class Tcgen05Gemm(Comparer):
 
 BARRIER_BYTES = 256  # at the end of the window, which hold no tags
 NO_TAG = -3
-UNKNOWN = -4  # in the model: what lies there is not the probe's
+UNKNOWN = -4  # in the model: the probe did not write these bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -502,7 +503,9 @@ class _Probed:
     halves: int
 
     def place(self) -> np.ndarray:
-        """(rows, stored k) of one CTA: chunk * per_chunk + position of the element behind each element; HardwareTrap past the window's end."""
+        """(rows, stored k) of one CTA: chunk * per_chunk + position of each element. Raises HardwareTrap past the end
+        of the window.
+        """
         machine, per_chunk = architecture(self.issued.arch), self.issued.per_chunk
         address = operand_addresses(
             self.descriptor, arch=machine.name, dtype=self.issued.dtype, major=self.major, rows=self.rows, k=self.stored_k,
@@ -566,7 +569,7 @@ class _Probed:
 
 
 class Tcgen05Operand(Comparer):
-    """The element behind every element of an operand, and the cell of D that shows it."""
+    """The element that each element of an operand reads, and the cell of D that shows it."""
 
     columns = {  # noqa: RUF012
         "what": 1, "descriptor": 1, "idesc": 1, "kind": 1, "dtype": 1, "operand": 1, "major": 1, "m": 1, "n": 1, "k": 1, "stored_k": 1,

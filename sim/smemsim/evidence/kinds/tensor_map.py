@@ -117,7 +117,7 @@ def _compare_bytes(raw: bytes, tm: TensorMap) -> Outcome:
     read = TensorMap.from_bytes(raw)
     if not tm.is_im2col_wide and read == tm:
         return agree(len(raw))
-    # Of a wide map Hopper's driver makes a plain im2col map: the bytes do not say which call made them.
+    # Hopper's driver makes a plain im2col map of a wide one: the bytes do not show which call made them.
     if tm.is_im2col_wide and bytes(tm) == raw and (read.call, read.pixel_box, read.unknown_bits) == ("im2col", tm.pixel_box, 0):
         return agree(len(raw))
     hardware, model, bits = np.frombuffer(raw, np.uint8), np.frombuffer(bytes(tm), np.uint8), RULES["tensor_map.bits"]
@@ -136,7 +136,7 @@ PLAIN = ("legal", "im2col_wide")
 
 
 class EncodePointer(Comparer):
-    """One call of bf16 elements, legal but for a null pointer or for where the 128 bytes are to be written."""
+    """One legal call with bf16 elements, except for a null pointer or for the address of the 128 bytes."""
 
     columns = {"what": 1, "alignment": 1, "rank": 1, "result": 1}  # noqa: RUF012
 

@@ -78,9 +78,9 @@ class TmemProbe(Comparer):
         names: Any,
         last: Rule | None = None,
     ) -> Case:
-        """Compare what `model` gives, words of D (pass, M, N) and its layout, with all cells; `names` says what the numbers are.
+        """Compare words of D (pass, M, N) and its layout from `model` with all cells. `names` describes the numbers.
 
-        `last` is the rule of the last pass where it is another one.
+        `last` is the rule of the last pass, if it differs.
         """
         a = self.suite.arrays
 
@@ -138,12 +138,12 @@ def number_of(word: int, kind: str) -> Any:
 
 
 class TmemLayout(TmemProbe):
-    """D of numbered rows: where it lies, and what masks, signs and scales of D do to it."""
+    """D of numbered rows: its place, and the effect of masks, signs and scales of D."""
 
     columns = {**_COLUMNS, "d": 1, "enable_d": 1, "background": 1, "mask": 2, "zero_column_mask": 1}  # noqa: RUF012
 
     def case(self, index: int) -> Case:
-        """Compare all cells of both passes: the row of A, then that of B, behind every element of D."""
+        """Compare all cells of both passes: the row of A, then the row of B, of every element of D."""
         issued = Issued.of(self.suite, index)
         i = issued.idesc
 
@@ -239,7 +239,7 @@ def _halves(word: int) -> str:
 
 
 class TmemAccesses(Comparer):
-    """tcgen05.ld and tcgen05.st: the lane and the column behind every register."""
+    """tcgen05.ld and tcgen05.st: the lane and the column of every register."""
 
     columns = {  # noqa: RUF012
         "store": 1, "shape": 1, "num": 1, "pack": 1, "half_split_offset": 1, "lane": 1, "column": 1, "warps": 1, "status": 1,
@@ -495,7 +495,7 @@ def _digit(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray
 
 
 def _meaning(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray, step: int, _: int) -> np.ndarray:
-    """What the element of a byte is worth: every byte of lane l is l + 128 * step."""
+    """The value of an element with this byte: every byte of lane l is l + 128 * step."""
     shift = 0 if issued.idesc.row.packing == "padded" else bit % 8
     return _worth(issued, lane + LANES * step >> shift)
 

@@ -128,7 +128,7 @@ class AnyTransfer(Comparer):
         return Case(title, compare_transfer(self.suite, index, transfer, int(a["origin"][index])))
 
     def _check_mapped(self, index: int, transfer: Transfer) -> None:
-        """Global memory is what the probe had allocated, where the trace says so."""
+        """Check that global memory is what the probe allocated, if the trace has it."""
         low, high = transfer.global_span
         begin, end = (int(self.suite.arrays[name][index]) for name in ("memory_begin", "memory_end"))
         base = transfer.tensor_map.global_address

@@ -97,9 +97,9 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def words(table: Word, *, raw: Mapping[str, st.SearchStrategy[int]] | None = None) -> st.SearchStrategy[int]:
-    """Words of a bit table, reserved fields included, which shrink to the documented constants and to 0.
+    """Words of a bit table, with reserved fields. They shrink to the documented constants and to 0.
 
-    `raw` pins or narrows the raw bits of some fields; InputError for a field that the table has not.
+    `raw` fixes or narrows the raw bits of some fields. Raises InputError for an unknown field.
 
     >>> from hypothesis import find
     >>> from smemsim.core.spec.smem_descriptor import SM100_SMEM_DESC
@@ -144,7 +144,7 @@ def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]
 def _instruction_k(machine: Architecture, dtype: str, packing: str, swizzle: Swizzle, major: str) -> tuple[int, ...]:
     """K of one instruction's operand, smallest first, as far as the swizzle covers it."""
     width = MODES[swizzle].width
-    sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]  # else nobody knows: why_unmodelled
+    sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]  # otherwise unknown: why_unmodelled
     return tuple(size * FORMATS[dtype].elements_per_chunk(packing) // CHUNK for size in sizes)
 
 
@@ -190,7 +190,7 @@ def _free_operands(draw: Draw, modes: tuple[Swizzle, ...], majors: tuple[str, ..
     dtype, major = draw(st.sampled_from(dtypes)), draw(st.sampled_from(majors))
     packing, mode = draw(st.sampled_from(("packed", "padded"))), MODES[draw(st.sampled_from(modes))]
     most = extent
-    if major == "K" and mode.width >= 64:  # beyond it nobody knows: why_unmodelled
+    if major == "K" and mode.width >= 64:  # unknown beyond it: why_unmodelled
         most = min(extent, mode.chunks * FORMATS[dtype].elements_per_chunk(packing))
     return {"dtype": dtype, "major": major, "rows": draw(st.integers(1, extent)), "k": draw(st.integers(1, most)), "packing": packing}
 
@@ -243,10 +243,13 @@ def _is_sound(d: SmemDescriptor, operand: dict[str, Any] | None) -> bool:
 def reads(
     *, arch: str, legal: str = "legal", swizzles: Any = None, majors: Any = None, dtypes: Any = None
 ) -> st.SearchStrategy[tuple[SmemDescriptor, dict[str, Any]]]:
-    """(descriptor, operand): an operand that one instruction of `arch` reads, and a descriptor that is right for it, or near to that, or any.
+    """(descriptor, operand): an operand that one instruction of `arch` reads, with a descriptor for it.
 
-    "legal": no finding of `SmemDescriptor.problems` with the operand's context traps or makes wrong numbers; "near": one field
-    away from such a one, and the operand is wrong; "any": any word with one of the `swizzles`, in relative LBO mode. InputError as of `operands`.
+    - "legal": `SmemDescriptor.problems` with the operand has no trap and no wrong numbers.
+    - "near": one field differs from a legal one, and the operand is wrong.
+    - "any": any word with one of the `swizzles`, in relative LBO mode.
+
+    Raises InputError like `operands`.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
@@ -342,11 +345,12 @@ def smem_descriptors(
     swizzles: Any = None,
     fields: Mapping[str, st.SearchStrategy[int]] | None = None,
 ) -> st.SearchStrategy[SmemDescriptor]:
-    """Shared-memory descriptors: right for an operand ("legal"), one field away from that and wrong ("near"), or any 64-bit word ("any").
+    """Shared-memory descriptors: right for an operand ("legal"), one field away from that and wrong ("near"), or any
+    64-bit word ("any").
 
-    `operand` (dtype, major, rows, k, packing) is what they are right or wrong for; without it some operand of `arch`, and "near" is what
-    `SmemDescriptor.problems` finds without context. `swizzles` narrows the modes; `fields` (of "any" only) pins the raw bits of fields. InputError
-    for names that do not exist, and for an operand that no instruction reads.
+    `operand` is (dtype, major, rows, k, packing). Without it some operand of `arch` is used, and "near" means
+    findings without context. `swizzles` narrows the modes. `fields` (only with "any") fixes the raw bits of fields.
+    Raises InputError for unknown names, and for an operand that no instruction reads.
 
     >>> from hypothesis import given, settings
     >>> operand = {"dtype": "bf16", "major": "K", "rows": 64, "k": 16}
@@ -427,10 +431,10 @@ def hard_cases(fmt: ElementFormat) -> tuple[int, ...]:
 
 
 def element_bits(dtype: Any) -> st.SearchStrategy[int]:
-    """Raw bits of one element of a type: half of them the hard cases, the others anything; shrinks to +0.
+    """Raw bits of one element of a type: half of them difficult cases, the others anything. They shrink to +0.
 
-    Hard cases are zeros of both signs, subnormals, powers of two, the largest numbers, infinities, NaNs, and what is one ulp away from any of
-    these. `dtype` as everywhere; InputError for one that does not exist.
+    Difficult cases are zeros of both signs, subnormals, powers of two, the largest numbers, infinities, NaNs, and
+    numbers one ulp away from these. Raises InputError for an unknown `dtype`.
 
     >>> from hypothesis import find, settings
     >>> hex(find(element_bits("f16"), lambda bits: bits > 0x7C00, settings=settings(derandomize=True)))    # the first NaN
@@ -469,10 +473,11 @@ def element_arrays(dtype: Any, *, shape: Sequence[int]) -> st.SearchStrategy[np.
 def instr_descriptors(
     *, kind: str | None = None, legal: str = "legal", arch: str | None = None, cta_group: int | None = None, ws: bool | None = None
 ) -> st.SearchStrategy[InstrDescriptor]:
-    """Instruction descriptors of tcgen05.mma: ones that the hardware has ("legal"), one field away from that and wrong ("near"), any word ("any").
+    """Instruction descriptors of tcgen05.mma: ones that the hardware has ("legal"), one field away from that and wrong
+    ("near"), any word ("any").
 
-    `kind` is all of them if None (those of `arch`, if given); `cta_group` and `ws` are what they are judged with, unknown if None. The rules are
-    documented, not measured. InputError for a kind or a context that does not exist.
+    `kind` None means all kinds (those of `arch`, if given). `cta_group` and `ws` are the context of the checks, None
+    if unknown. The rules are documented, not measured. Raises InputError for an unknown kind or context.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)

@@ -220,10 +220,11 @@ FAULTS: dict[str, Callable[[Draw, dict[str, Any], Path], Any]] = {
 
 
 def faulty_scenarios(*, faults: Any = None, **options: Any) -> st.SearchStrategy[tuple[dict[str, Any], Fault]]:
-    """(scenario, what was broken in it): a scenario of `scenarios` with one other value, for which `smemsim.check` finds a trap or wrong numbers.
+    """(scenario, the broken part): a scenario of `scenarios` with one other value, for which `smemsim.check` finds a
+    trap or wrong numbers.
 
-    `faults` are names of `FAULTS`, None all of them; the other options are those of `plans`. InputError for names that do not exist. The scenario
-    no longer says what it expects.
+    `faults` are names of `FAULTS`, None for all. Other options are those of `plans`. The scenario has no `[expect]`.
+    Raises InputError for unknown names.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=3, derandomize=True, deadline=None)

@@ -197,10 +197,10 @@ def tiled_loads(
 def encode_arguments(
     *, arch: str | None = None, calls: Any = None, data_types: Any = None, swizzles: Any = None, ranks: Any = None, most_chunks: int = 512
 ) -> st.SearchStrategy[Arguments]:
-    """Legal keyword arguments of `TensorMap.tiled` and, where they have `channels_per_pixel`, of `TensorMap.im2col`.
+    """Legal keyword arguments of `TensorMap.tiled`, or of `TensorMap.im2col` if they have `channels_per_pixel`.
 
-    `calls` is "tiled" or "im2col"; `arch` what they are legal on (None: one of them); sub-byte types and swizzle atoms come where it has them.
-    InputError for names that do not exist.
+    `calls` is "tiled" or "im2col". `arch` is the architecture on which they are legal (None: any). Sub-byte types and
+    swizzle atoms are drawn if it has them. Raises InputError for unknown names.
     """
     name, chunks = _judged(arch), whole("most_chunks", most_chunks, minimum=1)
     types, modes, some = _types(name, data_types, sub_byte=True), _swizzles(name, swizzles), _ranks(ranks)
