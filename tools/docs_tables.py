@@ -179,7 +179,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Scenarios and findings": ("check", "Scenario", "Report", "Finding", "CheckFinding", "RunFinding", "Severity", "TilePicture", "tile_svg", "show_html", "explain_difference", "Diagnosis", "explain_product", "ProductExplanation"),
     "Running kernels": ("Gpu", "DeviceArray", "Run", "launch_file", "launch_triton"),
     "Evidence": ("RULES", "Grade", "ERRATA", "DISPUTES", "sweep", "CampaignReport"),
-    "Errors": ("SmemsimError", "InputError", "TensorMapError", "HardwareTrap", "Unmodelled", "TraceError", "InternalError"),
+    "Errors": ("SmemsimError", "InputError", "TableError", "OutsideError", "AllocationError", "BrokenRule", "TensorMapError", "HardwareTrap", "Unmodelled", "TraceError", "FindingsError", "CudaError", "InternalError", "NotKeptWarning"),
 }  # fmt: skip
 
 

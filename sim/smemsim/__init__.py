@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from smemsim.base.floating_point import default_state
 
 if TYPE_CHECKING:
-    from smemsim.base.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
+    from smemsim.base.errors import (
+        HardwareTrap,
+        InputError,
+        InternalError,
+        NotKeptWarning,
+        OutsideError,
+        SmemsimError,
+        TraceError,
+        Unmodelled,
+    )
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
     from smemsim.core.arithmetic.explain import DotProduct, DotTerm
@@ -32,12 +41,12 @@ if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import GlobalMemory
     from smemsim.core.machine.memory import Operand, SharedMemory
     from smemsim.core.machine.product import MmaResult
-    from smemsim.core.machine.tcgen05 import tcgen05_mma
+    from smemsim.core.machine.tcgen05 import BrokenRule, tcgen05_mma
     from smemsim.core.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
     from smemsim.core.machine.tmem.address import TmemAddress
     from smemsim.core.machine.tmem.copy import tcgen05_cp, tcgen05_shift
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
-    from smemsim.core.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
+    from smemsim.core.machine.tmem.memory import AllocationError, TensorMemory, TmemAccess, tmem_put, tmem_take
     from smemsim.core.machine.wgmma import wgmma, wgmma_registers
     from smemsim.core.spec.bulk import BULK_TRAPS
     from smemsim.core.spec.disputes import DISPUTES
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
     from smemsim.core.spec.findings import Severity
     from smemsim.core.spec.grades import Grade
     from smemsim.core.spec.swizzles import Swizzle
+    from smemsim.core.tables import TableError
     from smemsim.core.words.instr import INSTR_RULES, InstrDescriptor
     from smemsim.core.words.operand import operand_addresses
     from smemsim.core.words.smem import LboMode, SmemDescriptor
@@ -68,6 +78,8 @@ if TYPE_CHECKING:
     from smemsim.planning.make import Choice, Plan, plan, plans
     from smemsim.run.engine.arrays import DeviceArray
     from smemsim.show.tile import show_html, tile_svg
+    from smemsim.virtual.errors import CudaError
+    from smemsim.virtual.policy import FindingsError
 
 __version__ = "0.1.0"
 
@@ -82,9 +94,14 @@ _HOMES = {
     "TmemAccess": "core.machine.tmem.memory",
     "TmemAddress": "core.machine.tmem.address",
     "TensorMemory": "core.machine.tmem.memory",
+    "AllocationError": "core.machine.tmem.memory",
+    "TableError": "core.tables",
+    "CudaError": "virtual.errors",
+    "FindingsError": "virtual.policy",
     "tcgen05_cp": "core.machine.tmem.copy",
     "tcgen05_shift": "core.machine.tmem.copy",
     "tcgen05_mma": "core.machine.tcgen05",
+    "BrokenRule": "core.machine.tcgen05",
     "wgmma": "core.machine.wgmma",
     "wgmma_registers": "core.machine.wgmma",
     "MmaResult": "core.machine.product",
@@ -111,6 +128,8 @@ _HOMES = {
     "HardwareTrap": "base.errors",
     "InputError": "base.errors",
     "InternalError": "base.errors",
+    "NotKeptWarning": "base.errors",
+    "OutsideError": "base.errors",
     "SmemsimError": "base.errors",
     "TensorMapError": "core.finding",
     "TraceError": "base.errors",
@@ -183,8 +202,10 @@ __all__ = [
     "TENSOR_MAP_RULES",
     "ATmemLayout",
     "AccumulatorLayout",
+    "AllocationError",
     "Answer",
     "BankAccess",
+    "BrokenRule",
     "BulkTransfer",
     "CampaignReport",
     "CheckFinding",
@@ -193,6 +214,7 @@ __all__ = [
     "ClusterAddress",
     "ConflictAnswer",
     "ConflictFree",
+    "CudaError",
     "CuteLayout",
     "Delivery",
     "DeviceArray",
@@ -200,6 +222,7 @@ __all__ = [
     "DotProduct",
     "DotTerm",
     "Finding",
+    "FindingsError",
     "FoundDescriptor",
     "GlobalMemory",
     "Gpu",
@@ -212,7 +235,9 @@ __all__ = [
     "LboMode",
     "MetadataLayout",
     "MmaResult",
+    "NotKeptWarning",
     "Operand",
+    "OutsideError",
     "Plan",
     "ProductExplanation",
     "Report",
@@ -225,6 +250,7 @@ __all__ = [
     "SmemDescriptor",
     "SmemsimError",
     "Swizzle",
+    "TableError",
     "TensorMap",
     "TensorMapError",
     "TensorMemory",

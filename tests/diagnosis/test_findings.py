@@ -56,6 +56,35 @@ def test_there_is_one_class_of_findings():
     assert smemsim.CheckFinding is smemsim.RunFinding is Finding
 
 
+def test_a_finding_of_a_launch_names_its_lines_and_those_of_the_other_access():
+    """The line of the source needs a line table; the other access of a race has both lines, and is none for one access."""
+    ptx = """.version 8.7
+.target sm_90a
+.address_size 64
+.file 1 "tile.cu"
+.shared .align 128 .b8 tile[256];
+.visible .entry k()
+{
+  .reg .b32 %r<8>;
+  mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; xor.b32 %r4, %r3, 128;
+  .loc 1 7 3
+  st.shared.u32 [%r3], %r1;
+  .loc 1 9 3
+  ld.shared.u32 %r5, [%r4];
+  st.shared.u32 [%r3], %r5;
+  ret;
+}
+"""
+    lines = dict(enumerate(ptx.splitlines(), 1))
+    found = [f for f in smemsim.Gpu("sm_90a").launch(ptx, "k", grid=1, block=64).findings if f.code == "X008"]
+    f = next(f for f in found if "ld.shared" in lines[f.ptx_line])
+    assert (f.source_line, f.ptx_line) == ("tile.cu:9", f.line)
+    assert f.other is not None
+    assert (f.other.source_line, lines[f.other.ptx_line].split()[0]) == ("tile.cu:7", "st.shared.u32")
+    word = next(f for f in every_finding() if type(f.at).__name__ == "InWord")
+    assert (word.source_line, word.ptx_line, word.other) == ("", 0, None)
+
+
 def test_findings_and_refusals_survive_a_copy_to_another_process():
     for f in every_finding():
         again = pickle.loads(pickle.dumps(f))

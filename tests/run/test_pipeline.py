@@ -104,7 +104,9 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path):
     before, _, behind = RIGHT.rpartition("mbarrier.arrive.shared::cta.b64 _, ")
     run, _, pipeline = ran(before + "// " + behind, tmp_path)
     assert "X006" in [f.code for f in run.findings]
-    assert "before the kernel stopped" in pipeline.sentences()[0]
+    assert "before the kernel stopped" in pipeline.sentences()[-1]
+    assert pipeline.sentences()[0].startswith("warp 0 never goes on at line ")
+    assert pipeline.notes() == []
 
 
 def test_a_hang_names_the_warps_that_came_and_those_that_are_overdue(tmp_path):

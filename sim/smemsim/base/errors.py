@@ -1,4 +1,4 @@
-"""Everything smemsim raises on purpose. One base class; the text of each is a sentence for a kernel author."""
+"""The exceptions that smemsim raises on purpose. All have one base class, and a message for kernel authors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SmemsimError(Exception):
 
 
 class InputError(SmemsimError, ValueError):
-    """An argument that no kernel could have: a wrong type, a negative size, an unknown name.
+    """An argument is wrong: a wrong type, a negative size, an unknown name. The message says what is accepted.
 
     >>> import smemsim
     >>> smemsim.SharedMemory(size=-1)
@@ -25,11 +25,17 @@ class InputError(SmemsimError, ValueError):
 
 
 class OutsideError(InputError):
-    """Bytes of global memory that no array holds: what a kernel traps at."""
+    """An access to global memory outside of every array. A kernel would trap.
+
+    >>> import smemsim
+    >>> smemsim.GlobalMemory().span(0x10000, 4)
+    Traceback (most recent call last):
+    smemsim.base.errors.OutsideError: global address 0x10000: nothing was placed there; nothing was placed at all
+    """
 
 
 class InternalError(SmemsimError):
-    """Two parts of smemsim contradict each other: a defect of smemsim, nothing that the caller did.
+    """Two parts of smemsim contradict each other. This is a defect of smemsim; please report it.
 
     >>> print(InternalError("LBO is 16 from the atoms and 32 from the CuTe layout"))
     internal error, please report it: LBO is 16 from the atoms and 32 from the CuTe layout
@@ -40,11 +46,11 @@ class InternalError(SmemsimError):
 
 
 class NotKeptWarning(UserWarning):
-    """Machine code took more than a second to compile and could not be kept for the next process: the message says why, and what to change."""
+    """Compiled code took more than a second to make, and could not be kept for the next process. The message says why, and what to change."""
 
 
 class TraceError(SmemsimError, ValueError):
-    """A golden trace that cannot be read: damaged, truncated, foreign, or of a newer format.
+    """A golden trace cannot be read: it is damaged, truncated, of another kind, or of a newer format.
 
     >>> from smemsim.evidence import load_suite
     >>> load_suite("nowhere")
@@ -54,9 +60,7 @@ class TraceError(SmemsimError, ValueError):
 
 
 class Unmodelled(SmemsimError, NotImplementedError):
-    """Nobody knows what hardware does here, or smemsim does not model it yet.
-
-    `see` names the place where the open question is written down.
+    """The behaviour of the hardware is not known here, or smemsim does not model it yet. `see` names a page or trace about the question.
 
     >>> import smemsim
     >>> smemsim.AccumulatorLayout(128, 256, column=500)
@@ -70,10 +74,8 @@ class Unmodelled(SmemsimError, NotImplementedError):
 
 
 class HardwareTrap(SmemsimError):
-    """Hardware would stop the kernel here.
-
-    `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
-    address, 719 a write that another CTA cannot take).
+    """The hardware would stop the kernel here. `reason` says why. `cuda_error` is the code that the driver reports:
+    700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA cannot take.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))

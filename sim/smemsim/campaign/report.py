@@ -242,8 +242,11 @@ class CampaignReport:
         """Was nothing wrong?"""
         return not self.troubles
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
-        """For people: a table of each space's classes, then the troubles with the command that shows each again."""
+        """A table of the classes of each space, then the disagreements with the command that repeats each."""
         lines: list[str] = []
         for s in self.spaces:
             of = "" if s.of_chunks is None else f" of {s.of_chunks:,}"

@@ -569,10 +569,8 @@ PIPELINE_FILES = (".svg", ".txt", ".json")
 
 def _pipeline(done: Run, suffix: str) -> str:
     """The pipeline as the text of a file."""
-    from smemsim.diagnosis.pipeline import pipeline_svg
-
     if suffix == ".svg":
-        return pipeline_svg(done.pipeline)
+        return done.pipeline.svg()
     return done.pipeline.text() + "\n" if suffix == ".txt" else json.dumps(done.pipeline.as_dict(), indent=1) + "\n"
 
 

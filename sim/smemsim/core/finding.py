@@ -1,4 +1,4 @@
-"""What is wrong, and where: `Finding`, the places that it can be at, and the changes that mend it."""
+"""What is wrong and where: `Finding`, the places that it can be at, and the changes that fix it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = [
     "InLaunch",
     "InScenario",
     "InWord",
+    "Other",
     "Parts",
     "Path",
     "Place",
@@ -46,12 +47,12 @@ Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Va
 Key: TypeAlias = str | int
 
 
-# ---- Where something stands in a scenario
+# ---- Paths into a scenario
 
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """The way to a value of a scenario: keys of its tables, and indices of its lists, counted from 0.
+    """The path to a value of a scenario: keys of tables, and indices of lists counted from 0.
 
     >>> path = Path.of("step", 3) / "a" / "word"
     >>> str(path), path.step, path.side, path.key, path.startswith(Path.of("step", 3))
@@ -64,12 +65,12 @@ class Path:
 
     @classmethod
     def of(cls, *keys: Key) -> Path:
-        """The path of these keys."""
+        """The path with these keys."""
         return cls(keys)
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """A path as `str` gives it. A dot always ends a key, so names of tables with dots come as several keys.
+        """The path of a text such as `step[1].a.word`. A dot always ends a key, so a name with dots becomes several keys.
 
         >>> Path.parse("step[1].a.word").keys
         ('step', 1, 'a', 'word')
@@ -90,23 +91,23 @@ class Path:
 
     @property
     def table(self) -> str:
-        """The table of the scenario that it leads into: "step", "map", "buffer", "tensor"; "" for none."""
+        """The table of the scenario: "step", "map", "buffer" or "tensor"; "" if the path is empty."""
         return str(self.keys[0]) if self.keys else ""
 
     @property
     def name(self) -> str:
-        """The name of the map, buffer or tensor that it leads into; "" where it leads into none."""
+        """The name of the map, buffer or tensor; "" if there is none."""
         return str(self.keys[1]) if len(self.keys) > 1 and isinstance(self.keys[1], str) else ""
 
     @property
     def step(self) -> int | None:
-        """The number of its step, counted from 0; None where it leads into no step."""
+        """The number of the step, counted from 0; None if the path is not in a step."""
         number = self.keys[1] if self.table == "step" and len(self.keys) > 1 else None
         return number if isinstance(number, int) else None
 
     @property
     def side(self) -> str:
-        """The operand of its step: "a", "b", "scale_a" or "scale_b"; "" where it leads into none."""
+        """The operand of the step: "a", "b", "scale_a" or "scale_b"; "" if the path is not in an operand."""
         side = self.keys[2] if self.step is not None and len(self.keys) > 2 else ""
         return str(side) if side in ("a", "b", "scale_a", "scale_b") else ""
 
@@ -121,11 +122,11 @@ class Path:
         return Path(self.keys[:-1])
 
     def startswith(self, other: Path) -> bool:
-        """Does it lead to that place, or into it?"""
+        """Is this path equal to the other one, or below it?"""
         return self.keys[: len(other.keys)] == other.keys
 
     def within(self, raw: Any) -> Any:
-        """What stands there in nested tables and lists; None where nothing does."""
+        """The value at this path in nested tables and lists; None if there is none."""
         for key in self.keys:
             if isinstance(raw, list) and isinstance(key, int):
                 raw = raw[key] if key < len(raw) else None
@@ -134,13 +135,13 @@ class Path:
         return raw
 
 
-# ---- The places that a finding can be at: a field of a word, a value of a scenario, an instruction of a launch
+# ---- Places: a field of a word, a value of a scenario, an instruction of a launch
 
 
 class InWord(NamedTuple):
-    """In a field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
+    """A field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
 
-    `against` are the other things, by name, that the field does not go with: "swizzle_a" where A's major-ness and its swizzle have no instruction.
+    `against` names the other fields that this field contradicts, such as "swizzle_a".
     """
 
     word: str
@@ -152,10 +153,10 @@ class InWord(NamedTuple):
 
 
 class InScenario(NamedTuple):
-    """At a value of a scenario. `title` says for people what it is about: "step 2 (mma) a", "map tmA".
+    """A value of a scenario. `title` names it for readers: "step 2 (mma) a", "map tmA".
 
-    `subject` is the path of that, where the value stands elsewhere: an operand is wrong, and the map that filled its buffer is to be changed.
-    `inside` is the field, where the value is a word.
+    `subject` is the path of the part that is wrong, if another value must change: an operand is wrong, and the map that filled its buffer must
+    change. `inside` is the field, if the value is a word.
     """
 
     path: Path
@@ -168,23 +169,23 @@ class InScenario(NamedTuple):
 
     @property
     def about(self) -> Path:
-        """What is wrong; the value itself, unless that is said."""
+        """The path of the part that is wrong: `subject`, or else `path`."""
         return self.path if self.subject is None else self.subject
 
 
 class Touched(NamedTuple):
-    """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
+    """Bytes of the shared memory of a CTA that a finding is about: addresses from `begin` to `end` (exclusive)."""
 
     cta: int
     begin: int
     end: int
 
     def meets(self, other: Touched) -> bool:
-        """Have the two a byte in common?"""
+        """Do the two have a byte in common?"""
         return self.cta == other.cta and self.begin < other.end and other.begin < self.end
 
 
-PTX_LINE = ", PTX line"  # behind the name of a kernel whose PTX is in no file
+PTX_LINE = ", PTX line"  # after the name of a kernel whose PTX is in no file
 
 
 def at_line(launch: str, line: int) -> str:
@@ -197,13 +198,14 @@ def at_line(launch: str, line: int) -> str:
 
 
 class InLaunch(NamedTuple):
-    """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX; of a kernel whose PTX is in no file its own, and `PTX_LINE`.
+    """An instruction of a launch; None if the finding is about no single instruction.
 
-    `place` is the line of the source that a kernel author knows the instruction by, which is another one than its own where a function only wraps
-    the instruction. `touched` are the bytes of shared memory that it is about, and of which CTA: what else is found of them may follow from it.
-    `operation` tells findings of one code at one line apart: the kind of operation they are about. `arrays` are addresses of global memory,
-    one in each array that it is about. `other` is the other half of a race, with its own place in the source; the race is between lanes of one warp
-    (`within_warp`), which bar.warp.sync orders, or between warps.
+    - `launch`: the name of the PTX file; for PTX without a file, the name of the kernel and `PTX_LINE`.
+    - `place`: the line of the source that the kernel author wrote. It differs from the line of the instruction if a function only wraps it.
+    - `touched`: the bytes of shared memory. Other findings about the same bytes may follow from this one.
+    - `operation`: the kind of operation; it distinguishes findings of one code at one line.
+    - `arrays`: addresses of global memory, one in each array that is concerned.
+    - `other`, `other_place`: the other access of a race. `within_warp`: the race is between lanes of one warp (bar.warp.sync orders them).
     """
 
     instruction: Instruction | None
@@ -228,23 +230,23 @@ class InLaunch(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line of the PTX, 0 for none."""
+        """The line of the PTX; 0 if there is no instruction."""
         return 0 if self.instruction is None else self.instruction.line
 
     @property
     def source(self) -> Location | None:
-        """The line of the source that the instruction comes from, with the calls that were inlined around it."""
+        """The line of the source of the instruction, with the calls that were inlined around it."""
         return None if self.instruction is None else self.instruction.location
 
 
 Place: TypeAlias = InWord | InScenario | InLaunch
 
 
-# ---- What a finding says
+# ---- The parts of a finding
 
 
 class Fix(NamedTuple):
-    """A change of a scenario: where, what stands there, and what must."""
+    """A change of a scenario: the path, the old value, the new value."""
 
     path: Path
     old: Value
@@ -252,9 +254,10 @@ class Fix(NamedTuple):
 
 
 class Half(NamedTuple):
-    """One of the accesses that a finding is about: what it does ("write", "read", "wait"), in words what does it and to which bytes, and its instruction.
+    """One of the accesses that a finding is about.
 
-    `place` is the line of its source; None if it is not known.
+    `does` is "write", "read", "wait" or similar. `text` names the thread or operation and the bytes. `instruction` is its PTX, `place` its line of
+    the source; both are None if they are not known.
     """
 
     does: str
@@ -263,7 +266,7 @@ class Half(NamedTuple):
     place: Location | None = None
 
     def at(self, launch: str) -> str:
-        """Where it is: the line of the source first, then that of the PTX."""
+        """The place of the access: the line of the source first, then the line of the PTX."""
         if self.instruction is None:
             return ""
         line = self.instruction.line
@@ -273,8 +276,22 @@ class Half(NamedTuple):
         return f"{source.file.rpartition('/')[2]}:{source.line}, PTX line {line}"
 
 
+class Other(NamedTuple):
+    """The other access of a race: its line of the source (`file:line`, "" if unknown), its line of the PTX, and the text of its instruction."""
+
+    source_line: str
+    ptx_line: int
+    text: str
+    location: Location | None = None
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX."""
+        return self.ptx_line
+
+
 class Parts(NamedTuple):
-    """The four parts of a message, a clause each: what is wrong, where, why, and what to write instead. `where` has both halves of a race."""
+    """The four parts of a message, one clause each: what is wrong, where, why, and the fix. `where` has both accesses of a race."""
 
     what: str
     where: tuple[str, ...]
@@ -283,10 +300,10 @@ class Parts(NamedTuple):
 
 
 class Element(TypedDict):
-    """The first wrong element of an operand: which it is, what is read there, and what was meant.
+    """The first wrong element of an operand: its position, what is read there, and what was meant.
 
-    `block` and `step` are those of the operand's words, from 0. `address` is where it is read in shared memory; in tensor memory it is `lane`, `column`
-    and `byte` of the cell.
+    `block` and `step` count the words of the operand from 0. The element is read at `address` in shared memory, or at `lane`, `column` and `byte` in
+    tensor memory.
     """
 
     block: int
@@ -303,22 +320,24 @@ class Element(TypedDict):
 
 NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
-MOST_LINES = 12  # of findings that are alike
-MOST_MENTIONED = 4  # lines of PTX of which the line of the source is named
+MOST_LINES = 12  # lines of instructions with the same finding that are listed
+MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or will be. Four parts say it: what is wrong, where, why, and what to write instead (`parts`).
+    """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
-    `what` and `why` are clauses, `repair` is the fix; it was `tried` if smemsim has executed the scenario with it. `halves` are the accesses that it is about,
-    each with its own line: both halves of a race. `message` has all but the fix as one text. `at` is the place, `where` the same in words.
-    `source` says where the rule is written, `rule` is its name, `grade` what it rests on. `cause` is the finding that this one follows from.
-    Of operands, `wrong` of `of` elements are wrong, `first` is the first of these, and `pattern` says what they
-    have in common. `changes` are what was tried and makes it right, all of them together.
-
-    Of a run: `check` is what `smemsim.check` said of the transfers and instructions that were executed, where this one rests on it; `alike` are the other
-    instructions of which the same is said. `mentions` are the lines of PTX that the sentences name, each with its line of the source.
+    - `code`, `severity`: the rule, and how grave it is.
+    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario with the fix. `parts` has all four
+      parts; `message` is the text without the fix.
+    - `source_line` ("gemm.cu:91"), `ptx_line` (303), `other` (the other access of a race): the place in a launch.
+    - `path` ("step[1].a.word"): the place in a scenario. `where`: any place, in words. `at`: the place as an object.
+    - `halves`: the accesses with their lines. `alike`: other instructions with the same finding.
+    - `source`, `rule`, `grade`: the document, the name and the evidence of the rule. `cause`: the finding that this one follows from.
+    - `wrong` of `of` elements of an operand are wrong; `first` is the first one; `pattern` says what they have in common.
+    - `changes`: the changes of the scenario that were tried and make it right, all together. `fix`: the change, if it is one.
+    - `check`: the finding of `smemsim.check` about the executed transfers that this one is made of.
 
     >>> import smemsim
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
@@ -353,18 +372,18 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """What is wrong, the accesses and why, as one text."""
+        """What is wrong, the accesses, and why, as one text."""
         return "; ".join(filter(None, (self.what, *(f"{half.does}: {half.text}{_of_line(half)}" for half in self.halves), self.why)))
 
     @property
     def sentence(self) -> str:
-        """The code, the place, the message and the fix on one line, for an exception or a table."""
-        place = f" {self.headed}" * (not self.what.startswith(self.headed))
+        """Code, place, message and fix on one line, for exceptions and tables."""
+        place = f" {self._headed}" * (not self.what.startswith(self._headed))
         return "; ".join(filter(None, (f"{self.code}{place}: {told(self.message)}", f"fix: {told(self.repair)}" if self.repair else "")))
 
     @property
     def parts(self) -> Parts:
-        """What is wrong, where, why and the fix, as a reader sees them.
+        """The four parts as they are printed: what, where, why, fix.
 
         >>> import smemsim
         >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
@@ -373,11 +392,11 @@ class Finding:
         """
         launch = self.at.launch if isinstance(self.at, InLaunch) else ""
         where = tuple(f"{half.does}: {half.text}, {half.at(launch)}".removesuffix(", ") for half in self.halves)
-        return Parts(told(self.what), (self.headed, *map(told, where)), told(self.why), told(self.repair))
+        return Parts(told(self.what), (self._headed, *map(told, where)), told(self.why), told(self.repair))
 
     @property
-    def headed(self) -> str:
-        """The place that a message begins with: the line of the source, else the line of the PTX; what of a scenario it is about; a field."""
+    def _headed(self) -> str:
+        """The place that a message starts with: the line of the source or of the PTX, a part of a scenario, or a field."""
         if isinstance(self.at, InLaunch) and self.place is not None:
             return self.place.path
         if isinstance(self.at, InWord) and self.where.startswith("_"):
@@ -386,17 +405,17 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place in words: a field, a path into a scenario, or a line of PTX with that of its source."""
+        """The place in words: a field, a path into a scenario, or a line of PTX with its line of the source."""
         return str(self.at)
 
     @property
     def title(self) -> str:
-        """What of a scenario it is about, for people; "" elsewhere."""
+        """The part of a scenario in words, such as "step 2 (mma) a"; "" for findings without a scenario."""
         return self.at.title if isinstance(self.at, InScenario) else ""
 
     @property
     def because(self) -> str:
-        """What it follows from, or else where the rule is written."""
+        """The finding that this one follows from, or else the document of the rule."""
         if self.cause is None:
             return self.source
         if isinstance(self.cause.at, InLaunch):
@@ -405,95 +424,109 @@ class Finding:
 
     @property
     def breaks_rule(self) -> bool:
-        """Is it about a rule that is written somewhere, and serious where it is not milder? A remark that names no source breaks none."""
+        """Does the kernel break a documented rule? `strict` counts such remarks."""
         return CODES[self.code].severity in (Severity.TRAP, Severity.WRONG) and bool(self.source)
 
     @property
     def is_milder(self) -> bool:
-        """Is it less severe than its code says: formally wrong, and nobody can act on it, or it harms nobody?"""
+        """Is the severity milder than that of the code?"""
         return self.severity is not CODES[self.code].severity
 
     @property
     def ends(self) -> bool:
-        """Does the kernel end here, or never?"""
+        """Does the kernel stop here, or hang?"""
         return self.severity is Severity.TRAP
 
     @property
     def fix(self) -> tuple[str, Value, Value] | None:
-        """The change that makes it right, (path, old, new); None where none is known, or several are needed."""
+        """The change that makes the scenario right: (path, old value, new value). None if none is known, or if several are needed (`together`)."""
         return (str(self.changes[0].path), *self.changes[0][1:]) if len(self.changes) == 1 else None
 
     @property
     def together(self) -> tuple[tuple[str, Value, Value], ...]:
-        """The changes that must be made together, where one is not enough."""
+        """The changes that must be made together, if one is not enough."""
         return tuple((str(path), old, new) for path, old, new in self.changes) if len(self.changes) > 1 else ()
 
     # ---- in a scenario
 
     @property
     def path(self) -> Path:
-        """The path into the scenario; the empty one of a finding about no scenario."""
+        """The path into the scenario; empty for findings without a scenario."""
         return self.at.path if isinstance(self.at, InScenario) else Path()
 
     @property
     def about(self) -> Path:
-        """The path of what is wrong in the scenario, where another value is to be changed; else `path`."""
+        """The path of the part that is wrong; differs from `path` if another value must change."""
         return self.at.about if isinstance(self.at, InScenario) else Path()
 
     @property
     def inside(self) -> InWord | None:
-        """The field of a word that it is about."""
+        """The field of the word, if the finding is about a word."""
         return self.at.inside if isinstance(self.at, InScenario) else self.at if isinstance(self.at, InWord) else None
 
     # ---- in a launch
 
     @property
     def line(self) -> int:
-        """The line of the PTX, 0 for none."""
+        """The same as `ptx_line`."""
         return self.at.line if isinstance(self.at, InLaunch) else 0
 
     @property
     def location(self) -> Location | None:
-        """The line of the source that the instruction comes from, where the PTX has .loc."""
+        """The line of the source of the instruction itself, if the PTX has `.loc`, with the calls that were inlined."""
         return self.at.source if isinstance(self.at, InLaunch) else None
 
     @property
     def instruction(self) -> str:
-        """The text of the instruction."""
+        """The text of the PTX instruction; "" if there is none."""
         return self.at.instruction.text if isinstance(self.at, InLaunch) and self.at.instruction is not None else ""
 
     @property
     def place(self) -> Location | None:
-        """The line of the source that a kernel author knows the instruction by."""
+        """The line of the source that the kernel author wrote: the caller, if a function only wraps the instruction."""
         return self.at.place if isinstance(self.at, InLaunch) else None
 
     @property
     def touched(self) -> tuple[Touched, ...]:
-        """The bytes of shared memory that it is about."""
+        """The bytes of shared memory that the finding is about."""
         return self.at.touched if isinstance(self.at, InLaunch) else ()
 
     @property
     def operation(self) -> str:
-        """The kind of operation that it is about, where one line may be wrong for several."""
+        """The kind of operation, if one line can have several findings of one code."""
         return self.at.operation if isinstance(self.at, InLaunch) else ""
 
     @property
     def arrays(self) -> tuple[int, ...]:
-        """Addresses of global memory, one in each array that it is about."""
+        """Addresses of global memory, one in each array that is concerned."""
         return self.at.arrays if isinstance(self.at, InLaunch) else ()
 
     @property
-    def other(self) -> Instruction | None:
-        """The other half of a race, where that is another line."""
+    def source_line(self) -> str:
+        """The line of the source (CUDA, Python) as `file:line`. "" if the PTX has no line table, and for findings without a launch."""
+        place = self.place if self.place is not None else self.location
+        return "" if place is None else str(place)
+
+    @property
+    def ptx_line(self) -> int:
+        """The line of the PTX, counted from 1. 0 for findings without a launch."""
+        return self.line
+
+    @property
+    def other(self) -> Other | None:
+        """The other access of a race. None if there is none, or if it is on the same line of the PTX."""
         other = self.at.other if isinstance(self.at, InLaunch) else None
-        return None if other is None or other.line == self.line else other
+        if other is None or other.line == self.line:
+            return None
+        place = self.other_place
+        return Other("" if place is None else str(place), other.line, other.text, other.location)
 
     @property
     def other_place(self) -> Location | None:
-        """The line of the source of the other half of a race."""
-        if not isinstance(self.at, InLaunch) or self.other is None:
+        """The line of the source of `other`, with the calls that were inlined."""
+        if not isinstance(self.at, InLaunch) or self.at.other is None or self.at.other.line == self.line:
             return None
-        return self.at.other_place or self.other.location
+        return self.at.other_place or self.at.other.location
 
     @property
     def is_within_warp(self) -> bool:
@@ -502,21 +535,21 @@ class Finding:
 
     @property
     def count(self) -> int:
-        """Of how many instructions it is said."""
+        """The number of instructions with this finding."""
         return 1 + len(self.alike)
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines of all of them."""
+        """The PTX lines of all instructions with this finding."""
         return tuple(dict.fromkeys(line for line in (self.line, *(other.line for other in self.alike)) if line))
 
     @property
     def places(self) -> tuple[Location, ...]:
-        """The lines of the source of all of them."""
+        """The source lines of all instructions with this finding."""
         return tuple(dict.fromkeys(place for place in (self.place, *(other.place for other in self.alike)) if place is not None))
 
     def excerpt(self) -> list[str]:
-        """The lines of the source if their files can be read, that of `place` first, then the line of the PTX; then the other half of a race."""
+        """The text of the lines: source (if the file can be read), PTX, then those of the other access of a race."""
         if not self.line:
             return []
         first = self.place if self.place is not None else self.location
@@ -526,7 +559,7 @@ class Finding:
         return list(dict.fromkeys(lines))
 
     def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
-        """The lines of the source of an instruction that can be read, that of the place `first` before those that were inlined there."""
+        """The source lines of an instruction that can be read. The line of the place `first` comes first."""
         from smemsim.base.files import source_line  # findings of words need no files
 
         chain = location.chain if location is not None else ()
@@ -535,7 +568,7 @@ class Finding:
                 yield f"{place} | {_cut(source)}"
 
     def others(self) -> str:
-        """The other instructions of which the same is said, in words; "" where there are none."""
+        """The other instructions with this finding, in words; "" if there are none."""
         if not self.alike:
             return ""
         lines = [str(n) for n in self.lines if n != self.line]
@@ -544,7 +577,7 @@ class Finding:
         of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
         return f"and {len(self.alike)} more like it{at}{of}"
 
-    # ---- for people and programs
+    # ---- as text and as JSON
 
     def __repr__(self) -> str:
         return f"<Finding {_cut(f'{self.code} {self.severity} at {self.where}: {told(self.message)}')}>"
@@ -553,10 +586,10 @@ class Finding:
         return plain(self.lines_of())
 
     def lines_of(self, width: int = COLUMNS) -> list[Line]:
-        """The message in styled lines: code, place and what is wrong; the accesses; why; fix."""
+        """The message as styled lines, at most `width` columns wide."""
         style = STYLES[self.severity]
         note = NOTES.get(self.severity, "")
-        place = f"{self.headed}  " * (not self.what.startswith(self.headed))
+        place = f"{self._headed}  " * (not self.what.startswith(self._headed))
         return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width)
 
     def rows(self) -> Iterator[Labelled]:
@@ -574,11 +607,11 @@ class Finding:
             yield Labelled("fix", told(self.repair) + " (tried)" * self.tried, style="green")
 
     def page_rows(self) -> tuple[Labelled, ...]:
-        """The labelled lines that a page shows between its head and the fix."""
+        """The labelled lines that a report page shows between the head and the fix."""
         return tuple(row for row in self.rows() if row.label != "fix" and row.text)
 
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
-        """Where it is: each access with its lines, or the instruction; then the sources of other lines that the sentences name."""
+        """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that the text names."""
         for half in self.halves:
             yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
         is_named = any(half.instruction is not None for half in self.halves)
@@ -592,7 +625,7 @@ class Finding:
             yield Labelled("", f"line {line} is {place.path}")
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it: what every finding has, and what those of its place have besides."""
+        """The finding as a dictionary for JSON. The keys depend on the kind of place."""
         said = {"code": self.code, "severity": str(self.severity), "where": self.where, "what": self.what, "why": self.why,
                 "fix": {"text": self.repair, "tried": self.tried}}  # fmt: skip
         match self.at:
@@ -616,7 +649,7 @@ class Finding:
 
     @staticmethod
     def _half(half: Half) -> dict[str, Any]:
-        """One access, as JSON has it."""
+        """One access as a dictionary for JSON."""
         i = half.instruction
         place = half.place or (None if i is None else i.location)
         return {
@@ -627,7 +660,7 @@ class Finding:
         }
 
     def _other(self) -> dict[str, Any] | None:
-        """The other half of a race, as JSON has it."""
+        """The other access of a race as a dictionary for JSON."""
         if self.other is None:
             return None
         place = self.other_place
@@ -712,7 +745,9 @@ def at_instruction(
 
 
 class TensorMapError(SmemsimError, ValueError):
-    """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken, `findings` the same with its rule.
+    """The driver's encode call refuses these arguments.
+
+    `violations` has one sentence for each rule that is broken. `findings` has the same as findings, with the source of each rule.
 
     >>> import smemsim
     >>> smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10008, global_dim=(64,), global_strides=(), box_dim=(64,))
@@ -729,11 +764,11 @@ class TensorMapError(SmemsimError, ValueError):
 
     @property
     def violations(self) -> list[str]:
-        """One sentence for every rule that is broken."""
+        """One sentence for each rule that is broken."""
         return [f.message for f in self.findings]
 
 
-# ---- Sentences and lines of PTX, short enough to be read
+# ---- Shorter sentences and lines of PTX
 
 
 MOST_ITEMS = 8  # registers of a list that are shown
@@ -744,7 +779,7 @@ _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 
 
 def told(text: str) -> str:
-    """A sentence for a reader: C++ symbols as names, long names of instructions without their middle.
+    """A sentence with readable names: C++ symbols demangled, long names of instructions without their middle.
 
     >>> told("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes of line 7")
     'cp.async.bulk.tensor.2d…mbarrier::complete_tx::bytes of line 7'

@@ -262,7 +262,13 @@ def schema_of(keys: Mapping[str, Key], inner: Mapping[str, Mapping[str, object]]
 
 
 class TableError(InputError):
-    """What cannot be read or meant so: the sentence, and the path of what it is about. `Source.located` puts file and line before it."""
+    """A scenario or launch file has a mistake. `path` is the path of the value; the message of a file starts with its name and line.
+
+    >>> import smemsim
+    >>> smemsim.check({"arch": "sm_90a", "stepp": []})
+    Traceback (most recent call last):
+    smemsim.core.tables.TableError: scenario: stepp: not a key here; did you mean 'step'?; there are arch, title, source, cta_group, excerpt, tensor, buffer, map, step, expect
+    """
 
     def __init__(self, message: str, path: Path | None = None, *, located: bool = False) -> None:
         super().__init__(message)

@@ -107,8 +107,11 @@ class Report:
         first = next(f for f in self.findings if f.code == self.codes[0])
         return f"{'OK, but' if self.ok else 'WRONG:'} {first.code} at {first.title or first.where} is the first of {len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
-        """A line for each finding, the remarks, and a last line that counts."""
+        """The findings, the remarks, and a last line that counts them."""
         lines = [str(f) for f in (*self.findings, *self.remarks)]
         count = len(self.findings) or "no"
         also = f", {len(self.remarks)} remark{'s' if len(self.remarks) > 1 else ''}" if self.remarks else ""

@@ -425,7 +425,7 @@ class Run:
         place = Sources(self.launch.program.inlined.body).place
 
         def where(i: Instruction) -> str:
-            return f"PTX line {i.line}" if i.location is None else f"{place(i.location)}, PTX line {i.line}"
+            return f"PTX line {i.line}" if i.location is None else f"{str(place(i.location)).rpartition('/')[2]}, PTX line {i.line}"
 
         return Pipeline.of(self.stages, where, is_over=self.ctas == self.launch.ctas)
 
@@ -461,12 +461,13 @@ class Run:
 
     @functools.cached_property
     def _costs(self) -> list[Finding]:
-        """Notes on what lines cost, of a launch that was counted."""
+        """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these were recorded."""
+        stages = [] if self.stages is None else self.pipeline.notes()
         if self.counting is None:
-            return []
+            return stages
         table, limits, body = self.counters, self.launch.options.counters, self.launch.program.inlined.body
         broken = limit_findings(table, limits, body) if isinstance(limits, tuple) else ()
-        return [*broken, *cost_notes(self.launch, self.counting)]
+        return [*broken, *cost_notes(self.launch, self.counting), *stages]
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:
@@ -663,10 +664,13 @@ class Run:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
         return rounding_of(self.launch, dtype)
 
-    def text(self, *, strict: bool = False, colour: bool = False) -> str:
-        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts, as `summary` does.
+    def __str__(self) -> str:
+        return self.text()
 
-        What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
+    def text(self, *, strict: bool = False, colour: bool = False) -> str:
+        """The findings and remarks with their lines, the evidence of the results, and a last line that counts.
+
+        A finding of several instructions (an unrolled loop) is one entry that names the other lines.
         """
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 

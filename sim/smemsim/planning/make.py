@@ -67,6 +67,9 @@ class Plan(Planned):
         named = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
         return f"plan({', '.join([str(rows), str(k), *named])})"
 
+    def __str__(self) -> str:
+        return self.text()
+
     def _repr_html_(self) -> str:
         """In a notebook: the picture of the tile in shared memory, and the text folded away."""
         from smemsim.core.picture.page import page_fragment

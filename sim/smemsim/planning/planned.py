@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.base.errors import InputError
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.words.instr import InstrDescriptor
+from smemsim.core.words.raw import Words
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.planning.arrangement import Arrangement, Conflicts, CuteSteps, Field, Wish, canonical_layouts, conflicts_of
@@ -99,11 +100,11 @@ class Planned:
         return tile.descriptor(block, step, stage)
 
     @property
-    def words(self) -> np.ndarray:
-        """uint64 (blocks, K steps): the raw descriptors of stage 0."""
+    def words(self) -> Words:
+        """The raw descriptors of stage 0: uint64 (blocks, K steps). They print in hex."""
         tile = self.arrangement
         found = [[tile.descriptor(block, step).encode() for step in range(tile.steps)] for block in range(tile.blocks)]
-        return np.array(found, np.uint64)
+        return Words.of(found)
 
     @property
     def notes(self) -> tuple[str, ...]:

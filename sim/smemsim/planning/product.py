@@ -96,8 +96,11 @@ class ProductPlan:
         head = f"{mark} {_CLUSTER}\n" if self.a.wish.cta_group == 2 else ""
         return f"{head}{parts[0]}\n\n{second}"
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
-        """The plan as people read it."""
+        """The whole plan as text."""
         wish = self.a.wish
         pair = " of a pair of CTAs, each of which holds half of A's rows and half of B's" if wish.cta_group == 2 else ""
         lines = [f"D ({self.m} x {self.n}) = A ({self.m} x {self.k}) B ({self.n} x {self.k}) on {wish.machine.name}: the tile{pair}", ""]

@@ -7,7 +7,7 @@ message), and whether accesses of a compiled block are in order, which are then 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from smemsim.run.accesses import Piece
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["Checks", "Taint"]
+__all__ = ["Cells", "Checks", "GlobalChecks", "LostUpdates", "NotedTables", "Releases", "SharedChecks", "Taint"]
 
 
 class Taint(Protocol):
@@ -75,6 +75,135 @@ class Taint(Protocol):
         """What threads have stored has these marks."""
 
 
+class NotedTables(NamedTuple):
+    """Tables over the words of a wave's shared memory, or of the first CTA's if that stands for all (`folding`), in which compiled blocks note accesses that an epoch of
+    their CTA orders (`marks.py` says how): stamps of the last write and the reads of each word, `epoch` by CTA, `clock` and `now` (times) by warp; of each word who wrote it
+    last, when, by which line, and who has read it."""
+
+    folding: Any
+    epoch_written: np.ndarray
+    epoch_read: np.ndarray
+    epoch: np.ndarray
+    clock: np.ndarray
+    now: np.ndarray
+    read_when: np.ndarray
+    read_line: np.ndarray
+    read_mark: np.ndarray
+    who: np.ndarray
+    when: np.ndarray
+    line: np.ndarray
+    strong: np.ndarray
+    mark: np.ndarray
+
+
+class SharedChecks(Protocol):
+    """Races in shared memory, as far as compiled blocks find none."""
+
+    by_epochs: (
+        Callable[[int, int, np.ndarray], bool] | None
+    )  # what compiled blocks give: are reads of all threads in order? Then it has noted them
+
+    @property
+    def folding(self) -> Any:
+        """Something while the first CTA stands for all, else None. The tables are others when it is another one."""
+
+    @property
+    def noted(self) -> NotedTables:
+        """The tables as they are now."""
+
+    def has_epochs(self) -> bool:
+        """Do epochs say what is ordered?"""
+
+    def are_in_step(self) -> bool:
+        """Do all CTAs have the clocks, times and epochs of the first one?"""
+
+    def reads_of_one(self) -> tuple[np.ndarray, ...]:
+        """What is noted of reads of the first CTA."""
+
+    def unfold_where_others_read(self, cta: int, before: tuple[np.ndarray, ...]) -> None:
+        """The first CTA stands for all no more; of CTAs from one on, the last reads are those of `before`."""
+
+
+class Cells(Protocol):
+    """Tables over the cells of an array in global memory, `1 << shift` bytes each, and over lines of `1 << line` bytes: the epochs (`marks.py`) of writers and readers.
+    A table without entries has nothing. `split` says which lines are kept by their cells."""
+
+    @property
+    def shift(self) -> int: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def split(self) -> np.ndarray: ...
+    @property
+    def writers(self) -> np.ndarray: ...
+    @property
+    def earlier(self) -> np.ndarray: ...
+    @property
+    def readers(self) -> np.ndarray: ...
+    @property
+    def others(self) -> np.ndarray: ...
+    @property
+    def line_writers(self) -> np.ndarray: ...
+    @property
+    def line_readers(self) -> np.ndarray: ...
+    @property
+    def line_others(self) -> np.ndarray: ...
+
+
+class _Unwritten(Protocol):
+    def is_unwritten(self, memory: np.ndarray) -> bool:
+        """Has no thread of the launch written to an array?"""
+
+
+class GlobalChecks(Protocol):
+    """Races in global memory, as far as compiled blocks find none."""
+
+    first: int  # the number of the wave's first warp in the launch
+
+    @property
+    def history(self) -> _Unwritten:
+        """What waves have done to each array."""
+
+    @property
+    def clock(self) -> np.ndarray:
+        """The clock of each warp of the wave."""
+
+    def cells_of_store(
+        self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = ...
+    ) -> tuple[int, Cells] | None:
+        """The number of a weak store, and the cells in which it is noted; None if there is more to it."""
+
+    def fills(
+        self, stores: Sequence[Instruction], memory: np.ndarray, size: int, table: np.ndarray, rows: np.ndarray, apart: np.ndarray,
+        nowhere: int, begin: int, end: int,
+    ) -> bool:  # fmt: skip
+        """Do threads fill, by stores that follow each other, what no thread has accessed? Then it is noted."""
+
+    def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """Is nothing suspicious about a read? Then it is noted."""
+
+    def passes_write(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """The same of a write."""
+
+
+class LostUpdates(Protocol):
+    """Updates that lanes of one warp may lose."""
+
+    @property
+    def stores(self) -> Any:
+        """The stores (`id` of the instruction) that may go to one place from several lanes."""
+
+    def may_lose(self, threads: np.ndarray, places: np.ndarray) -> bool:
+        """Has one of `stores` to be looked at before it happens?"""
+
+
+class Releases(Protocol):
+    """Releases by some lanes of a warp."""
+
+    def concerns(self, code: Any) -> bool:
+        """Has each access of compiled code to be reported?"""
+
+
 class Checks(Protocol):
     """The sanitizer of a wave."""
 
@@ -83,10 +212,10 @@ class Checks(Protocol):
     has_declared: bool  # has the launch variables in global memory that begin without a value?
     values_wanted: frozenset[str]
     # Parts that compiled blocks ask: races in global memory, stores whose updates lanes may lose, releases by some lanes.
-    globals: Any
-    lost: Any
-    unreleased: Any
-    shared: Any
+    globals: GlobalChecks | None
+    lost: LostUpdates
+    unreleased: Releases
+    shared: SharedChecks
 
     @property
     def held_slots(self) -> int:

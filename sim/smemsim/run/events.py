@@ -138,6 +138,9 @@ class Observer:
     def accessed(self, x: Wave, access: Access) -> None:
         """Threads read, or have written."""
 
+    def copied(self, x: Wave, access: Access) -> None:
+        """cp.async has written shared memory. `accessed` reports it too; an observer of this event alone does not keep blocks from running as machine code."""
+
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
 

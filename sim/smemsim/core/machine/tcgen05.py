@@ -75,7 +75,7 @@ __all__ = [
 
 
 class BrokenRule(InputError):
-    """A rule of the instruction descriptor that an instruction breaks: `finding` says which."""
+    """An instruction breaks a rule of the instruction descriptor. `finding` has the rule and the field."""
 
     def __init__(self, message: str, finding: Finding) -> None:
         super().__init__(message)

@@ -16,6 +16,7 @@ from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.smem_descriptor import REACH, START
 from smemsim.core.spec.swizzles import Swizzle
 from smemsim.core.words.operand import operand_addresses
+from smemsim.core.words.raw import Words
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.descriptors.shapes import Kind, Shape
 
@@ -44,7 +45,7 @@ class FoundDescriptor:
     leading: int | None
     stride: int | None
     starts: np.ndarray
-    words: np.ndarray
+    words: Words
     alternatives: tuple[tuple[tuple[int, ...], ...], ...]
     grade: Grade
 
@@ -213,7 +214,7 @@ def described(
         swizzle=kind.mode.swizzle,
         lbo_mode=int(absolute),
     ).encode()
-    words = np.uint64(base) | (starts >> START.shift).astype(np.uint64)
+    words = Words.of(np.uint64(base) | (starts >> START.shift).astype(np.uint64))
     some = alternatives or tuple(tuple((start,) for start in row) for row in starts.tolist())
     grade = shared_grade(int(words[0, 0]), arch, shape.fmt.name, shape.major, shape.k, shape.packing)
     bases = (0,) if absolute else kind.base_offsets

@@ -18,13 +18,12 @@ from smemsim.run.jit.memory import GENERAL, NEIGHBOURS, ONE_PLACE, Access
 from smemsim.run.jit.segments import MOST_ACCESSES
 from smemsim.run.jit.tiles import LOOK_NUMBERS
 from smemsim.run.jit.vectors import LANES
-from smemsim.run.sanitizer.epochs import MANY_THREADS
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
+from smemsim.run.marks import LANE_BITS, MANY, MANY_THREADS, PART_BITS, SEVERAL
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import SharedChecks
     from smemsim.run.engine.wave import Wave
     from smemsim.run.jit.segments import Code
-    from smemsim.run.sanitizer.sanitizer import Sanitizer
 
 __all__ = ["Shadow"]
 
@@ -445,21 +444,19 @@ class Shadow:
     """The functions over the tables of one wave. What an access needs to be called with stands in `context`."""
 
     def __init__(self, x: Wave, nowhere: int) -> None:
-        sanitizer: Sanitizer = x.checks
-        self.shared = sanitizer.shared
-        self.epochs = sanitizer.shared.epochs
-        self.folding = sanitizer.shared.folding  # while that is the watch's, the first CTA stands for all
-        self.total, self.stride, self._warps = x.total, x.stride, len(sanitizer.clocks.clock)
+        shared: SharedChecks = x.checks.shared
+        tables = shared.noted
+        self.shared, self.tables = shared, tables
+        self.total, self.stride, self._warps = x.total, x.stride, len(tables.clock)
         self.token = 0
-        tables, order, lanes = sanitizer.shared.kept, sanitizer.clocks, sanitizer.lanes
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.claim = np.zeros(len(tables.who), np.uint64)
         readers = tables.read_when.shape[1]
-        columns = x.alike("columns of warps", lambda: np.arange(len(order.clock), dtype=np.int64) % readers)
+        columns = x.alike("columns of warps", lambda: np.arange(len(tables.clock), dtype=np.int64) % readers)
         rows = MOST_ACCESSES if self.is_folded else 0
         self._places, self._kept_shapes = np.empty((rows, x.stride), np.int64), np.empty((rows, x.stride // LANES), np.uint8)
         arrays = (
-            self.epochs.written, self.epochs.read, self.epochs.epoch, cta_of, order.clock, lanes.now, tables.read_when, tables.read_line,
+            tables.epoch_written, tables.epoch_read, tables.epoch, cta_of, tables.clock, tables.now, tables.read_when, tables.read_line,
             tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim, columns,
         )  # fmt: skip
         numbers = x.shared.ctypes.data, nowhere, x.stride, readers, x.pitch
@@ -469,15 +466,15 @@ class Shadow:
         self._context = self.context.ctypes.data
         self._host = numbers[0]
         self._shapes = x.alike("places of any shape", lambda: np.full(x.total // LANES, GENERAL, np.uint8))
-        sanitizer.shared.by_epochs = self.reads
+        shared.by_epochs = self.reads
         self.functions = _functions()
         self._rows: dict[Code, tuple[np.ndarray, list[int]] | None] = {}
         self._alike: dict[Code, np.ndarray] = {}
 
     @property
     def is_stale(self) -> bool:
-        """Has the watch other tables now?"""
-        return self.folding is not self.shared.folding
+        """Has the sanitizer other tables now?"""
+        return self.tables.folding is not self.shared.folding
 
     def _has_epochs(self) -> bool:
         """Do epochs say what is ordered, in these tables?"""
@@ -486,7 +483,7 @@ class Shadow:
     @property
     def is_folded(self) -> bool:
         """Does the first CTA stand for all?"""
-        return self.folding is not None
+        return self.tables.folding is not None
 
     @property
     def at(self) -> int:
@@ -550,8 +547,8 @@ class Shadow:
     def _passes(
         self, function: Any, places: int, shapes: int, mask: int | None, first: int, last: int, line: int, token: int, apart: int
     ) -> bool:
-        if self.folding is not None:
-            if first or not self.folding.are_in_step(self.epochs):
+        if self.is_folded:
+            if first or not self.shared.are_in_step():
                 return False
             if not self.functions[ALIKE](places, shapes, mask, 0, self.total, 0, 0, 0, self._context):
                 return False

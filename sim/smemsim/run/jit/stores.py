@@ -16,11 +16,11 @@ from smemsim.core.machine.blank import WORD
 from smemsim.run.engine.wave import WARP
 from smemsim.run.jit import objects
 from smemsim.run.jit.memory import Access
-from smemsim.run.sanitizer.global_loops import CLOCK, WHEN, WHO
+from smemsim.run.marks import CLOCK, WHEN, WHO
 
 if TYPE_CHECKING:
+    from smemsim.run.checks import Cells
     from smemsim.run.engine.wave import Wave
-    from smemsim.run.sanitizer.global_loops import Cells
 
 __all__ = ["Stores"]
 
@@ -394,7 +394,7 @@ class Stores:
         if found is None:
             return False
         index, cells = found
-        self._look_at(cells, self.globals.clocks.clock)
+        self._look_at(cells, self.globals.clock)
         self.context[_HOST] = memory.ctypes.data - access.apart
         first, last, mask = given
         return bool(self._call(places, mask, first, last, index, access.size, self._at))

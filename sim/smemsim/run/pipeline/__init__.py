@@ -2,4 +2,6 @@
 
 from smemsim.base.lazy_exports import door
 
-__getattr__ = door(__name__, {"recorder": ("Costs", "Filling", "PipelineRecorder")})
+__getattr__ = door(
+    __name__, {"knowledge": ("Costs", "Filling", "Origin"), "lanes": ("Lanes", "Role", "Span"), "recorder": ("PipelineRecorder",)}
+)

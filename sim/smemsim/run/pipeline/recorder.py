@@ -1,6 +1,7 @@
 """Records the loads of one cluster's stages, and what the issuing thread knew at each of them.
 
-A *filling* is what one phase of an mbarrier brings to shared memory: the loads of A and B into one stage. Knowledge moves through threads and barriers like
+A *filling* is what one phase of an mbarrier brings to shared memory: the loads of A and B into one stage. A group of cp.async is one too, and so are the products of one
+accumulator in tensor memory until an epilogue reads it. Knowledge moves through threads and barriers like
 happens-before: a wait for the phase of a filling's mbarrier tells a thread that the filling is complete; `wgmma.wait_group` or a phase that
 `tcgen05.commit` completes tells it that the matrix instructions which read a filling are complete. Knowledge is kept by thread, as a bit set of fillings.
 
@@ -10,158 +11,61 @@ Times are only for the picture. They follow from `Costs` and the same dependence
 from __future__ import annotations
 
 import collections
-import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.events import AtMbarriers, GroupKind, Observer
+from smemsim.run.events import Access, GroupKind
+from smemsim.run.pipeline.barriers import BarrierObserver
+from smemsim.run.pipeline.knowledge import MOST, READERS, WARP, Costs, Filling, Known, Origin, bits_of
+from smemsim.run.pipeline.lanes import Span
 
 if TYPE_CHECKING:
-    from smemsim.run.async_ops import AsyncOp
-    from smemsim.run.views import Barrier, Mbarrier, Wave
+    from smemsim.run.async_ops import AsyncOp, TensorAccess
+    from smemsim.run.views import Mbarrier, Wave
 
-__all__ = ["MOST", "Costs", "Filling", "Origin", "PipelineRecorder"]
+__all__ = ["PipelineRecorder"]
 
-MOST = 512  # fillings of a launch that are recorded; later ones repeat them
-READERS = 8  # warpgroups, or threads that issue tcgen05.mma, that read one filling
-WARP, WARPGROUP = 32, 128
+WARPGROUP = 128
+COLUMNS = 0xFFFF  # of an address in tensor memory
 _LOADS = frozenset({"tma_load", "bulk"})
+_STORES = frozenset({"tma_store", "tma_reduce", "bulk"})
 
 
-class Costs(NamedTuple):
-    """Assumed lengths, in units of one tensor core instruction: nothing here was measured."""
-
-    load: int = 6  # from the issue of a load to its last byte
-    interval: int = 1  # between the ends of two loads
-    mma: int = 1
-
-
-class Origin(NamedTuple):
-    """How a thread learned that reads are complete: its own `wait`, the `arrival` that passed it on and what that thread had waited by."""
-
-    wait: Instruction
-    arrival: Instruction | None = None
-    first: Instruction | None = None
-    barrier: tuple[int, int] | None = None
-    phase: int = -1
-
-
-@dataclasses.dataclass(eq=False)
-class Filling:
-    """One filling of a stage: the loads that one phase of an mbarrier counts.
-
-    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads. `stage` is where in shared memory the first load goes, with its CTA. `issued`,
-    `loads` and `reads` are what the issuing thread knew before: bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose
-    matrix instructions were complete. `origins` says by which wait it knew of the reads.
-    """
-
-    number: int
-    instruction: Instruction
-    thread: int
-    barrier: tuple[int, int]
-    phase: int
-    stage: tuple[int, int]
-    issued: int
-    loads: int
-    reads: int
-    origins: dict[int, Origin]
-    sizes: tuple[tuple[Any, int], ...] = ()
-    places: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # CTA, first word, the word behind the last
-    readers: int = 0
-    at: float = 0.0
-    full: float = 0.0
-    read: float = -1.0
-    free: float = -1.0
-
-    @property
-    def ring(self) -> tuple[Any, ...]:
-        """What the fillings of one ring have in common."""
-        return (self.thread // WARP, *self.sizes)
-
-
-@dataclasses.dataclass(eq=False)
-class _Known:
-    """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`."""
-
-    issued: int = 0
-    loads: int = 0
-    reads: int = 0
-    origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
-    time: float = 0.0
-
-    def learn(self, other: _Known, via: Instruction | None = None, barrier: tuple[int, int] | None = None, phase: int = -1) -> None:
-        """Know what another knows too; `via` is the wait by which it is learned."""
-        fresh = other.reads & ~self.reads
-        if fresh:
-            for bit in _bits(fresh):
-                was = other.origins.get(bit)
-                if via is None:
-                    if was is not None:
-                        self.origins[bit] = was
-                else:
-                    self.origins[bit] = Origin(via, None if was is None else was.arrival, None if was is None else was.wait, barrier, phase)
-        self.issued |= other.issued
-        self.loads |= other.loads
-        self.reads |= other.reads
-        self.time = max(self.time, other.time)
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-class PipelineRecorder(Observer):
+class PipelineRecorder(BarrierObserver):
     """Records the first cluster of a launch, or that of CTA `cta`."""
 
     def __init__(self, cta: int = 0, costs: Costs | None = None) -> None:
-        self.cta, self.costs = cta, costs or Costs()
+        super().__init__(cta, costs)
         self.fillings: list[Filling] = []
         self.is_cut = False
-        self._wave: Wave | None = None
-        self._begin = self._end = 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._known: dict[int, _Known] = collections.defaultdict(_Known)
-        self._open: dict[tuple[int, int], _Known] = collections.defaultdict(_Known)
-        self._done: dict[tuple[int, int], _Known] = {}
-        self._phase: dict[tuple[int, int], int] = collections.defaultdict(int)
-        self._filled: dict[tuple[int, int, int], Filling] = {}
         self._current: dict[int, list[tuple[int, int, Filling]]] = collections.defaultdict(list)
         self._multiplied: dict[int, int] = collections.defaultdict(int)  # by thread: what it has issued and not committed
         self._ends: dict[int, float] = collections.defaultdict(float)
         self._groups: dict[int, list[tuple[int, float]]] = collections.defaultdict(list)
         self._readers: dict[int, int] = {}
-        self._engine = 0.0
-        self._met: dict[Any, _Known] = collections.defaultdict(_Known)
-        self._passing: dict[Any, _Known] = {}
+        self._engine = self._stored = 0.0
+        self._copied: dict[int, Filling] = {}  # by CTA: the open group of cp.async
+        self._copies: dict[int, list[Filling | None]] = collections.defaultdict(list)  # by CTA: its groups
+        self._copier: dict[int, int] = {}  # by CTA: the thread whose groups are followed
+        self._sums: dict[tuple[int, int], Filling] = {}  # by CTA and column: the accumulator in tensor memory
+        self._summed: dict[int, int] = collections.defaultdict(int)  # by thread: the accumulators that it has issued products of
+        self._taken: dict[int, int] = collections.defaultdict(int)  # by warp: what it has loaded from tensor memory and not waited for
 
-    # ---- which threads
-
-    def wave_began(self, x: Wave) -> None:
-        if self._wave is None and self.cta in x.numbers:
-            index = int(np.flatnonzero(x.numbers == self.cta)[0])
-            cluster = x.ctas[index].cluster
-            members = [cta.index for cta in x.ctas if cta.cluster == cluster]
-            self._wave, self._begin, self._end = x, min(members) * x.stride, (max(members) + 1) * x.stride
-
-    def wave_ended(self, x: Wave) -> None:
-        if x is self._wave:
-            self._forget()
-
-    wave_stopped = wave_hung = wave_ended
-
-    def _own(self, threads: np.ndarray) -> list[int]:
-        return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]
-
-    def _is_own(self, x: Wave, cta: int) -> bool:
-        return x is self._wave and self._begin <= cta * x.stride < self._end
+    def _new(self, kind: str, i: Instruction, thread: int, stage: tuple[int, int], barrier: tuple[int, int], phase: int) -> Filling | None:
+        """A filling that begins, with what its thread knows."""
+        if len(self.fillings) >= MOST:
+            self.is_cut = True
+            return None
+        k = self._known[thread]
+        filling = Filling(
+            len(self.fillings), i, thread, barrier, phase, stage, k.issued, k.loads, k.reads, dict(k.origins), dict(k.load_origins), kind, at=k.time
+        )  # fmt: skip
+        self.fillings.append(filling)
+        k.issued |= 1 << filling.number
+        return filling
 
     # ---- loads
 
@@ -174,13 +78,13 @@ class PipelineRecorder(Observer):
                 if self._is_own(x, cta.index):
                     for write in [op.writes[n]] if one_each else op.writes:
                         if write.barrier is not None:
-                            self._loads(op, n, thread, write)
+                            self._loads(x, op, n, thread, write)
         elif op.kind in ("wgmma", "tcgen05.mma"):
             for n, (cta, thread) in enumerate(op.issuers):
                 if self._is_own(x, cta.index):
-                    self._multiplies(op, n, cta.index, thread)
+                    self._multiplies(x, op, n, cta.index, thread)
 
-    def _loads(self, op: AsyncOp, n: int, thread: int, write: Any) -> None:
+    def _loads(self, x: Wave, op: AsyncOp, n: int, thread: int, write: Any) -> None:
         of, offset = write.barrier
         barrier = of.index, offset
         key = *barrier, self._phase[barrier]
@@ -189,32 +93,95 @@ class PipelineRecorder(Observer):
         known = self._known[thread]
         filling = self._filled.get(key)
         if filling is None:
-            if len(self.fillings) >= MOST:
-                self.is_cut = True
+            filling = self._new("load", op.instruction, thread, (write.cta.index, first), barrier, key[2])
+            if filling is None:
                 return
-            filling = self._filled[key] = Filling(
-                len(self.fillings), op.instruction, thread, barrier, key[2], (write.cta.index, first), known.issued, known.loads, known.reads,
-                dict(known.origins), at=known.time,
-            )  # fmt: skip
-            self.fillings.append(filling)
+            self._filled[key] = filling
         filling.sizes += ((_source(op, n), write.size),)
-        filling.places.append((write.cta.index, first, end))
         self._engine = max(self._engine + self.costs.interval, known.time + self.costs.load)
         filling.full = max(filling.full, self._engine)
         known.issued |= 1 << filling.number
-        current = self._current[write.cta.index]
+        self._lies(filling, write.cta.index, first, end)
+        for warp, _ in self._drawn(x, [thread]):
+            self.lanes.warp_does(warp, "load", known.time, known.time, str(filling.number), op.instruction)
+
+    def _lies(self, filling: Filling, cta: int, first: int, end: int) -> None:
+        """A filling brings words of a window, in place of what was there."""
+        filling.places.append((cta, first, end))
+        current = self._current[cta]
         current[:] = [entry for entry in current if entry[1] <= first or entry[0] >= end]
         current.append((first, end, filling))
 
+    # ---- groups of cp.async
+
+    def copied(self, x: Wave, access: Access) -> None:
+        if x is not self._wave:
+            return
+        threads, at = access.threads, access.piece.at
+        for cta in {t // x.stride for t in self._own(threads)}:
+            inside = threads // x.stride == cta
+            copier = self._copier.setdefault(cta, int(threads[inside][0]))
+            filling = self._copied.get(cta)
+            if filling is None:
+                if not (threads[inside] == copier).any():
+                    continue
+                begin = int(at[threads == copier][0]) - cta * x.pitch
+                filling = self._new("cp.async", access.instruction, copier, (cta, begin >> 2), (cta, -1), len(self._copies[cta]))
+                if filling is None:
+                    continue
+                self._copied[cta] = filling
+                self._engine = max(self._engine + self.costs.interval, self._known[copier].time + self.costs.load)
+                filling.full = self._engine
+                self._draw_load(x, filling)
+            own = at[inside] - cta * x.pitch
+            filling.sizes = ((None, sum(size for _, size in filling.sizes) + len(own) * access.size),)
+            self._lies(filling, cta, int(own.min()) >> 2, int(own.max()) + access.size >> 2)
+
+    def _draw_load(self, x: Wave, filling: Filling) -> None:
+        for warp, thread in self._drawn(x, [filling.thread]):
+            time = self._known[thread].time
+            self.lanes.warp_does(warp, "load", time, time, str(filling.number), filling.instruction)
+
+    def _copies_committed(self, x: Wave) -> None:
+        threads = x.threads
+        for cta, copier in self._copier.items():
+            if (threads == copier).any():
+                self._copies[cta].append(self._copied.pop(cta, None))
+
+    def _copies_waited(self, x: Wave, i: Instruction, left: int) -> None:
+        own_threads = self._own(x.threads)
+        for cta, copier in self._copier.items():
+            own = [t for t in own_threads if t // x.stride == cta]
+            if copier not in own:
+                continue
+            groups = self._copies[cta]
+            over = [g for g in (groups[: len(groups) - left] if left else groups) if g is not None]
+            made = Known(loads=sum(1 << g.number for g in over), time=max((g.full for g in over), default=0.0))
+            self._waits(x, own, "wait", made.time, f"cp.async, {left} groups left", i)
+            for thread in own:
+                self._known[thread].learn(made, i)
+
+    def copies_counted(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """cp.async.mbarrier.arrive: the open copies of a thread are counted by a phase of an mbarrier."""
+        if x is not self._wave:
+            return
+        for cta, copier in self._copier.items():
+            filling = self._copied.get(cta)
+            if filling is not None and (threads == copier).any():
+                key = barrier.cta.index, barrier.offset
+                filling.barrier, filling.phase = key, self._phase[key]
+                self._filled[(*key, self._phase[key])] = filling
+                self._copies[cta].append(self._copied.pop(cta))
+
     # ---- matrix instructions
 
-    def _multiplies(self, op: AsyncOp, n: int, cta: int, thread: int) -> None:
-        if n >= len(op.reads):
-            return
+    def _multiplies(self, x: Wave, op: AsyncOp, n: int, cta: int, thread: int) -> None:
         reader = self._readers.setdefault(thread, len(self._readers))
-        begins, known = op.reads[n].begins, self._known[thread]
+        known, i = self._known[thread], op.instruction
         start = max(known.time, self._ends[thread])
         end = self._ends[thread] = start + self.costs.mma
+        begins = op.reads[n].begins if n < len(op.reads) else np.zeros(0, np.int64)
+        newest = -1
         for first, behind, filling in self._current[cta]:
             if reader < READERS and bool(((begins >= first) & (begins < behind)).any()):
                 bit = filling.number * READERS + reader
@@ -222,20 +189,37 @@ class PipelineRecorder(Observer):
                 self._multiplied[thread] |= 1 << bit
                 filling.read = start if filling.read < 0 else min(filling.read, start)
                 filling.free = max(filling.free, end)
+                newest = max(newest, filling.number)
+        if op.kind == "tcgen05.mma":
+            self._accumulates(op, n, cta, thread, end)
+        label = "" if newest < 0 else str(newest)
+        for warp, _ in self._drawn(x, [thread]):
+            self.lanes.engine_does("tensor core", reader, Span("mma", start, end, label, i))
+            for one in range(warp, warp + (WARPGROUP // WARP if op.kind == "wgmma" else 1)):
+                self.lanes.warp_does(one, "mma", known.time, known.time, label, i)
 
     def group_committed(self, x: Wave, i: Instruction, kind: GroupKind) -> None:
-        if kind == "wgmma" and x is self._wave:
+        if x is not self._wave:
+            return
+        if kind == "wgmma":
             for thread in self._own(x.threads[::WARPGROUP]):
                 self._groups[thread].append((self._multiplied.pop(thread, 0), self._ends[thread]))
+        elif kind == "cp.async":
+            self._copies_committed(x)
 
     def group_waited(self, x: Wave, i: Instruction, kind: GroupKind, left: int, *, only_read: bool = False) -> None:
-        if kind != "wgmma" or x is not self._wave:
+        if x is not self._wave:
+            return
+        if kind == "cp.async":
+            self._copies_waited(x, i, left)
+        if kind != "wgmma":
             return
         for thread in self._own(x.threads[::WARPGROUP]):
             groups = self._groups[thread]
             over, groups[:] = groups[: len(groups) - left], groups[len(groups) - left :] if left else []
             for reads, end in over:
-                made = _Known(reads=reads, time=end)
+                made = Known(reads=reads, time=end)
+                self._waits(x, range(thread, thread + WARPGROUP), "own MMAs", end, f"MMAs, {left} groups left", i)
                 for lane in range(thread, thread + WARPGROUP):
                     self._known[lane].learn(made, i)
 
@@ -245,99 +229,67 @@ class PipelineRecorder(Observer):
         for thread, barrier in commits:
             if self._begin <= thread < self._end:
                 known, reads = self._known[thread], self._multiplied[thread]
-                made = _Known(known.issued, known.loads, reads, {bit: Origin(i, i) for bit in _bits(reads)}, self._ends[thread])
+                made = Known(known.issued, known.loads, reads, {bit: Origin(i, i) for bit in bits_of(reads)}, time=self._ends[thread])
+                made.loads |= self._summed[thread]
                 made.learn(known)  # what has been issued began after what its thread knew
                 made.time = self._ends[thread]
                 self._open[barrier.cta.index, barrier.offset].learn(made)
 
-    # ---- mbarriers
+    # ---- accumulators in tensor memory
 
-    def mbarriers_reached(
-        self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
-    ) -> None:
-        if x is not self._wave or is_async:
-            return
-        for threads, barrier in arrivals:
-            own = self._own(threads)
-            if own:
-                phase = self._open[barrier.cta.index, barrier.offset]
-                for thread in own:
-                    known = self._known[thread]
-                    fresh = known.reads & ~phase.reads
-                    phase.learn(known)
-                    for bit in _bits(fresh):
-                        was = known.origins.get(bit)
-                        phase.origins[bit] = Origin(i if was is None else was.wait, i)
+    def _accumulates(self, op: Any, n: int, cta: int, thread: int, end: float) -> None:
+        """A product is added to an accumulator; it is another filling of its columns if what was there has been read."""
+        of = op.mmas[n].of
+        column = int(of.d) & COLUMNS
+        filling = self._sums.get((cta, column))
+        if filling is None or filling.readers:
+            filling = self._new("accumulator", op.instruction, thread, (cta, column), (cta, -1), 0)
+            if filling is None:
+                return
+            self._sums[cta, column] = filling
+            filling.sizes = ((None, int(op.mmas[n].i.n)),)
+        filling.full = max(filling.full, end)
+        self._summed[thread] |= 1 << filling.number
 
-    def mbarriers_completed(self, x: Wave, barriers: Sequence[Mbarrier]) -> None:
-        if x is not self._wave:
+    def tensor_loaded(self, x: Wave, i: Instruction, access: TensorAccess) -> None:
+        if x is not self._wave or not self._sums:
             return
-        for barrier in barriers:
-            key = barrier.cta.index, barrier.offset
-            if not self._is_own(x, key[0]):
+        for warp, cta, _, begin, end in access.boxes:
+            thread = warp * WARP
+            if not self._begin <= thread < self._end:
                 continue
-            done = self._open.pop(key, None) or _Known()
-            filling = self._filled.get((*key, self._phase[key]))
-            if filling is not None:
-                done.loads |= 1 << filling.number
-                done.time = max(done.time, filling.full)
-            self._done[key] = done
-            self._phase[key] += 1
+            known = self._known[thread]
+            for (of, column), filling in self._sums.items():
+                reader = warp % READERS
+                if of == cta and begin < column + filling.sizes[0][1] and column < end:
+                    filling.readers |= 1 << reader
+                    self._taken[warp] |= 1 << (filling.number * READERS + reader)
+                    filling.read = known.time if filling.read < 0 else min(filling.read, known.time)
+                    filling.free = max(filling.free, known.time + self.costs.epilogue)
+                    for own, _ in self._drawn(x, [thread]):
+                        self.lanes.warp_does(own, "tensor memory", known.time, known.time + self.costs.epilogue, str(filling.number), i)
 
-    def mbarriers_passed(
-        self, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
-    ) -> None:
-        if x is not self._wave:
+    def tensor_waited(self, x: Wave, i: Instruction, kind: Literal["ld", "st"]) -> None:
+        if x is not self._wave or kind != "ld":
             return
-        for threads, barrier in waits:
-            key = barrier.cta.index, barrier.offset
-            done = self._done.get(key)
-            if done is not None:
-                for thread in self._own(threads):
-                    self._known[thread].learn(done, i, key, self._phase[key] - 1)
+        for warp in {t // WARP for t in self._own(x.threads)}:
+            if taken := self._taken.pop(warp, 0):
+                end = max(self.fillings[bit // READERS].free for bit in bits_of(taken))
+                made = Known(reads=taken, time=end)
+                for thread in range(warp * WARP, (warp + 1) * WARP):
+                    self._known[thread].learn(made, i)
 
-    # ---- barriers of threads
+    # ---- stores
 
-    def _meet(self, threads: list[int]) -> None:
-        if len(threads) > 1:
-            met = _Known()
-            for thread in threads:
-                met.learn(self._known[thread])
-            for thread in threads:
-                self._known[thread].learn(met)
-
-    def barrier_met(self, x: Wave, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
-        if x is self._wave:
-            own = self._own(threads)
-            for cta in {t // x.stride for t in own}:
-                self._meet([t for t in own if t // x.stride == cta])
-
-    def barrier_arrived(
-        self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
-    ) -> None:
-        if x is self._wave:
-            for thread in self._own(threads):
-                self._met[barrier.key].learn(self._known[thread])
-
-    def barrier_completed(self, x: Wave, barrier: Barrier) -> None:
-        if x is self._wave and barrier.key in self._met:
-            self._passing[barrier.key] = self._met.pop(barrier.key)
-
-    def barrier_passed(self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray) -> None:
-        if x is self._wave and (known := self._passing.get(barrier.key)) is not None:
-            for thread in self._own(threads):
-                self._known[thread].learn(known)
-
-    def lanes_met(self, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
-        if x is not self._wave:
+    def stores(self, x: Wave, op: AsyncOp, n: int, write: Any) -> None:
+        if x is not self._wave or op.kind not in _STORES:
             return
-        by_warp: dict[int, list[int]] = collections.defaultdict(list)
-        for thread in self._own(x.threads if threads is None else threads):
-            by_warp[thread // WARP].append(thread)
-        for own in by_warp.values():
-            first = self._known.get(own[0])
-            if any((k := self._known.get(t)) is not first and k != first for t in own):
-                self._meet(own)
+        _, thread = op.issuers[n]
+        for warp, _ in self._drawn(x, [thread]):
+            begin = self._known[thread].time
+            self._stored = max(self._stored, begin) + self.costs.store
+            self.lanes.engine_does("stores", 0, Span("store", self._stored - self.costs.store, self._stored, "", op.instruction))
+            self.lanes.warp_does(warp, "store", begin, begin, "", op.instruction)
 
 
 def _source(op: AsyncOp, n: int) -> Any:

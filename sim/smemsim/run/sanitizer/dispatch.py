@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.accesses import Piece, for_part
 from smemsim.run.async_ops import TensorAccess
 from smemsim.run.events import Access, AtMbarriers, GroupKind, barrier_key
 from smemsim.run.sanitizer.async_dispatch import AsyncEvents
 from smemsim.run.sanitizer.patterns import acquire, release
+from smemsim.run.sanitizer.races import copy_after_mbarrier
 from smemsim.run.scopes import CLUSTER
 from smemsim.run.warps import WARP
 
@@ -92,6 +92,9 @@ class Events(AsyncEvents):
         else:
             for_part(x, piece, lambda: self.write(x, i, piece.at, size, values))
 
+    def copied(self, x: Wave, access: Access) -> None:
+        """`accessed` has reported it."""
+
     def updates(self: Any, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; an exchange takes what is there."""
         i, piece, size = access.instruction, access.piece, access.size
@@ -167,12 +170,10 @@ class Events(AsyncEvents):
         """X005 where threads end an mbarrier on which a copy may still complete."""
         pending = self.not_waited_for(barrier, threads)
         if pending is not None:
-            does = "initialises" if i.modifiers[0] == "init" else "invalidates"
+            said = copy_after_mbarrier(i, pending.instruction, f"{barrier.offset:#x} of CTA {barrier.cta.number}")
             x.launch.find(
-                "X005", i, f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} ends while a copy may still complete on it",
-                "wait for its phase (mbarrier.try_wait) in all threads that use it, then mbarrier.inval", because=LIVES,
-                why=f"these threads have not waited for the copy; {i.name} {does} the mbarrier",
-                halves=(Half("end", i.name, i), Half("copy", pending.instruction.name, pending.instruction)),
+                said.code, i, said.what, "wait for its phase (mbarrier.try_wait) in all threads that use it, then mbarrier.inval", because=LIVES,
+                why=said.why, halves=said.halves,
             )  # fmt: skip
 
     def mbarrier_invalidated(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:

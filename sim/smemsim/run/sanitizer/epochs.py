@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from smemsim.run.marks import MANY_THREADS, THREAD_BITS
 from smemsim.run.sanitizer import shared_loops
 from smemsim.run.sanitizer.operations import OPERATIONS
 
-__all__ = ["MANY_THREADS", "THREAD_BITS", "UNKNOWN", "Epochs"]
+__all__ = ["UNKNOWN", "Epochs"]
 
 
-THREAD_BITS = 11  # of a stamp: the thread in its CTA, plus one
-MANY_THREADS = (1 << THREAD_BITS) - 1  # in place of a thread: several, or nobody knows which
 UNKNOWN = 0xFFFFFFFF  # the stamp of a word of which the epoch does not say enough: operations, atomics
 STEP = 1 << THREAD_BITS  # from the stamp of one epoch to that of the next
 LAST = (1 << 32) - 2 * STEP  # the stamp of the last epoch

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.compiling.loop import compiled
+from smemsim.run.marks import CLOCK, INDEX, WHEN, WHO
 
 __all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "fill", "observed", "read", "unfenced", "write"]
 
 
-WHO, WHEN = 37, 15  # where the fields of an epoch begin
-CLOCK, INDEX = (1 << WHO - WHEN) - 1, (1 << WHEN) - 1
 WRITER, READER = 0, 1  # what the other access of a suspect is
 CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
 

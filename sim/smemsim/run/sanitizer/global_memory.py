@@ -40,7 +40,11 @@ __all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 BLANK_WORD = 4  # bytes of a register
-FOLLOWS, UNFENCED = "follows", "unfenced"  # in place of a code: of CTAs of one multiprocessor; rule order.reader_fence
+FOLLOWS, UNFENCED, CROSSES = (
+    "follows",
+    "unfenced",
+    "crosses",
+)  # kinds of races: of CTAs of one multiprocessor; rule order.reader_fence; of two proxies
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 ATOMICS = ("atom", "red")
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
@@ -60,9 +64,8 @@ def _is_past_l1(i: Instruction) -> bool:
 
 
 class Said(NamedTuple):
-    """What is said of two accesses: a code, what is wrong, and what to write; `is_note` where it has held."""
+    """What is said of two accesses: what is wrong, and what to write; `is_note` where it has held."""
 
-    code: str
     clauses: Clauses
     repair: str
     is_note: bool = False
@@ -207,9 +210,9 @@ class GlobalShadow:
             return
         first = int(np.argmax(writers != 0))
         other = self.history.instructions[int(writers[first]) & loops.INDEX]
+        said = races.non_coherent(i, other, self._where(i, array, int(at[first]) >> cells.shift))
         self.x.launch.find(
-            "X008", i, f"{i.name} reads {self._where(i, array, int(at[first]) >> cells.shift)} through the non-coherent cache, which line {other.line} ({other.name}) has written "
-            "in this launch: the value may be an old one", "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
+            said.code, i, said.what, "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
             because="PTX ISA 9.1 §9.7.9.9 (ld.global.nc): the memory is read-only as long as the kernel runs", milder=Severity.NOTE,
             operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,),
         )  # fmt: skip
@@ -236,6 +239,11 @@ class GlobalShadow:
             return False
         self._tell_bound(i, array)
         return True
+
+    @property
+    def clock(self) -> np.ndarray:
+        """The clock of each warp of the wave."""
+        return self.clocks.clock
 
     def cells_of_store(
         self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
@@ -360,7 +368,7 @@ class GlobalShadow:
         is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self._accumulations and not is_result(by)
         said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
         self.x.launch.find(
-            "R507", i, said.what,
+            said.code, i, said.what,
             "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",
             because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=milder,
             arrays=(array.region.begin,), why=said.why, halves=said.halves,
@@ -584,7 +592,7 @@ class GlobalShadow:
             self.history.fences(ProxyFence(clocks.wave, warp, int(clocks.clock[warp]), first, clocks.seen[warp].copy(), foreign))
 
     def _say_unfenced(self, op: Operation, array: ArrayShadow, suspects: np.ndarray, does: str) -> None:
-        self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, code="X003")
+        self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, which=CROSSES)
 
     @staticmethod
     def _change(array: ArrayShadow, suspects: np.ndarray, stays: Stays | None) -> np.ndarray:
@@ -735,29 +743,29 @@ class GlobalShadow:
             changed = np.where(now, np.isin(cells, every[there[~stays]]), changed)
         return changed
 
-    def _tell(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str = "") -> None:
+    def _tell(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, which: str = "") -> None:
         """A finding for each instruction with which there is a race, of its first place."""
         if not len(suspects):
             return
-        if not code and (following := self._following(warps, suspects)).any():
+        if not which and (following := self._following(warps, suspects)).any():
             self._tell(i, array, suspects[following], warps[following], does, FOLLOWS)
             suspects, warps = suspects[~following], warps[~following]
-        if not code and does != "updates" and (unfenced := self._lack_fence_alone(i, array, suspects, warps)).any():
+        if not which and does != "updates" and (unfenced := self._lack_fence_alone(i, array, suspects, warps)).any():
             self._tell(i, array, suspects[unfenced], warps[unfenced], does, UNFENCED)
             suspects, warps = suspects[~unfenced], warps[~unfenced]
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
         for kind in distinct(kinds).tolist():
             rows = kinds == kind
             other = self.history.instructions[kind >> 1]
-            key = (code, *sorted((i.line, other.line)))
+            key = (which, *sorted((i.line, other.line)))
             if key in self.history.told:
                 continue
-            which = np.flatnonzero(rows)
-            certain, formal = self._not_formal(warps[which], suspects[which, 2])
-            which = which[certain]
-            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, formal=formal)
-            load, readers = (i, self.first + warps[which]) if does == "reads" else (other, (suspects[which, 2] >> loops.WHO) - 1)
-            stores = None if code or does == "updates" or not (does == "reads" or kind & 1) else self.history.follows(load)
+            some = np.flatnonzero(rows)
+            certain, formal = self._not_formal(warps[some], suspects[some, 2])
+            some = some[certain]
+            tell = functools.partial(self._say_one, i, other, array, suspects[some], warps[some], does, which, formal=formal)
+            load, readers = (i, self.first + warps[some]) if does == "reads" else (other, (suspects[some, 2] >> loops.WHO) - 1)
+            stores = None if which or does == "updates" or not (does == "reads" or kind & 1) else self.history.follows(load)
             if stores is not None:
                 self.history.holds_back(Pending(stores, readers, key, tell))
                 continue
@@ -774,10 +782,10 @@ class GlobalShadow:
         return np.array([places.follow(name(self.first + warp)[0], name(other)[0]) for warp, other in pairs], bool)
 
     def _say_one(
-        self, i: Instruction, other: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str, n: int, *,
+        self, i: Instruction, other: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, which: str, n: int, *,
         formal: Formal,
     ) -> None:  # fmt: skip
-        self._say(i, other, array, suspects[n], int(warps[n]), does, code, formal=formal)
+        self._say(i, other, array, suspects[n], int(warps[n]), does, which, formal=formal)
 
     def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> tuple[np.ndarray, Formal]:
         """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all, formally.
@@ -799,7 +807,7 @@ class GlobalShadow:
         suspect: np.ndarray,
         warp: int,
         does: str,
-        code: str,
+        which: str,
         *,
         formal: Formal,
     ) -> None:
@@ -809,11 +817,11 @@ class GlobalShadow:
         is_read = bool(suspect[3] == loops.READER)
         where = self._where(i, array, int(suspect[1]))
         mine, theirs = Access("read" if does == "reads" else "write", me, i), Access("read" if is_read else "write", they, other)
-        said = self._said(i, other, int(suspect[2]), does, code, (mine, theirs, where), is_near=is_near)
+        said = self._said(i, other, int(suspect[2]), does, which, (mine, theirs, where), is_near=is_near)
         operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
         if said.is_note:
             self.x.launch.find(
-                said.code,
+                said.clauses.code,
                 i,
                 said.clauses.what,
                 said.repair,
@@ -826,51 +834,49 @@ class GlobalShadow:
                 halves=said.clauses.halves,
             )
         else:
-            excuse: Formal = "" if said.code == "X003" else formal
-            self.reporting.tell(
-                said.code, i, said.clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays
-            )
+            excuse: Formal = "" if which == CROSSES else formal
+            self.reporting.tell(i, said.clauses, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays)
 
     def _said(
-        self, i: Instruction, other: Instruction, epoch: int, does: str, code: str, words: tuple[Access, Access, str], *, is_near: bool
+        self, i: Instruction, other: Instruction, epoch: int, does: str, which: str, words: tuple[Access, Access, str], *, is_near: bool
     ) -> Said:  # fmt: skip
         """What is wrong with an access and one before it; `words` are the two, and where they meet."""
         mine, theirs, where = words
         is_read = theirs.does == "read"
-        if code == FOLLOWS:
+        if which == FOLLOWS:
             return Said(
-                "X008", races.unordered(mine, theirs, where, "only the multiprocessor orders the two: it runs their CTAs one after the other (rule order.same_multiprocessor)"),
+                races.unordered(mine, theirs, where, "only the multiprocessor orders the two: it runs their CTAs one after the other (rule order.same_multiprocessor)"),
                 "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic", True,
             )  # fmt: skip
-        if code == UNFENCED:
+        if which == UNFENCED:
             return Said(
-                "X008", races.unordered(
+                races.unordered(
                     mine, theirs, where, f"{mine.who} knows of it by a relaxed operation with no fence after it, which by the PTX ISA orders "
                     f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)",
                 ),
                 "__threadfence() (fence.acq_rel.gpu) after the atomic or the load that says so", True,
             )  # fmt: skip
-        if code == "X003":
+        if which == CROSSES:
             return Said(
-                "X003", races.unfenced(mine, theirs, where),
+                races.unfenced(mine, theirs, where),
                 f"fence.proxy.async (or fence.proxy.async.global) after line {other.line}, before what orders the two",
             )  # fmt: skip
         if does == "updates":
             return Said(
-                "X008", races.lost_update(mine, theirs, self._updates[id(i)], where),
+                races.lost_update(mine, theirs, self._updates[id(i)], where),
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
             )  # fmt: skip
         if self.history.asynchronous[epoch & loops.INDEX] and not is_read:
             worded = races.read_before_arrival if does == "reads" else races.unordered
             return Said(
-                "X004" if does == "reads" else "X008", worded(mine, theirs, where, "no thread has waited for the write, or nothing orders the two"),
+                worded(mine, theirs, where, "no thread has waited for the write, or nothing orders the two"),
                 f"{self._waits_for(other)} (without .read) in the thread that issues it, then "
                 f"{self._order(is_near)}",
             )  # fmt: skip
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
-        return Said("X008", races.unordered(mine, theirs, where, f"{why}{f'; {held}' if held else ''}"), repair, bool(held))
+        return Said(races.unordered(mine, theirs, where, f"{why}{f'; {held}' if held else ''}"), repair, bool(held))
 
     def _waits_for(self, copy: Instruction) -> str:
         """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.run.marks import LANE_BITS, MANY, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.warps import ALL, EXITED, WARP, are_whole_warps
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from smemsim.core.ptx.module import Instruction
     from smemsim.run.views import Wave
 
-__all__ = ["LANE_BITS", "MANY", "NO_LANE", "ONLY_WAIT", "PART_BITS", "SEVERAL", "Lanes"]
+__all__ = ["LANE_BITS", "ONLY_WAIT", "PART_BITS", "Lanes"]
 
 
 ONLY_WAIT = frozenset(
@@ -27,8 +28,6 @@ ONLY_WAIT = frozenset(
 )  # lanes wait for each other; nothing says that this orders memory
 
 
-LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
-NO_LANE, SEVERAL, MANY = 61, 62, 63  # in place of a lane: one apart from all others; several of them; lanes of which nothing is to be said
 _PARTS = (1 << PART_BITS) - 1
 
 

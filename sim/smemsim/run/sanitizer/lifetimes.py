@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.operations import Operation, Operations
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.views import mbarriers
 from smemsim.run.warps import EXITED, WARP, warp_name
@@ -130,10 +131,10 @@ class Lifetimes:
         early = ~self._has_waited[warps // self.per_cta] & (seen[np.arange(len(warps)), ctas] == 0)
         if early.any():
             x, first = self.x, int(np.argmax(early))
+            said = races.before_cta(Access("access", warp_name(x, int(warps[first])), i), x.ctas[int(ctas[first])].number)
             x.launch.find(
-                "X008", i, f"shared memory of CTA {x.ctas[int(ctas[first])].number} is accessed before that CTA may have begun",
-                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs after mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
-                halves=(Half("access", f"{warp_name(x, int(warps[first]))} ({i.name})", i),), why="nothing that the other CTA did is ordered before this access",
+                said.code, i, said.what, "barrier.cluster.arrive and barrier.cluster.wait by all CTAs after mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
+                halves=said.halves, why=said.why,
             )  # fmt: skip
 
     def _is_there(self, cta: int) -> bool:
@@ -142,15 +143,17 @@ class Lifetimes:
 
     def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch a CTA all of whose threads have exited."""
-        x = self.x
         for cta in distinct(ctas).tolist():
             if not self._is_there(cta):
                 warp = int(warps[ctas == cta][0])
-                x.launch.find(
-                    "X008", i, f"shared memory of CTA {x.ctas[cta].number} is accessed after all threads of that CTA have exited",
-                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
-                    halves=(Half("access", f"{warp_name(x, warp)} ({i.name})", i),), why="the shared memory of a CTA that has ended no longer exists",
-                )  # fmt: skip
+                self._say_gone(i, cta, warp, has_ended=True)
+
+    def _say_gone(self, i: Instruction, cta: int, warp: int, *, has_ended: bool) -> None:
+        said = races.after_cta(Access("access", warp_name(self.x, warp), i), self.x.ctas[cta].number, has_ended=has_ended)
+        self.x.launch.find(
+            said.code, i, said.what, "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends",
+            because="PTX ISA 9.1 §5.1.6", halves=said.halves, why=said.why,
+        )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did before is over for who waits there."""
@@ -182,11 +185,7 @@ class Lifetimes:
         for cta, warp, line in open_ones:
             i = lines.get(line)
             if i is not None:
-                x.launch.find(
-                    "X008", i, f"shared memory of CTA {x.ctas[cta].number} is accessed, and that CTA may have ended by then",
-                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
-                    halves=(Half("access", f"{warp_name(x, warp)} ({i.name})", i),), why="that CTA waits for nothing that comes after this access",
-                )  # fmt: skip
+                self._say_gone(i, cta, warp, has_ended=False)
 
 
 def _is_bulk(op: Operation) -> bool:
@@ -255,8 +254,14 @@ class Endings:
         milder = (
             Severity.NOTE if does == "read" else None
         )  # CUTLASS 7107b05 sm100_epilogue_tma_warpspecialized.hpp and DeepGEMM 54e2261 end so, and are right
+        said = races.copy_after_cta(Access(does, "a copy", op.instruction), self.x.ctas[cta].number)
         self.x.launch.find(
-            "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while a copy may still {does} its shared memory", repair,
-            because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3", milder=milder, halves=(Half(does, op.instruction.name, op.instruction),),
-            why="no thread has waited for the copy, and the next CTA gets this memory",
-        )  # fmt: skip
+            said.code,
+            op.instruction,
+            said.what,
+            repair,
+            because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3",
+            milder=milder,
+            halves=said.halves,
+            why=said.why,
+        )

@@ -93,11 +93,11 @@ class LostUpdates:
         repair = "one atomic operation (atom or red) in place of the load and the store, or a sum of the lanes that have one place first (shfl, redux, match)"
         if piece.space == "shared":
             words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
-            self.reporting.find("X008", i, words, lost_in_warp(mine, load, why=why), repair, other=load.line, within_warp=True)
+            self.reporting.find(i, words, lost_in_warp(mine, load, why=why), repair, other=load.line, within_warp=True)
             return
         why += "; every place has as many lanes, which leave the same value, as if they were one" if are_alike else ""
         said = lost_in_warp(mine, load, self.name(i, piece.memory, place), why)
         self.x.launch.find(
-            "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
+            said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,
             milder=Severity.NOTE if are_alike else None,
         )  # fmt: skip

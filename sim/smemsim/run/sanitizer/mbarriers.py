@@ -247,7 +247,7 @@ class MbarrierObjects:
         elif (pending := self._pending(one, warps)) is not None:
             named = self._named(one)
             self.reporting.tell(
-                "X005", i, races.overwritten_in_flight(
+                i, races.overwritten_in_flight(
                     Access("write", self._does(i), i), Access("arrive at", "asynchronous arrival", pending), f"the mbarrier at {named}",
                     "these threads have not waited for that phase",
                 ), "mbarrier.try_wait for the phase that the arrival completes, before this line", BECAUSE, one.barrier.touched,
@@ -299,7 +299,7 @@ class MbarrierObjects:
         far = (one.first + other) // self.per_cta != warp // self.per_cta
         between = "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster" if far else BARRIER
         self.reporting.tell(
-            "X008", i, races.mbarrier_ended(
+            i, races.mbarrier_ended(
                 Access("write", f"warp {self.reporting.warp(warp)}, which {self._does(i)} it", i), self.reporting.access("use", one.first + other, line), self._named(one),
             ), f"put {between} between the last use and this line", BECAUSE,
             one.barrier.touched, formal=formal, other=than,

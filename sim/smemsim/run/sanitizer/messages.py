@@ -116,7 +116,6 @@ class Messages:
         repair = "fence.acq_rel (__threadfence) between the data and the flag, or .release in the write of the flag; and the same, or .acquire, where the flag is read"
         if space == "shared":
             self.reporting.find(
-                "X008",
                 i,
                 np.array([at // WORD]),
                 unordered(own, theirs, why=why),
@@ -127,6 +126,6 @@ class Messages:
             return
         said = unordered(own, theirs, "a word of global memory", why)
         self.x.launch.find(
-            "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
+            said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
             operation=f"global memory, line {stored.instruction.line}", other=stored.instruction,
         )  # fmt: skip

@@ -84,7 +84,7 @@ class PairAllocations:
         late, formal = self.clocks.missing(lambda order: order.has_seen(np.array([warp]), other) < made.when)
         if late.any():
             self.reporting.tell(
-                "X012", i, races.tensor_memory(
+                i, races.tensor_memory(
                     Access("free", f"warp {self._warp(warp)}", i), Access("write", f"warp {self._warp(made.warp)}", made.instruction), f"{columns} of a pair",
                 ), f"{BARRIER}, between tcgen05.alloc and this line", MEASURED,
                 formal=formal, other=made.instruction,

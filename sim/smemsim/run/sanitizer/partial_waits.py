@@ -242,7 +242,6 @@ class PartialWaits:
             return
         first = int(np.argmax(late))
         is_copy = bool(by_operation[first])
-        code = ("X004" if does == "read" else "X005") if is_copy else "X008"
         knowing = [
             other for other in own.each
             if (other.done[of[first]] if is_copy else other.seen[columns[first]] >= when[first])
@@ -251,9 +250,10 @@ class PartialWaits:
         mine = Access("read" if does == "read" else "write", f"lanes of warp {self.reporting.warp(warp)}", i)
         theirs = self.reporting.written(int(who[first]), int(self.lines()[at[first]]))
         why = f"only {_named(sum(other.lanes for other in knowing))} {f'waited, at line {waits[0].line},' if waits else 'knows of it,'} and the lanes have not synchronised since"
-        worded = {"X004": races.read_before_arrival, "X005": races.overwritten_in_flight, "X008": races.unordered}[code]
+        of_copy = races.read_before_arrival if does == "read" else races.overwritten_in_flight
+        worded = of_copy if is_copy else races.unordered
         self.reporting.find(
-            code, i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait",
+            i, at[late & (by_operation == is_copy)], worded(mine, theirs, why=why), "bar.warp.sync (__syncwarp) after the wait, or let all lanes wait",
             cause=self.operations[int(numbers[first])].kind if is_copy else "",
         )  # fmt: skip
 

@@ -114,7 +114,7 @@ class Prerequisite:
         )
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            "X008", i, said.what, REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}", arrays=(array.region.begin,),
+            said.code, i, said.what, REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}", arrays=(array.region.begin,),
             why=said.why, halves=said.halves,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The words of races: what X003, X004, X005 and X008 say of two accesses. Shared, global and tensor memory find the accesses; each sentence is here once."""
+"""The words of races: what X003, X004, X005, X008 and X012 say of accesses. Shared, global and tensor memory find these; each code and each sentence is here once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ __all__ = [
     "UNORDERED",
     "Access",
     "Clauses",
+    "after_cta",
+    "before_cta",
+    "copy_after_cta",
+    "copy_after_mbarrier",
     "lost_in_warp",
     "lost_update",
+    "map_not_acquired",
+    "map_unfenced",
     "mbarrier_ended",
+    "mbarrier_not_visible",
+    "non_coherent",
     "overwritten_in_flight",
+    "own_tensor_access",
     "read_before_arrival",
     "tensor_memory",
+    "tensor_read_early",
     "unfenced",
     "unordered",
     "within_warp",
@@ -43,10 +53,11 @@ class Access:
 
 @dataclasses.dataclass(frozen=True)
 class Clauses:
-    """What is wrong, with the two accesses, and why."""
+    """What is wrong, by which code of `core/spec/findings.py`, with the accesses, and why."""
 
+    code: str
     what: str
-    halves: tuple[Half, ...]
+    halves: tuple[Half, ...] = ()
     why: str = ""
 
 
@@ -62,23 +73,23 @@ def unordered(mine: Access, theirs: Access, where: str = "{where}", why: str = U
         (True, False): f"{where} may be overwritten before it is read",
         (True, True): f"{where} is written twice, in no order",
     }[writes[0], writes[1]]
-    return Clauses(what, (mine.half, theirs.half), why)
+    return Clauses("X008", what, (mine.half, theirs.half), why)
 
 
 def lost_update(mine: Access, theirs: Access, load: Instruction, where: str = "{where}") -> Clauses:
     """X008: two warps read a value, change it and write it back, and nothing orders the two."""
     why = f"{UNORDERED}: if both read before either writes, one update is lost"
-    return Clauses(f"an update of {where} may be lost", (Half("read", load.name, load), mine.half, theirs.half), why)
+    return Clauses("X008", f"an update of {where} may be lost", (Half("read", load.name, load), mine.half, theirs.half), why)
 
 
 def lost_in_warp(mine: Access, load: Instruction, where: str = "{where}", why: str = "") -> Clauses:
     """X008: lanes of one warp read a value, change it and write it back by one instruction."""
-    return Clauses(f"an update of {where} is lost", (Half("read", load.name, load), mine.half), why)
+    return Clauses("X008", f"an update of {where} is lost", (Half("read", load.name, load), mine.half), why)
 
 
 def mbarrier_ended(mine: Access, theirs: Access, where: str) -> Clauses:
     """X008: an mbarrier object is invalidated, initialised again or overwritten, and another warp may still use it."""
-    return Clauses(f"the mbarrier at {where} ends while another warp may still use it", (mine.half, theirs.half), UNORDERED)
+    return Clauses("X008", f"the mbarrier at {where} ends while another warp may still use it", (mine.half, theirs.half), UNORDERED)
 
 
 def within_warp(mine: Access, theirs: Access, where: str = "{where}", why: str = "the lanes do not reconverge between the two") -> Clauses:
@@ -91,12 +102,12 @@ def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
     does = "read" if mine.does == "read" else "overwritten"
     then = "written" if theirs.does == "write" else theirs.does
     what = f"{where} is {does} through the asynchronous proxy, without fence.proxy.async after threads have {then} it"
-    return Clauses(what, (mine.half, theirs.half), _PROXY)
+    return Clauses("X003", what, (mine.half, theirs.half), _PROXY)
 
 
 def read_before_arrival(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:
     """X004: bytes are read that an asynchronous operation writes, and the reader has not waited for it."""
-    return Clauses(f"{where} is read before the asynchronous write of it is complete", (mine.half, operation.half), why)
+    return Clauses("X004", f"{where} is read before the asynchronous write of it is complete", (mine.half, operation.half), why)
 
 
 def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED) -> Clauses:
@@ -107,11 +118,84 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
         if (mine.does, theirs.does) == ("read", "write")
         else f"{where} is {does} while it may still be {'read' if theirs.does == 'read' else 'written'}"
     )
-    return Clauses(what, (mine.half, theirs.half), why)
+    return Clauses("X012", what, (mine.half, theirs.half), why)
 
 
 def overwritten_in_flight(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:
     """X005: bytes are overwritten that an asynchronous operation may still read or write."""
     return Clauses(
-        f"{where} is overwritten while an asynchronous operation may still {operation.does} it", (mine.half, operation.half), why
+        "X005", f"{where} is overwritten while an asynchronous operation may still {operation.does} it", (mine.half, operation.half), why
     )
+
+
+def before_cta(access: Access, cta: int) -> Clauses:
+    """X008: a thread accesses the shared memory of a CTA that may not have begun."""
+    what = f"shared memory of CTA {cta} is accessed before that CTA may have begun"
+    return Clauses("X008", what, (access.half,), "nothing that the other CTA did is ordered before this access")
+
+
+def after_cta(access: Access, cta: int, *, has_ended: bool) -> Clauses:
+    """X008: a thread accesses the shared memory of a CTA that has ended, or may have."""
+    if has_ended:
+        what, why = "is accessed after all threads of that CTA have exited", "the shared memory of a CTA that has ended no longer exists"
+    else:
+        what, why = "is accessed, and that CTA may have ended by then", "that CTA waits for nothing that comes after this access"
+    return Clauses("X008", f"shared memory of CTA {cta} {what}", (access.half,), why)
+
+
+def copy_after_cta(operation: Access, cta: int) -> Clauses:
+    """X005: a CTA ends, and an asynchronous operation may still access its shared memory."""
+    what = f"CTA {cta} ends while a copy may still {operation.does} its shared memory"
+    halves = () if operation.instruction is None else (Half(operation.does, operation.instruction.name, operation.instruction),)
+    return Clauses("X005", what, halves, "no thread has waited for the copy, and the next CTA gets this memory")
+
+
+def copy_after_mbarrier(end: Instruction, copy: Instruction, where: str) -> Clauses:
+    """X005: an mbarrier object is invalidated or initialised again, and a copy may still complete on it."""
+    does = "initialises" if end.modifiers[0] == "init" else "invalidates"
+    why = f"these threads have not waited for the copy; {end.name} {does} the mbarrier"
+    halves = Half("end", end.name, end), Half("copy", copy.name, copy)
+    return Clauses("X005", f"the mbarrier at {where} ends while a copy may still complete on it", halves, why)
+
+
+def mbarrier_not_visible(i: Instruction, user: str, maker: str, made: Instruction, offset: int) -> Clauses:
+    """X008: a warp uses an mbarrier, and nothing orders mbarrier.init by another warp before."""
+    what = f"{i.name} of warp {user} uses the mbarrier at {offset:#x}, which warp {maker} initialises at line {made.line}: nothing orders the two"
+    return Clauses("X008", what)
+
+
+def non_coherent(i: Instruction, other: Instruction, where: str) -> Clauses:
+    """X008: a load through the non-coherent cache reads what the launch has written."""
+    what = f"{i.name} reads {where} through the non-coherent cache, which line {other.line} ({other.name}) has written in this launch: the value may be an old one"
+    return Clauses("X008", what)
+
+
+def map_unfenced(mine: Access, theirs: Access, address: int, kind: str) -> Clauses:
+    """X003: a tensor map is used that threads have written, and no fence.proxy.tensormap of a `kind` ("acquire", "release") is between."""
+    fence = f"fence.proxy.tensormap::generic.{kind}"
+    what = f"the tensor map at global {address:#x} is used without {fence} after threads have written it"
+    why = f"threads write the map through the generic proxy, copies read it through the tensormap proxy; only {fence} orders the two"
+    return Clauses("X003", what, (mine.half, theirs.half), why)
+
+
+def map_not_acquired(use: Access, address: int) -> Clauses:
+    """X003: a tensor map in global memory is used that the host or an earlier launch has written, and the CTA has not acquired it."""
+    return Clauses(
+        "X003",
+        f"the tensor map at global {address:#x} is used without fence.proxy.tensormap::generic.acquire in this CTA",
+        (use.half,),
+        "by the CUDA guide, a map that the host or an earlier launch has written to global memory needs this fence in each CTA; no failure is known",
+    )
+
+
+def own_tensor_access(mine: Access, theirs: Access, why: str) -> Clauses:
+    """X012: a warp reads what its own tcgen05.st writes, or overwrites what its own tcgen05.ld reads, and has not waited."""
+    does, before = ("overwrites", "ld") if theirs.does == "read" else ("reads", "st")
+    what = f"a warp {does} tensor memory after its own tcgen05.{before}, without tcgen05.wait::{before}"
+    return Clauses("X012", what, (mine.half, theirs.half), why)
+
+
+def tensor_read_early(reader: Instruction, writer: Instruction, where: str) -> Clauses:
+    """X012: cells of tensor memory are read before an operation writes them."""
+    halves = Half("read", reader.name, reader), Half("write", writer.name, writer)
+    return Clauses("X012", f"{where} is read before it is written", halves, "nothing makes the reader wait")

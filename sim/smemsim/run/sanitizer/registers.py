@@ -21,6 +21,7 @@ from smemsim.core.spec.wgmma import IN_FLIGHT
 from smemsim.run.lower.cfg import following
 from smemsim.run.sanitizer.operations import GROUP, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.synchronisation import CommitGroups
+from smemsim.run.sanitizer.uninitialised import accumulator_without_value
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -256,9 +257,9 @@ class RegistersInFlight:
         return found
 
     def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
+        said = accumulator_without_value(self._register(slot))
         self.x.launch.find(
-            "R507", i, f"wgmma adds to the accumulator register {self._register(slot)}, and no instruction has given it a value", why="scale-d is true", repair=
-            "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
+            said.code, i, said.what, why=said.why, repair="scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
         )  # fmt: skip
 
     def _register(self, slot: int) -> str:

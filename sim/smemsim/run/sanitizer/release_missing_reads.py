@@ -17,8 +17,9 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.lower.cfg import comes_by
+from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads
 from smemsim.run.sanitizer.reporting import Reporting
@@ -144,9 +145,9 @@ class ReleaseMissingReads:
         why = f"only lane {tick.by} releases, at line {release.line} ({release.name}), and {whose} has not synchronised with it in between"
         if self._is_custom(line, tick):
             self.reporting.excuses["lane"] = release
-            self.reporting.find("X008", i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
+            self.reporting.find(i, np.array([at]), unordered(mine, theirs), formal="lane", other=line)
             return
         self.reporting.find(
-            "X008", i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
+            i, np.array([at]), unordered(mine, theirs, why=why), f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane arrive",
             other=line,
         )  # fmt: skip

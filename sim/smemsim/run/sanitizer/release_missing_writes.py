@@ -22,8 +22,9 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.accesses import Piece
 from smemsim.run.lower.cfg import following
+from smemsim.run.marks import LANE_BITS
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, ONLY_WAIT, Lanes
+from smemsim.run.sanitizer.lanes import ONLY_WAIT, Lanes
 from smemsim.run.sanitizer.operations import Operation
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import Reporting
@@ -378,7 +379,7 @@ class ReleaseMissingWrites:
         mine = Access("read" if done == "read" else "write", f"all lanes of warp {self.reporting.warp(warp)}", i)
         why = f"{i.name} makes the lanes wait for each other, but no document says that it orders their memory"
         self.reporting.find(
-            "X008", i, one.words[n : n + 1], unordered(mine, Access("write", f"lane {int(one.lanes[n])} of it", store), why=why),
+            i, one.words[n : n + 1], unordered(mine, Access("write", f"lane {int(one.lanes[n])} of it", store), why=why),
             f"bar.warp.sync (__syncwarp) before line {i.line}", other=store.line, within_warp=True, milder=Severity.NOTE,
         )  # fmt: skip
 
@@ -435,13 +436,11 @@ class ReleaseMissingWrites:
         repair = f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane release"
         milder = Severity.NOTE if only_waited else None
         if space == "shared":
-            self.reporting.find(
-                "X008", i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder
-            )
+            self.reporting.find(i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder)
         else:
             said = unordered(mine, theirs, self.name(i, memory, at), why)
             self.x.launch.find(
-                "X008", i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
+                said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
                 operation=f"global memory, line {one.store.line}", other=one.store, milder=milder,
             )  # fmt: skip
 

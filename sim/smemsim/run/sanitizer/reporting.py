@@ -90,14 +90,14 @@ class Reporting:
     # ---- findings
 
     def find(
-        self, code: str, i: Instruction, places: np.ndarray, sentence: str | Clauses, repair: str = "", *, formal: Formal = "", cause: str = "",
+        self, i: Instruction, places: np.ndarray, said: Clauses, repair: str = "", *, formal: Formal = "", cause: str = "",
         other: int = 0, within_warp: bool = False, milder: Severity | None = None,
     ) -> None:  # fmt: skip
         """A finding about words of shared memory, by their places; `{i}` and `{where}` in what is wrong are the instruction and the words.
 
         `other` is the line of the other half of a race, which is one between lanes of a warp or not.
         """
-        than = self.lines.get(other)
+        code, than = said.code, self.lines.get(other)
         held = code == "X008" and than is not None and self._looks_again(i, than)
         before = self.x.launch.result.findings.found(code, i.line, cause)
         if before is not None and not self.x.launch.result.findings.is_lesser(
@@ -111,7 +111,6 @@ class Reporting:
         offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
-        said = Clauses(sentence, ()) if isinstance(sentence, str) else sentence
         said = dataclasses.replace(said, what=said.what.replace("{i}", i.name).replace("{where}", where))
         runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
         if len(runs) > MOST_RUNS:
@@ -125,7 +124,7 @@ class Reporting:
                 within_warp=within_warp, why=why, halves=said.halves,
             )  # fmt: skip
             return
-        self.tell(code, i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
+        self.tell(i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
         """Is one of two a plain look in front of the other one (rule order.looks_again)? A table that is read, and then changed by cas with no barrier between,
@@ -144,12 +143,11 @@ class Reporting:
         return formal in self.excuses and (code, self.excuses[formal].line) in self._told
 
     def tell(
-        self, code: str, i: Instruction, sentence: str | Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
+        self, i: Instruction, said: Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
         cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
-        excuse = self.excuses.get(formal)
-        said = Clauses(sentence, ()) if isinstance(sentence, str) else sentence
+        code, excuse = said.code, self.excuses.get(formal)
         if excuse is None:
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,

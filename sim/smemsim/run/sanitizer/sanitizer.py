@@ -47,6 +47,8 @@ from smemsim.core.spec.findings import Severity
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
+from smemsim.run.marks import PART_BITS
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
@@ -55,7 +57,7 @@ from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
 from smemsim.run.sanitizer.history import History
-from smemsim.run.sanitizer.lanes import PART_BITS, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
 from smemsim.run.sanitizer.lost_updates import LostUpdates
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
@@ -695,8 +697,7 @@ class Sanitizer(Events, Observer):
     def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
         for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
             self.reporting.tell(
-                "X008", i, f"{i.name} of warp {self.reporting.warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self.reporting.warp(maker)} "
-                f"initialises at line {made.line}: nothing orders the two",
+                i, races.mbarrier_not_visible(i, self.reporting.warp(warp), self.reporting.warp(maker), made, barrier.offset),
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.compiling.loop import compiled
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
+from smemsim.run.marks import LANE_BITS, MANY, PART_BITS, SEVERAL
 from smemsim.run.sanitizer.operation_sets import DONE as _DONE
 from smemsim.run.sanitizer.operation_sets import FULL as _FULL
 from smemsim.run.sanitizer.operation_sets import LOOK as _LOOK

@@ -18,14 +18,16 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import RESERVED_BARRIERS
+from smemsim.run.checks import NotedTables
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
+from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, SEVERAL
 from smemsim.run.sanitizer import operation_sets, races, shared_loops
 from smemsim.run.sanitizer.byte_masks import Parts, Write
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
-from smemsim.run.sanitizer.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
+from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access, Clauses
@@ -100,6 +102,19 @@ class SharedShadow:
         if self.folding is not None:
             self.unfold()
         return self._tables
+
+    @property
+    def noted(self) -> NotedTables:
+        """The tables in which compiled blocks note accesses that an epoch orders; valid as long as `folding` is the same."""
+        epochs, tables = self.epochs, self._tables
+        return NotedTables(
+            self.folding, epochs.written, epochs.read, epochs.epoch, self.clocks.clock, self.lanes.now, tables.read_when, tables.read_line,
+            tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark,
+        )  # fmt: skip
+
+    def are_in_step(self) -> bool:
+        """Do the warps of all CTAs have the same clocks, meetings and epochs, where the first one stands for all?"""
+        return self.folding is not None and self.folding.are_in_step(self.epochs)
 
     def unfold(self) -> None:
         """The tables become those of all CTAs."""
@@ -434,7 +449,7 @@ class SharedShadow:
             found, formal = distinct(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
         if len(found):
             self.reporting.find(
-                "X008", i, found, races.lost_update(Access("write", "a warp", i), self._written_at(found[0]), self._updates[id(i)]),
+                i, found, races.lost_update(Access("write", "a warp", i), self._written_at(found[0]), self._updates[id(i)]),
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", formal=formal,
                 other=int(self.line[found[0]]) if late.any() else i.line,
             )  # fmt: skip
@@ -505,7 +520,7 @@ class SharedShadow:
                 theirs = Access("access", "another CTA", self.reporting.lines.get(int(line[places[0]])))
                 why = f"the scope .cta of one of them does not include the other, and {races.UNORDERED}"
                 self.reporting.find(
-                    "X008", i, places, races.unordered(Access("access", "a warp", i), theirs, why=why), ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
+                    i, places, races.unordered(Access("access", "a warp", i), theirs, why=why), ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
                 )  # fmt: skip
 
     def _lanes_of(self, size: int) -> np.ndarray:
@@ -536,7 +551,7 @@ class SharedShadow:
             )
             theirs = Access("write", who, self.reporting.lines.get(int(self.line[at[first]])))
             self.reporting.find(
-                "X008", i, at[late], races.within_warp(own, theirs), "bar.warp.sync (__syncwarp) between them",
+                i, at[late], races.within_warp(own, theirs), "bar.warp.sync (__syncwarp) between them",
                 other=int(self.line[at[first]]), within_warp=True,
             )  # fmt: skip
 
@@ -582,7 +597,7 @@ class SharedShadow:
             own = Access("write", f"lane {int(lanes[first])} of warp {self.reporting.warp(int(warps[first]))}", i)
             theirs = Access("read", "another lane of the same warp", self.reporting.lines.get(int(self.read_line[at[first]])))
             self.reporting.find(
-                "X008", i, at[late], races.within_warp(own, theirs),
+                i, at[late], races.within_warp(own, theirs),
                 "bar.warp.sync (__syncwarp) between them", other=int(self.read_line[at[first]]), within_warp=True,
             )  # fmt: skip
 
@@ -772,7 +787,7 @@ class SharedShadow:
                     self.reporting.by(reader, "read"), self.reporting.by(op, "write"), why=self.reporting.unwaited(op, int(reader.warps[0]))
                 )
                 self._doubt(
-                    reader, "X004", at[late], said, self.reporting.wait_for(op), formal=formal,
+                    reader, at[late], said, self.reporting.wait_for(op), formal=formal,
                     cause=op.kind,
                 )  # fmt: skip
             elif late.any():
@@ -798,7 +813,7 @@ class SharedShadow:
             why, change = self.reporting.narrow("" if formal else alone)
             said = races.unordered(self.reporting.by(op, "read"), self._written_at(places[unseen][0]), why=f"{races.UNORDERED}{why}")
             self._doubt(
-                op, "X008", places[unseen], said, change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
+                op, places[unseen], said, change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
@@ -808,7 +823,7 @@ class SharedShadow:
         if unfenced.any():
             place = places[unfenced][0]
             self._doubt(
-                op, "X003", places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(place)),
+                op, places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(place)),
                 f"fence.proxy.async.shared::cta after line {self.line[place]}, before the barrier", formal=formal, line=int(self.line[place]),
             )  # fmt: skip
 
@@ -823,9 +838,9 @@ class SharedShadow:
 
             def tell() -> None:
                 self.reporting.excuses["warpgroup"] = op.instruction
-                self.reporting.find("X008", op.instruction, places[own], sentence, formal="warpgroup", other=line)
+                self.reporting.find(op.instruction, places[own], sentence, formal="warpgroup", other=line)
 
-            op.doubt("X008", places[own], tell)
+            op.doubt(sentence.code, places[own], tell)
         left: np.ndarray = unseen & ~own
         return left
 
@@ -849,7 +864,7 @@ class SharedShadow:
                 why=why.removeprefix(": ") or self.reporting.unwaited(writer, int(w[0])),
             )
             self._doubt(
-                op, "X004", late, said,
+                op, late, said,
                 self.reporting.too_weak(writer, int(w[0])) or repair or self.reporting.wait_for(writer) + self.reporting.or_free_later(writer, int(w[0])),
                 formal=formal, cause=writer.kind,
             )  # fmt: skip
@@ -859,16 +874,16 @@ class SharedShadow:
         unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, order.column(number)].any(axis=0))
         if unfenced.any():
             self._doubt(
-                op, "X003", places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(places[unfenced][0])),
+                op, places[unfenced], races.unfenced(self.reporting.by(op, "read"), self._written_at(places[unfenced][0])),
                 "fence.proxy.async.shared::cta after the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
     def _doubt(
-        self, op: Operation, code: str, places: np.ndarray, said: Clauses, repair: str, *, formal: Formal, cause: str = "", line: int = 0
+        self, op: Operation, places: np.ndarray, said: Clauses, repair: str, *, formal: Formal, cause: str = "", line: int = 0
     ) -> None:
         """Something is wrong with words that an operation reads; `line` is that of who wrote them."""
-        tell = functools.partial(self.reporting.find, code, op.instruction, places, said, repair, formal=formal, cause=cause, other=line)
-        op.doubt(code, places, tell)
+        tell = functools.partial(self.reporting.find, op.instruction, places, said, repair, formal=formal, cause=cause, other=line)
+        op.doubt(said.code, places, tell)
 
     def is_written_by(self, op: Operation, at: WordRanges) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
@@ -912,7 +927,7 @@ class SharedShadow:
             why="by the PTX ISA nothing keeps the copy after the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence",
         )
         self.reporting.find(
-            "X003", op.instruction, places, said,
+            op.instruction, places, said,
             f"fence.proxy.async.shared::cta after line {line}, before the arrival, or before the copy", other=line, cause="read", milder=Severity.NOTE,
         )  # fmt: skip
 
@@ -996,7 +1011,7 @@ class SharedShadow:
         )
         if unfenced.any():
             self.reporting.find(
-                "X003", op.instruction, places[unfenced], races.unfenced(self.reporting.by(op, "write"), self._written_at(places[unfenced][0])),
+                op.instruction, places[unfenced], races.unfenced(self.reporting.by(op, "write"), self._written_at(places[unfenced][0])),
                 "fence.proxy.async.shared::cta after the ordinary stores, before the barrier", formal=formal,
                 other=int(self.line[places[unfenced][0]]),
             )  # fmt: skip
@@ -1023,7 +1038,7 @@ class SharedShadow:
             mine, other = (self.reporting.warp(w[lost][0]) for w in (warps, last))
             both = Access("write", f"warp {mine}", i), Access("write", f"warp {other}", i)
             self.reporting.find(
-                "X008", i, at[lost], races.unordered(*both, why=f"their values differ, and {races.UNORDERED}"),
+                i, at[lost], races.unordered(*both, why=f"their values differ, and {races.UNORDERED}"),
                 "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)",
             )  # fmt: skip
 
@@ -1055,7 +1070,7 @@ class SharedShadow:
                 why, change = self.reporting.narrow("" if formal else alone)
                 own = self.reporting.access("read" if done == "read" else "write", mine[unseen][0], i.line)
                 self.reporting.find(
-                    "X008", i, places, races.unordered(own, self._written_at(places[0]), why=f"{races.UNORDERED}{why}"), change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
+                    i, places, races.unordered(own, self._written_at(places[0]), why=f"{races.UNORDERED}{why}"), change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
                     other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
@@ -1091,7 +1106,7 @@ class SharedShadow:
             own = self.reporting.access(does, one, i.line)
             theirs = Access("write", f"warp {self.reporting.warp(two)}, byte {byte[first]}", by)
             self.reporting.find(
-                "X008", i, at[n[unseen]], races.unordered(own, theirs), self._between(one, two, by.line), formal=formal, other=by.line,
+                i, at[n[unseen]], races.unordered(own, theirs), self._between(one, two, by.line), formal=formal, other=by.line,
             )  # fmt: skip
 
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
@@ -1132,7 +1147,7 @@ class SharedShadow:
         is_read = done == "read"
         worded = races.read_before_arrival if is_read else races.overwritten_in_flight
         self.reporting.find(
-            "X004" if is_read else "X005", i, late,
+            i, late,
             worded(self.reporting.access("read" if is_read else "write", warp, i.line), self.reporting.by(op, "write"), why=why.removeprefix(": ") or self.reporting.unwaited(op, warp)),
             repair or self.reporting.make_room(i, at, brought, op, warp), formal=formal, cause=op.kind,
         )  # fmt: skip
@@ -1190,7 +1205,7 @@ class SharedShadow:
             theirs = self.reporting.access("change" if wrote else "read", readers[reader, first], int(lines[places[0]]))
             own = self.reporting.access(does, mine[first], i.line)
             self.reporting.find(
-                "X008", i, places, races.unordered(own, theirs), self._between(int(mine[first]), int(readers[reader, first]), int(lines[places[0]])), formal=formal,
+                i, places, races.unordered(own, theirs), self._between(int(mine[first]), int(readers[reader, first]), int(lines[places[0]])), formal=formal,
                 other=int(lines[places[0]]),
             )  # fmt: skip
 
@@ -1214,7 +1229,7 @@ class SharedShadow:
             why = self.reporting.unwaited(operation, warp, only_read=True)
             said = races.overwritten_in_flight(self.reporting.access("write", warp, i.line), self.reporting.by(operation, "read"), why=why)
             tell = functools.partial(
-                self.reporting.find, "X005", i, places, said,
+                self.reporting.find, i, places, said,
                 self.reporting.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
             )  # fmt: skip
             is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole

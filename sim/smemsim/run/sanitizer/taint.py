@@ -344,7 +344,7 @@ class Taint:
         register = self.x.program.inlined.registers[slot].name
         said = register_without_value(register, reader, user)
         self.x.launch.find(
-            "R507", user or reader, said.what, f"give {register} a value first, such as 0",
+            said.code, user or reader, said.what, f"give {register} a value first, such as 0",
             because="PTX ISA 9.1 §5.1: registers are not initialised", halves=said.halves,
         )  # fmt: skip
 
@@ -438,7 +438,7 @@ class Taint:
             return
         said, milder = uninitialised("a variable in local memory", i, user, by, is_copied=is_copied, is_voted=self.is_voted)
         self.x.launch.find(
-            "R507", i, said.what, "give each element of the array a value before it is read: T a[N] = {}",
+            said.code, i, said.what, "give each element of the array a value before it is read: T a[N] = {}",
             because="PTX ISA 9.1 §5.1.6: local memory is not initialised", milder=milder, why=said.why, halves=said.halves,
         )  # fmt: skip
 

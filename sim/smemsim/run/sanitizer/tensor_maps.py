@@ -14,14 +14,14 @@ import dataclasses
 
 import numpy as np
 
-from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.global_memory import GlobalShadow
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.history import Written
 from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
-from smemsim.run.sanitizer.races import unfenced
+from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.warps import WARP
 
@@ -109,10 +109,9 @@ class MapsInMemory:
 
     def _tell_unfenced(self, i: Instruction, warp: int, address: int) -> None:
         """A remark on a map in global memory that the host or an earlier launch has written, if the CTA has not acquired it (rule order.map_in_global_memory)."""
+        said = races.map_not_acquired(Access("use", f"warp {self.reporting.warp(warp)}", i), address)
         self.reporting.x.launch.find(
-            "X003", i, f"the tensor map at global {address:#x} is used without fence.proxy.tensormap::generic.acquire in this CTA",
-            halves=(Half("use", f"warp {self.reporting.warp(warp)} ({i.name})", i),),
-            why="by the CUDA guide, a map that the host or an earlier launch has written to global memory needs this fence in each CTA; no failure is known", repair="fence.proxy.tensormap::generic.acquire.sys [map], 128 before the first use, or pass the map as a __grid_constant__ parameter",
+            said.code, i, said.what, halves=said.halves, why=said.why, repair="fence.proxy.tensormap::generic.acquire.sys [map], 128 before the first use, or pass the map as a __grid_constant__ parameter",
             because="CUDA C++ Programming Guide, tensor maps in global memory; PTX ISA 9.1 §9.7.13.4", milder=Severity.NOTE, operation="the tensor map, before the launch",
         )  # fmt: skip
 
@@ -130,20 +129,10 @@ class MapsInMemory:
             if is_acquired
             else ("acquire", f"{ACQUIRE} [map], 128 after what orders the two, in the thread that issues line {i.line}")
         )
-        said = unfenced(
-            self.reporting.access("read", warp, i.line),
-            self.reporting.access("write", written.warp, other.line),
-            f"the tensor map at global {address:#x}",
-        )
-        fence = f"fence.proxy.tensormap::generic.{kind}"
-        what = f"the tensor map at global {address:#x} is used without {fence} after threads have written it"
-        said = dataclasses.replace(
-            said,
-            what=what,
-            why=f"threads write the map through the generic proxy, copies read it through the tensormap proxy; only {fence} orders the two",
-        )
+        mine, theirs = self.reporting.access("read", warp, i.line), self.reporting.access("write", written.warp, other.line)
+        said = races.map_unfenced(mine, theirs, address, kind)
         self.reporting.tell(
-            "X003", i, said, repair, BECAUSE,
+            i, said, repair, BECAUSE,
             cause=f"the tensor map, line {other.line}", other=other,
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
-from smemsim.run.sanitizer.uninitialised import uninitialised, uses
+from smemsim.run.sanitizer.uninitialised import half_of_cells, uninitialised
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -195,10 +195,13 @@ class TensorShadow:
             return
         other = self.reporting.lines.get(int(self.line[at][own][0]))
         if other is not None:
+            said = races.own_tensor_access(
+                self.reporting.access("read", warp, i.line), self.reporting.access("write", warp, other.line), WANTED
+            )
             self.x.launch.find(
-                "X012", i, "a warp reads tensor memory after its own tcgen05.st, without tcgen05.wait::st", f"tcgen05.wait::st.sync.aligned after line {other.line}",
+                said.code, i, said.what, f"tcgen05.wait::st.sync.aligned after line {other.line}",
                 because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
-                halves=(self.reporting.access("read", warp, i.line).half, self.reporting.access("write", warp, other.line).half), why=WANTED,
+                halves=said.halves, why=said.why,
             )  # fmt: skip
 
     def _has_loaded(self, i: Instruction, at: Any, warp: int) -> None:
@@ -211,11 +214,13 @@ class TensorShadow:
             if load is not None and self.named.are_unused(
                 load, i, is_pending=bool((read_when[self.read_line[at] == line] == PENDING).any())
             ):
+                said = races.own_tensor_access(
+                    self.reporting.access("write", warp, i.line), self.reporting.access("read", warp, line), WANTED
+                )
                 self.x.launch.find(
-                    "X012", i, "a warp overwrites tensor memory after its own tcgen05.ld, without tcgen05.wait::ld",
-                    f"tcgen05.wait::ld.sync.aligned after line {line}",
+                    said.code, i, said.what, f"tcgen05.wait::ld.sync.aligned after line {line}",
                     because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=load.name, other=load,
-                    halves=(self.reporting.access("write", warp, i.line).half, self.reporting.access("read", warp, line).half), why=WANTED,
+                    halves=said.halves, why=said.why,
                 )  # fmt: skip
 
     def _fills(self, at: Any) -> set[int]:
@@ -566,7 +571,7 @@ class TensorShadow:
             else:
                 where = self._where(at, who == NOBODY)
                 said, _ = uninitialised(where, i)
-                x.launch.find("R507", i, said.what, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
+                x.launch.find(said.code, i, said.what, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = distinct(who[by_op]) - OPERATIONS
@@ -577,7 +582,7 @@ class TensorShadow:
                 operation = self.operations[number]
                 where = self._where(at, who == OPERATIONS + number)
                 self.reporting.tell(
-                    "X012", i, races.tensor_memory(
+                    i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "write"), where,
                         f"{self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}",
                     ), self._wait_for(operation, warp), "PTX ISA 9.1 §9.7.16.6", formal=formal,
@@ -623,7 +628,7 @@ class TensorShadow:
             if unseen.any():
                 having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.sets, np.array([entry]))]
                 self.reporting.tell(
-                    "X012", i, races.tensor_memory(
+                    i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "read"), self._where(at, np.isin(by, having)),
                         self.reporting.unwaited(operation, warp),
                     ), f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
@@ -659,7 +664,7 @@ class TensorShadow:
         )
         theirs = Access("read" if access == "ld" else "write", f"warp {self._warp(other)}", self.reporting.lines.get(line))
         self.reporting.tell(
-            "X012", i, races.tensor_memory(self._access(i, warp, done), theirs, where, why),
+            i, races.tensor_memory(self._access(i, warp, done), theirs, where, why),
             wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal,
         )  # fmt: skip
 
@@ -707,10 +712,10 @@ class TensorShadow:
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
         """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
+        said = half_of_cells(i, user)
         self.x.launch.find(
-            "R507", i, "the upper 16 bits of tensor memory columns are used before anything has written them",
-            "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
-            why=f"{i.name} writes only the lower 16 bits of each column", halves=(Half("write", i.name, i), *uses(user)),
+            said.code, i, said.what, "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
+            why=said.why, halves=said.halves,
         )  # fmt: skip
 
     def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
@@ -723,7 +728,7 @@ class TensorShadow:
             where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
             said, milder = uninitialised(where, i, user, is_voted=self.taint.is_voted)
             repair = _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST)
-            self.x.launch.find("R507", i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
+            self.x.launch.find(said.code, i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
         """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
@@ -734,11 +739,10 @@ class TensorShadow:
             missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
             if missed.any() and line != i.line:
                 del self.early[line]
-                message = f"{self._where(at, missed)} is read before it is written"
+                said = races.tensor_read_early(reader, i, self._where(at, missed))
                 repair = f"{self.reporting.commit_of(i)} first, with the parity of this round"
                 tell = functools.partial(
-                    self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6", why="nothing makes the reader wait",
-                    halves=(Half("read", reader.name, reader), Half("write", i.name, i)),
+                    self.x.launch.find, said.code, reader, said.what, repair, because="PTX ISA 9.1 §9.7.16.6", why=said.why, halves=said.halves,
                 )  # fmt: skip
                 self.reporting.came_late(reader, tell, self.late)
 

@@ -7,7 +7,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.sanitizer.races import Clauses
 
-__all__ = ["register_without_value", "uninitialised", "uses"]
+__all__ = ["accumulator_without_value", "half_of_cells", "register_without_value", "uninitialised", "uses"]
 
 
 VOTED = "the value decides by way of a vote, in which lanes with a value take part too"
@@ -33,12 +33,29 @@ def uninitialised(
     """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it, or if lanes that have a value vote too."""
     why = COPIED if is_copied else VOTED if is_voted else ""
     return Clauses(
-        f"{where} is read before anything has written it", (Half("read", i.name, i), *uses(user, by)), why
+        "R507", f"{where} is read before anything has written it", (Half("read", i.name, i), *uses(user, by)), why
     ), Severity.NOTE if why else None
 
 
 def register_without_value(register: str, reader: Instruction, user: Instruction | None) -> Clauses:
     """A register is read that no instruction has given a value."""
     return Clauses(
-        f"register {register} is read, and no instruction has given it a value", (Half("read", reader.name, reader), *uses(user))
+        "R507", f"register {register} is read, and no instruction has given it a value", (Half("read", reader.name, reader), *uses(user))
+    )
+
+
+def accumulator_without_value(register: str) -> Clauses:
+    """A wgmma adds to a register that no instruction has given a value."""
+    return Clauses(
+        "R507", f"wgmma adds to the accumulator register {register}, and no instruction has given it a value", why="scale-d is true"
+    )
+
+
+def half_of_cells(i: Instruction, user: Instruction | None) -> Clauses:
+    """The upper halves of cells of tensor memory are used, of which an instruction has written the lower ones alone."""
+    return Clauses(
+        "R507",
+        "the upper 16 bits of tensor memory columns are used before anything has written them",
+        (Half("write", i.name, i), *uses(user)),
+        f"{i.name} writes only the lower 16 bits of each column",
     )

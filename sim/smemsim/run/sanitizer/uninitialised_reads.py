@@ -68,7 +68,7 @@ class UninitialisedReads:
                     why=why.removeprefix(": ") or "nothing makes the reader wait",
                 )
                 repair = self._passed(i, op) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
-                tell = functools.partial(self.reporting.find, "X004", i, late, said, repair)
+                tell = functools.partial(self.reporting.find, i, late, said, repair)
                 self.reporting.came_late(i, tell, self.late)
 
     def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
@@ -85,7 +85,7 @@ class UninitialisedReads:
         places = np.flatnonzero(words)
         where = self._where(places, words[places])
         said, milder = uninitialised(where, i, user, is_copied=is_copied, is_voted=is_voted)
-        self.reporting.find("R507", i, places, said, self._repair(i, int(places[0])), milder=milder)
+        self.reporting.find(i, places, said, self._repair(i, int(places[0])), milder=milder)
 
     def _where(self, places: np.ndarray, bits: np.ndarray) -> str:
         """The bytes in the first CTA that has some, as findings call them."""
@@ -120,7 +120,7 @@ class UninitialisedReads:
                     Access("read", "a thread", i), Access("write", f"never issued (line {lines} may)"), why="nothing makes the reader wait"
                 )
                 self.reporting.find(
-                    "X004", i, np.flatnonzero(words), said,
+                    i, np.flatnonzero(words), said,
                     self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
 

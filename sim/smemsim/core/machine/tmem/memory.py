@@ -72,7 +72,12 @@ __all__ = [
 
 
 class AllocationError(InputError):
-    """Tensor memory that is allocated, used or given back against its rules."""
+    """Tensor memory is allocated, used or deallocated against its rules (PTX ISA 9.1 §9.7.16.7.1).
+
+    >>> TensorMemory().alloc(33)
+    Traceback (most recent call last):
+    smemsim.core.machine.tmem.memory.AllocationError: columns = 33: needs a power of two from 32 to 512 (PTX ISA 9.1 §9.7.16.7.1)
+    """
 
 
 class Columns:

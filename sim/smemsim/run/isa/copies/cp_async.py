@@ -86,7 +86,9 @@ def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) ->
     scattered(piece, _WORD, values)
     own(x, piece, size)
     if x.observer is not None:
-        x.observer.accessed(x, Access(x, i, "copy", piece, size, values=written))
+        access = Access(x, i, "copy", piece, size, values=written)
+        x.observer.accessed(x, access)
+        x.observer.copied(x, access)
     if back is not None:
         back()
 

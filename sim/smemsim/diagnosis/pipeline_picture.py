@@ -1,0 +1,324 @@
+"""The picture of a pipeline, as text, SVG and events for a trace viewer: stages, loads in flight, roles and engines over time. Lengths are assumed."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smemsim.core.picture.svg import MARGIN, arrow, hatch, rect, svg
+from smemsim.core.picture.svg import text as svg_text
+from smemsim.diagnosis.rings import SAYS, Ring, Verdicts, shorter, warps_named
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
+
+COLUMNS, NAMES = 110, 18  # of a text: in all, and for the names of rows
+ROUNDS = 3  # how often each stage is drawn, after the first filling
+
+
+class Bar(NamedTuple):
+    """Part of a row from `begin` to `end`. `kind`: "load", "full", "read", "kept" (empty without need), "wait", "own", "work", "stuck", or "issue" (a moment)."""
+
+    kind: str
+    begin: float
+    end: float
+    label: str = ""
+    title: str = ""
+
+
+class Lane(NamedTuple):
+    """A row of the picture. Rows of one `group` stand together."""
+
+    group: str
+    name: str
+    bars: tuple[Bar, ...]
+
+
+class Drawing(NamedTuple):
+    """What is drawn: rows, arrows (time, row of the stage, row of the role) and the times between which all is."""
+
+    lanes: tuple[Lane, ...]
+    arrows: tuple[tuple[float, int, int], ...]
+    begin: float
+    end: float
+
+
+def drawing_of(pipeline: Verdicts) -> Drawing:
+    """The rows of a pipeline."""
+    begin, end = _window(pipeline)
+    lanes: list[Lane] = []
+    stages: list[tuple[int, float]] = []  # rows of stages, by the times at which they are full or free
+    labels = _labels(pipeline)
+    for ring in pipeline.rings:
+        group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring)}".removeprefix(": ")
+        for n, _ in enumerate(ring.stages):
+            bars = tuple(_stage_bars(ring, n, labels, end))
+            stages += [(len(lanes), bar.end) for bar in bars if bar.kind in ("load", "read")]
+            lanes.append(Lane(group, f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
+        if ring.kind != "accumulator":
+            lanes.append(Lane(group, "loads in flight", tuple(_in_flight(ring))))
+    rows = {time: row for row, time in stages}
+    arrows: list[tuple[float, int, int]] = []
+    for role in pipeline.lanes.roles():
+        bars = tuple(_role_bars(pipeline, role.warp, labels, end))
+        arrows += [(bar.end, rows[bar.end], len(lanes)) for bar in bars if bar.kind == "wait" and bar.end in rows]
+        lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", bars))
+    known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
+    for stuck in pipeline.lanes.stuck:
+        if not known & set(stuck.warps):
+            lanes.append(Lane("roles", warps_named(stuck.warps), (Bar("stuck", begin, end, _short(stuck.why), stuck.why),)))
+    for (engine, number), spans in sorted(pipeline.lanes.engines.items()):
+        name = f"{engine} {number}" if engine == "tensor core" else "TMA stores"
+        bars = tuple(
+            Bar("work", s.begin, s.end, labels.get(_number(s.label), s.label), pipeline.place(s.instruction))
+            for s in spans
+            if s.begin < end
+        )
+        lanes += [Lane("engines", name, bars)] if bars else []
+    return Drawing(tuple(lanes), tuple(arrows), begin, end)
+
+
+def _window(pipeline: Verdicts) -> tuple[float, float]:
+    """From when to when is drawn: the first rounds of the first ring, or the last ones before a hang."""
+    spans = [span for of in (*pipeline.lanes.warps.values(), *pipeline.lanes.engines.values()) for span in of]
+    whole = max([one.intervals[3] for ring in pipeline.rings for one in ring.fillings] + [span.end for span in spans], default=1.0) or 1.0
+    rings = [ring for ring in pipeline.rings if ring.kind != "accumulator"] or list(pipeline.rings)
+    if not rings:
+        return 0.0, whole
+    ring = rings[0]
+    count = (ROUNDS + 1) * len(ring.stages) + 1
+    if pipeline.is_over:
+        return 0.0, min(whole, max(one.intervals[3] for one in ring.fillings[:count]))
+    shown = ring.fillings[-count:]
+    return min(one.at for one in shown), whole * 1.25
+
+
+def _labels(pipeline: Verdicts) -> dict[int, str]:
+    """What a filling is called, by its number: its place in its ring, behind the ring's letter if there are several."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(pipeline.rings) > 1 else ""
+    return {
+        one.number: f"{letters[k % 26] if letters else ''}{n}"
+        for k, ring in enumerate(pipeline.rings)
+        for n, one in enumerate(ring.fillings)
+    }
+
+
+def _number(label: str) -> int:
+    return int(label) if label.isdigit() else -1
+
+
+def _stage_bars(ring: Ring, stage: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
+    """One stage over time. A stage whose readers were not followed counts as full until it is overwritten."""
+    held = {one.load: one for one in ring.held} if ring.is_held_back else {}
+    is_followed = any(one.readers for one in ring.fillings)
+    own = [(n, one) for n, one in enumerate(ring.fillings) if one.stage == ring.stages[stage]]
+    for k, (_, one) in enumerate(own):
+        at, full, read, free = one.intervals
+        label, following = labels[one.number], own[k + 1] if k + 1 < len(own) else None
+        yield Bar("load", at, full, label, f"load {label} under way")
+        if not is_followed:
+            yield Bar("full", full, end if following is None else following[1].at, "", f"load {label}: full, or being read")
+            continue
+        yield Bar("full", full, read, "", f"load {label}: full")
+        yield Bar("read", read, free, "", f"load {label}: being read")
+        if following is not None and ring.is_late and following[1].at > free:
+            why = held.get(following[0])
+            says = "" if why is None else f"waits for {labels[ring.fillings[why.newer[-1]].number]}"
+            yield Bar("kept", free, following[1].at, says, f"load {labels[following[1].number]} could be issued here")
+
+
+def _in_flight(ring: Ring) -> Iterator[Bar]:
+    """How many loads are under way."""
+    starts, ends = sorted(one.at for one in ring.fillings), sorted(one.full for one in ring.fillings)
+    times = sorted({*starts, *ends})
+    for begin, end in itertools.pairwise(times):
+        if count := bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin):
+            yield Bar("flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
+
+
+def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
+    kinds = {"wait": "wait", "barrier": "wait", "own MMAs": "own", "tensor memory": "work"}
+    last = 0.0
+    for span in pipeline.lanes.warps[warp]:
+        kind, label = kinds.get(span.kind, "issue"), labels.get(_number(span.label), span.label)
+        yield Bar(
+            kind, span.begin, span.end, label if kind != "issue" else "", f"{span.kind} {label} at {pipeline.place(span.instruction)}"
+        )
+        last = max(last, span.end)
+    for stuck in pipeline.lanes.stuck:
+        if warp in stuck.warps:
+            yield Bar("stuck", last, end, _short(stuck.why), stuck.why)
+
+
+def _short(why: str) -> str:
+    """The first facts of why a wait never ends."""
+    return why.partition(";")[0]
+
+
+# ---- As text
+
+MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
+LEGEND = (
+    "- load under way, accumulates   = full   # being read, at work   x kept empty without need",
+    "~ waits   : waits for its own MMAs   | issues   ! waits for ever   the number is that of the load",
+)
+
+
+def pipeline_text(pipeline: Verdicts) -> str:
+    """The sentences and the rows, at most 110 columns wide."""
+    drawing = drawing_of(pipeline)
+    lines = [line for says in pipeline.sentences() for line in textwrap.wrap(says, COLUMNS, subsequent_indent="  ")]
+    group = ""
+    for lane in drawing.lanes:
+        if lane.group != group:
+            group = lane.group
+            lines += ["", *textwrap.wrap(group, COLUMNS)]
+        lines.append(f"{_cut(lane.name, NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
+    lines += ["", *LEGEND] if drawing.lanes else []
+    if pipeline.is_cut:
+        lines.append("Later loads repeat these and were not recorded.")
+    return "\n".join([*lines, "", SAYS])
+
+
+def _cut(name: str, most: int) -> str:
+    return name if len(name) < most else f"{name[: most - 3]}.."
+
+
+def _row(lane: Lane, drawing: Drawing) -> str:
+    width = COLUMNS - NAMES
+    scale = width / ((drawing.end - drawing.begin) or 1.0)
+    row, labels = [" "] * width, []
+    for bar in lane.bars:
+        begin, end = (int((time - drawing.begin) * scale) for time in (bar.begin, bar.end))
+        if bar.kind == "flying":
+            row[max(begin, 0) : min(end, width)] = list(bar.label[-1] * max(min(end, width) - max(begin, 0), 0))
+            continue
+        if bar.kind == "issue" and 0 <= begin < width and row[begin] == " ":
+            row[begin] = MARKS["issue"]
+        for k in range(max(begin, 0), min(end, width)):
+            row[k] = MARKS[bar.kind]
+        if bar.label and bar.kind in ("load", "work", "stuck"):
+            labels.append((begin, bar.label))
+    for begin, label in labels:
+        if 0 <= begin < width:
+            row[begin : min(begin + len(label), width)] = list(label[: width - begin])
+    return "".join(row)
+
+
+# ---- As SVG
+
+WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
+FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k3", "work": "k2", "flying": "k1", "stuck": "alarm"}
+EXPLAINED = (
+    ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty without need", "kept"), ("waits", "wait"),
+    ("waits for its own MMAs", "own"), ("waits for ever", "stuck"),
+)  # fmt: skip
+LETTER = 6.2
+
+
+def pipeline_svg(pipeline: Verdicts) -> str:
+    """The rows over time, light and dark."""
+    drawing = drawing_of(pipeline)
+    parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", SAYS)], 74.0
+    for says in pipeline.sentences():
+        is_bad = "work as" in says or "never go" in says
+        for line in textwrap.wrap(says, 186):
+            parts.append(svg_text(MARGIN, y, "s alarm" if is_bad else "s", line))
+            y += 17
+    tops, group = [], ""
+    for lane in drawing.lanes:
+        if lane.group != group:
+            group = lane.group
+            y += 14
+            parts.append(svg_text(MARGIN, y + 8, "t b", group))
+            y += 18
+        tops.append(y)
+        parts += _lane_svg(lane, drawing, y)
+        y += ROW
+    shown = [one for one in drawing.arrows if drawing.begin <= one[0] <= drawing.end]
+    for time, source, target in shown:
+        x = _at(time, drawing)
+        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh"))
+    y += 14
+    x = float(MARGIN)
+    for says, kind in EXPLAINED:
+        parts += _box(kind, x, y, 18)
+        parts.append(svg_text(x + 24, y + 13, "s", says))
+        x += 24 + 8 * len(says) + 18
+    return svg(WIDTH, y + 36, parts, " ".join(pipeline.sentences()))
+
+
+def _at(time: float, drawing: Drawing) -> float:
+    """Pixels from the left of a time."""
+    share = (time - drawing.begin) / ((drawing.end - drawing.begin) or 1.0)
+    return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - MARGIN)
+
+
+def _box(kind: str, x: float, y: float, width: float, title: str = "") -> list[str]:
+    inner = f"<title>{_escaped(title)}</title>" if title else ""
+    if kind == "kept":
+        return [rect(x, y, width, BOX, "g e", inner), hatch(x, y, width, BOX)]
+    return [rect(x, y, width, BOX, f"g {FILLS[kind]}", inner)]
+
+
+def _escaped(title: str) -> str:
+    return title.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
+    parts = [svg_text(LEFT - 8, y + 13, "s r", _cut(lane.name, 36)), rect(LEFT, y, WIDTH - LEFT - MARGIN, BOX, "g e")]
+    labels: list[str] = []
+    for bar in lane.bars:
+        if bar.end < drawing.begin or bar.begin > drawing.end:
+            continue
+        x, right = _at(bar.begin, drawing), _at(bar.end, drawing)
+        if bar.kind == "issue":
+            parts.append(rect(x - 1, y, 2, BOX, "s", f"<title>{_escaped(bar.title)}</title>"))
+            continue
+        if right <= x:
+            continue
+        parts += _box(bar.kind, x, y, right - x, bar.title)
+        if bar.label and (len(bar.label) * LETTER < right - x or bar.kind in ("load", "stuck")):
+            style = {"kept": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
+            labels.append(svg_text(x + 3, y + 13, style, bar.label))
+    return [*parts, *labels]
+
+
+# ---- As data
+
+
+def lanes_dict(pipeline: Verdicts) -> dict[str, Any]:
+    """Roles, engines and waits that never end, and the rows as events of a trace (chrome://tracing, Perfetto): one assumed unit is a microsecond."""
+    return {
+        "roles": [
+            {"name": role.name, "warps": list(role.warps), "spans": [_span(pipeline, span) for span in pipeline.lanes.warps[role.warp]]} for role in pipeline.lanes.roles()
+        ],
+        "engines": [
+            {"name": engine, "number": n, "spans": [_span(pipeline, span) for span in spans]} for (engine, n), spans in sorted(pipeline.lanes.engines.items())
+        ],
+        "stuck": [{"warps": list(one.warps), "at": pipeline.place(one.instruction), "why": one.why} for one in pipeline.lanes.stuck],
+        "traceEvents": list(_events(drawing_of(pipeline).lanes)),
+    }  # fmt: skip
+
+
+def _span(pipeline: Verdicts, span: Any) -> dict[str, Any]:
+    return {"kind": span.kind, "begin": span.begin, "end": span.end, "label": span.label, "at": pipeline.place(span.instruction), "instruction": shorter(span.instruction.name)}  # fmt: skip
+
+
+def _events(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
+    groups = {group: n for n, group in enumerate(dict.fromkeys(lane.group for lane in lanes))}
+    for group, n in groups.items():
+        yield {"ph": "M", "name": "process_name", "pid": n, "args": {"name": group}}
+    for number, lane in enumerate(lanes):
+        yield {"ph": "M", "name": "thread_name", "pid": groups[lane.group], "tid": number, "args": {"name": lane.name}}
+        for bar in lane.bars:
+            if bar.end > bar.begin or bar.kind == "issue":
+                yield {
+                    "ph": "X", "name": f"{bar.kind} {bar.label}".strip(), "pid": groups[lane.group], "tid": number, "ts": bar.begin, "dur": bar.end - bar.begin,
+                    "args": {"says": bar.title},
+                }  # fmt: skip

@@ -1,0 +1,123 @@
+"""What threads know of loads: fillings of stages, bit sets of them, and by which wait a thread learned of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from smemsim.core.ptx.module import Instruction
+
+__all__ = ["MOST", "READERS", "Costs", "Filling", "Known", "Origin", "bits_of"]
+
+MOST = 512  # fillings of a launch that are recorded; later ones repeat them
+READERS = 8  # warpgroups, warps of an epilogue, or threads that issue tcgen05.mma, that read one filling
+WARP = 32
+
+
+class Costs(NamedTuple):
+    """Assumed lengths, in units of one tensor core instruction: nothing here was measured."""
+
+    load: float = 6  # from the issue of a load to its last byte
+    interval: float = 1  # between the ends of two loads
+    mma: float = 1
+    store: float = 4  # from the issue of a TMA store to its end
+    epilogue: float = 2  # a load of a warp from tensor memory
+
+
+class Origin(NamedTuple):
+    """How a thread learned that reads, or a load, are complete: its own `wait`, the `arrival` that passed it on and what that thread had waited by."""
+
+    wait: Instruction
+    arrival: Instruction | None = None
+    first: Instruction | None = None
+    barrier: tuple[int, int] | None = None
+    phase: int = -1
+
+
+@dataclasses.dataclass(eq=False)
+class Filling:
+    """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of one accumulator in tensor memory.
+
+    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads. `stage` is where in shared memory the first load goes, with its CTA. `issued`,
+    `loads` and `reads` are what the issuing thread knew before: bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose
+    readers were complete. `origins` says by which wait it knew of the reads, `load_origins` of the loads, by number.
+    """
+
+    number: int
+    instruction: Instruction
+    thread: int
+    barrier: tuple[int, int]
+    phase: int
+    stage: tuple[int, int]
+    issued: int
+    loads: int
+    reads: int
+    origins: dict[int, Origin]
+    load_origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
+    kind: str = "load"  # "load", "cp.async" or "accumulator"
+    sizes: tuple[tuple[Any, int], ...] = ()
+    places: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # CTA, first word, the word behind the last
+    readers: int = 0
+    at: float = 0.0
+    full: float = 0.0
+    read: float = -1.0
+    free: float = -1.0
+
+    @property
+    def ring(self) -> tuple[Any, ...]:
+        """What the fillings of one ring have in common."""
+        return (self.kind, self.thread // WARP, *self.sizes)
+
+    @property
+    def intervals(self) -> tuple[float, float, float, float]:
+        """When its loads are issued, when it is full, when it is read first and when its readers are done, in assumed units."""
+        read = max(self.read, self.full) if self.read >= 0 else self.full
+        return self.at, self.full, read, max(self.free, read)
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`, `load_origins` by bit of `loads`."""
+
+    issued: int = 0
+    loads: int = 0
+    reads: int = 0
+    origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
+    load_origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
+    time: float = 0.0
+
+    def learn(self, other: Known, via: Instruction | None = None, barrier: tuple[int, int] | None = None, phase: int = -1) -> None:
+        """Know what another knows too; `via` is the wait by which it is learned."""
+        if fresh := other.reads & ~self.reads:
+            _remember(self.origins, other.origins, fresh, via, barrier, phase)
+        if fresh := other.loads & ~self.loads:
+            _remember(self.load_origins, other.load_origins, fresh, via, barrier, phase)
+        self.issued |= other.issued
+        self.loads |= other.loads
+        self.reads |= other.reads
+        self.time = max(self.time, other.time)
+
+
+def _remember(
+    own: dict[int, Origin], others: dict[int, Origin], fresh: int, via: Instruction | None, barrier: tuple[int, int] | None, phase: int
+) -> None:
+    """Take over how another knows of some bits."""
+    for bit in bits_of(fresh):
+        was = others.get(bit)
+        if via is not None:
+            own[bit] = Origin(via, None if was is None else was.arrival, None if was is None else was.wait, barrier, phase)
+        elif was is not None:
+            own[bit] = was
+
+
+def bits_of(mask: int) -> Iterable[int]:
+    """The numbers of the bits that are set, from the lowest on.
+
+    >>> list(bits_of(0b1010))
+    [1, 3]
+    """
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
