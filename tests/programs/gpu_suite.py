@@ -515,10 +515,37 @@ class TestTorch:
         with torch.autograd.forward_ad.dual_level():  # torch makes scripts of its own rules for it
             dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
             assert torch.allclose(torch.autograd.forward_ad.unpack_dual(dual.sin()).tangent, x.cos())
-        assert torch.compile(lambda v: v + 1)(x).is_cuda
         assert torch.jit.script(torch.nn.Linear(2, 2).cuda())(x).is_cuda
         assert x.to_sparse().is_cuda
         assert x.to_sparse().to_dense().is_cuda
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+    def test_kernels_of_inductor_are_launched(self):
+        """Forward and backward, with a break in the graph; compiled code for tensors of the host is other code."""
+        launched = []
+
+        def enter(metadata):
+            launched.append(metadata.get()["name"])
+
+        def scaled(x, w):
+            y = torch.relu(x @ w * 2)
+            torch._dynamo.graph_break()
+            return (torch.softmax(y + torch.arange(8, device="cuda"), -1) * y).sum()
+
+        x = torch.randn(16, 4, device="cuda")
+        one, other = (torch.randn(4, 8, device="cuda", generator=torch.manual_seed(1)).requires_grad_() for _ in range(2))
+        triton.knobs.runtime.launch_enter_hook.add(enter)
+        try:
+            torch.compile(scaled)(x, one).backward()
+        finally:
+            triton.knobs.runtime.launch_enter_hook.remove(enter)
+        scaled(x, other).backward()
+        assert torch.allclose(one.grad, other.grad, atol=1e-4)
+        assert len([name for name in launched if name.startswith("triton_")]) >= 3
+        doubled = torch.compile(lambda v: v * 2, mode="max-autotune")
+        assert doubled(x).is_cuda
+        assert not doubled(x.cpu()).is_cuda
+        assert doubled(x).is_cuda
 
     @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning")
     def test_tensors_of_a_class_of_the_program(self):

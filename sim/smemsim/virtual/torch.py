@@ -20,6 +20,7 @@ from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_classes import is_of_class, open_classes
+from smemsim.virtual.torch_compile import open_compile
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_dlpack import open_dlpack
 from smemsim.virtual.torch_fake import faked, is_fake, open_fakes, seeing
@@ -345,6 +346,7 @@ def _open() -> None:
     _keep_in_backward(mode)
     open_dlpack()
     open_fakes(mode)
+    open_compile(mode)
     torch._tensor_str._str = seeing(mode, torch._tensor_str._str)  # which tells the device
 
 

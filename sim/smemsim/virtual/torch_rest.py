@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import CudaEvent, CudaStream, either, is_cuda, synchronize
 from smemsim.virtual.torch_random import card_generator, generator_class
 from smemsim.virtual.torch_tensors import CUDA, MARK, tensors
@@ -45,7 +44,6 @@ def open_rest(mode: Any) -> None:
     _profile_the_cpu()
     for name, dtype in cuda_types().items():
         setattr(torch.cuda, name, CudaType(name, (), {"dtype": dtype}))
-    torch.compile = _compile
     torch._C._nn._parse_to = _read_as_cuda(torch._C._nn._parse_to)
     torch.backends.cuda.is_built = lambda: True
     for name, stand_in in (
@@ -182,7 +180,12 @@ def _open_accelerator() -> None:
     import torch
 
     module_of = torch.get_device_module
-    torch.get_device_module = lambda device=None: torch.cuda if device is None else module_of(device)
+
+    @functools.wraps(module_of)  # torch._dynamo looks for what it wraps
+    def get_device_module(device: Any = None) -> Any:
+        return torch.cuda if device is None else module_of(device)
+
+    torch.get_device_module = get_device_module
     accelerator: Any = getattr(torch, "accelerator", None)
     if accelerator is None:
         return
@@ -214,17 +217,6 @@ def _profile_the_cpu() -> None:
         real(self, *args, **named)
 
     of_torch.profile.__init__ = init
-
-
-@functools.cache
-def _say_once(what: str) -> None:
-    process.device().tell(what)
-
-
-def _compile(model: Any = None, **_: Any) -> Any:
-    """Stands for `torch.compile`: functions run as they are written, and kernels of Triton in them are launched."""
-    _say_once("torch.compile: compiles nothing here, functions run as they are written")
-    return model if model is not None else lambda function: function
 
 
 # ---- Types by name

@@ -116,7 +116,7 @@ class Utils:
         """A kernel is not needed any more."""
         found = self.modules.pop(module, None)
         self.functions.pop(module, None)
-        if found is not None:
+        if found is not None and not sys.is_finalizing():  # then the device's memory may be gone already
             process.device().unload(found)
 
     def cuOccupancyMaxActiveClusters(self, function: int, shared: int, x: int, y: int = 1, z: int = 1) -> int:  # noqa: N802
