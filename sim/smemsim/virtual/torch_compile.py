@@ -67,7 +67,7 @@ def _without_graphs(named: dict[str, Any]) -> dict[str, Any]:
     options = {**(named.get("options") or {})}
     if options:
         options["triton.cudagraphs"] = False
-    return {**named, "mode": GRAPHS[mode] if mode in GRAPHS else mode, "options": options or None}
+    return {**named, "mode": GRAPHS.get(mode, mode), "options": options or None}
 
 
 @functools.cache
