@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
-from tools.capture.blackwell import directed, dots, words
+from smemsim.capture.blackwell import builder, directed, dots, words
 
 TWO = Fraction(2)
 INF = "infinity"
@@ -68,7 +68,7 @@ def terms_of(i, probe, *, by_size=False, cancelled=True, groups=16, **scale):
     else:
         out = [(s, e if s else None) for s, e in out]
     if probe.enable:
-        c = split(directed.F16 if i.d == "f16" else directed.F32, probe.c)
+        c = split(builder.F16 if i.d == "f16" else builder.F32, probe.c)
         if c is None:
             return None
         out.append(c if c[0] else (Fraction(0), None))
@@ -153,7 +153,7 @@ def test_every_proposed_rule_changes_a_directed_probe(about):
 def test_published_sums_come_out_as_published():
     """So that the sums by hand are worth something: the example of arXiv 2511.10909, Table 8, and what other rules make of it."""
     [i] = [x for x in dots.instructions() if (x.a, x.b, x.d) == ("bf16", "bf16", "f32")]
-    p = directed.Builder(i)
+    p = builder.Builder(i)
     values = (-(TWO**13), TWO**10), (Fraction(-1, 2), Fraction(1)), (Fraction(-1, 4), Fraction(1)), (Fraction(-1, 8), Fraction(1))
     p.add("published", values, 1 << 23)
     under = dots_under(i, p.out[:1])

@@ -450,7 +450,7 @@ def test_a_damaged_case_is_told_from_a_difference(written, change):
 
 @pytest.fixture(scope="module")
 def probe():
-    from tools.capture import replace_kernels
+    from smemsim.capture import replace_kernels
 
     return replace_kernels
 

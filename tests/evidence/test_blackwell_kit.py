@@ -18,13 +18,14 @@ from hypothesis import settings
 
 from places import ROOT
 
-CAPTURE = ROOT / "tools" / "capture"
+CAPTURE = ROOT / "sim" / "smemsim" / "capture"
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
 from smemsim import DISPUTES  # noqa: E402
+from smemsim.capture import bench  # noqa: E402
+from smemsim.capture.blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 from smemsim.core.words.operand import operand_addresses  # noqa: E402
 from smemsim.evidence import load_suite  # noqa: E402
-from tools.capture.blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc on the PATH")
@@ -461,8 +462,9 @@ def answering(monkeypatch, answers):
 
     class Nothing:
         device = type("Device", (), {"describe": lambda self: {"gpu": "none: a test", "compute_capability": "10.0"}})()
+        write = bench.write
 
-    monkeypatch.setattr(suites.pages.settings, "arch", "sm_100a")
+    monkeypatch.setattr(bench.settings, "arch", "sm_100a")
     return Nothing()
 
 
@@ -543,17 +545,17 @@ def test_metadata_and_scale_contents_say_their_place():
 
 
 def test_a_process_that_says_nothing_is_ended_and_keeps_what_it_said(monkeypatch):
-    monkeypatch.setattr(pages, "PATIENCE", 1.0)
+    monkeypatch.setattr(bench, "PATIENCE", 1.0)
     script = "import time; print('{\"status\": 0}', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        lines, hung = pages.read_lines(process)
+        lines, hung = bench.read_lines(process)
     assert [json.loads(line) for line in lines] == [{"status": 0}]
     assert hung
 
 
 def test_a_process_that_ends_is_not_taken_for_one_that_hangs():
     with subprocess.Popen([sys.executable, "-c", "print('noise'); print('{}')"], stdout=subprocess.PIPE, text=True) as process:
-        assert pages.read_lines(process) == (["{}\n"], False)
+        assert bench.read_lines(process) == (["{}\n"], False)
 
 
 def test_every_dispute_has_a_question_that_decides_it_or_is_said_not_to():

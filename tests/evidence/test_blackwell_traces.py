@@ -28,7 +28,7 @@ from smemsim.evidence.kinds.tcgen05 import judged
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten
 
-from tools.capture.blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words  # isort: skip
+from smemsim.capture.blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words  # isort: skip
 
 
 # ---- a few cases of every suite ------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_what_the_kit_writes_is_what_the_documents_say(name, loaded):
     assert f"**`{suite.kind}`**" in text
     assert arrays <= set(re.findall(r"`(\w+)`", text)), arrays - set(re.findall(r"`(\w+)`", text))
     assert set(KINDS[suite.kind].columns) <= set(suite.arrays)
-    plan = (ROOT / "tools" / "capture" / "blackwell" / "PLAN.md").read_text()
+    plan = (ROOT / "sim" / "smemsim" / "capture" / "blackwell" / "PLAN.md").read_text()
     assert re.search(rf"^\|.*`{name}`.*\| `{suite.kind}` \|$", plan, re.MULTILINE)
 
 
@@ -346,7 +346,7 @@ def test_every_kind_that_is_compared_has_a_change():
         if f.is_dir()
     }
     mine = {name: kind for kind in KINDS for name in [kind] if kind not in kinds | {"compiled_mma"}}
-    plan = (ROOT / "tools" / "capture" / "blackwell" / "PLAN.md").read_text()
+    plan = (ROOT / "sim" / "smemsim" / "capture" / "blackwell" / "PLAN.md").read_text()
     kind_of = {
         name: line.split("|")[2].strip(" `")
         for line in plan.splitlines()

@@ -379,7 +379,7 @@ def test_calibration_is_of_rules_that_are_measured_on_hopper():
 def test_one_mma_tells_the_rule_of_sums_from_each_alternative_that_is_open():
     """Design values: each chosen probe parts some alternatives, and what is told differs from the rule by the model's own arithmetic."""
     pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
-    from tools.capture.blackwell import separate
+    from smemsim.capture.blackwell import separate
 
     forms = {("f16", "bf16", "f32"), ("f16", "f16", "f16"), ("tf32", "tf32", "f32"), ("mxf4", "e2m1x2", "f32"), ("i8", "s8", "s32")}
     every = separate.separations(

@@ -592,7 +592,7 @@ def golden() -> Suite:
 
 @pytest.mark.parametrize("case", measured_gemms())
 def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
-    """tools/capture/reference_gemm.cu, D = A * B^T, 64 x 64 a CTA, two stages of 64 elements of K, by TMA, mbarriers and wgmma.
+    """sim/smemsim/capture/reference_gemm.cu, D = A * B^T, 64 x 64 a CTA, two stages of 64 elements of K, by TMA, mbarriers and wgmma.
 
     The bits of D, the first stage in shared memory and every descriptor are those of the trace, from which maps and boxes come.
     """

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from smemsim import Gpu, InputError, Unmodelled
+from smemsim.capture.texture_ops import kernel_of
 from smemsim.core.machine import Image, Sampler, Texture
 from smemsim.core.spec.textures import TextureFormat
 from smemsim.virtual import CudaError, Policy, VirtualDevice
-from tools.capture.texture_ops import kernel_of
 
 CLAMP, WRAP, BORDER = 1, 0, 3
 

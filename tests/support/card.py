@@ -30,15 +30,15 @@ from smemsim import (
     tcgen05_mma,
     tcgen05_shift,
 )
+from smemsim.capture import bench as bench_module
+from smemsim.capture import device as device_module
+from smemsim.capture import transfer_suites, value_suites, wide_suite
+from smemsim.capture.blackwell import access, contents, dots, gemm, machine, suites, transfers
 from smemsim.core.arithmetic.multiply import Factors, multiply
 from smemsim.core.machine import SPLIT, stored_k
 from smemsim.core.spec.tcgen05 import scale_modes
 from smemsim.core.spec.tensor_memory import METADATA
 from smemsim.core.words.instr import InstrDescriptor
-from tools.capture import bench as bench_module
-from tools.capture import device as device_module
-from tools.capture import transfer_suites, value_suites, wide_suite
-from tools.capture.blackwell import access, contents, dots, gemm, machine, pages, suites, transfers
 
 ARCH = "sm_100a"
 DEVICE = {"gpu": "stand-in: the model itself, not silicon", "compute_capability": "10.0"}
@@ -161,13 +161,13 @@ class Card:
         with monkeypatch.context() as patch:
             for module in PATIENT:
                 patch.setattr(module, "in_processes", self.in_processes)
-            patch.setattr(pages.settings, "arch", ARCH)
+            patch.setattr(bench_module.settings, "arch", ARCH)
             patch.setattr(wide_suite, "verdict", self.verdict)
             yield self
 
     def write(self, out, suite, kind, title, seed, cases, arrays, delta=()):
         """`Bench.write`, which the suites of Hopper call."""
-        pages.write(self, out, suite, kind, title, seed, cases, arrays, delta)
+        bench_module.write(self, out, suite, kind, title, seed, cases, arrays, delta)
 
     # ---- kernels
 

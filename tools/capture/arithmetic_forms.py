@@ -15,8 +15,8 @@ import sys
 import numpy as np
 from cuda.bindings import driver as cu
 
+from smemsim.capture.device import Buffer, CudaError, Device, check
 from tests import instruction_forms as forms
-from tools.capture.device import Buffer, CudaError, Device, check
 
 EVERY = 8  # of the approximate results one in so many is kept
 

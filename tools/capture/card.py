@@ -14,8 +14,8 @@ import sys
 import numpy as np
 from cuda.bindings import driver as cu
 
+from smemsim.capture.device import Device, check
 from smemsim.testing.recorder import compile_cuda
-from tools.capture.device import Device, check
 
 REGISTERS = (16, 24, 32, 33, 40, 48, 56, 64, 65, 72, 80, 96, 104, 120, 128, 152, 168, 200, 224, 255)
 STATIC = (0, 1000)

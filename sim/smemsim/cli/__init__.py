@@ -1,4 +1,4 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`, `exec`, `explain`, `cache`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `capture`, `campaign`, `run`, `exec`, `explain`, `cache`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """
@@ -36,6 +36,7 @@ COMMANDS = {
     "map": ("map.map_command", "Show where an operand, or a TMA transfer, lies."),
     "dot": ("dot.dot", "Explain one dot product of a matrix instruction, bit for bit."),
     "replay": ("replay.replay", "Hold hardware traces against the model."),
+    "capture": ("capture.capture", "Capture what the GPU of this machine does, and hold it against the model."),
     "campaign": ("campaign.campaign", "Sweep whole spaces of descriptors, maps, plans and products: what disagrees?"),
     "explain": ("explain.explain", "Explain a finding's code: cause, bad example, repair, evidence."),
     "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives does nobody refute?"),

@@ -80,6 +80,9 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
             f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none; "
             f"{told} are contradicted by what others measured, {compiled} by what compilers write"
         )
+        click.echo(
+            f"A card would settle most of them: smemsim capture, and smemsim capture --dry-run --arch {arch} shows what it would ask"
+        )
 
 
 def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:

@@ -15,9 +15,15 @@ __all__ = ["replay"]
 @click.command(short_help="Compare hardware traces with the model.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[PATH]...")
 @click.option("--case", type=int, help="Replay only this case of one trace.")
+@click.option(
+    "--settle", is_flag=True, help="Say which alternatives of the rules these traces of one card refute, and whose grade changes."
+)
+@click.option(
+    "--patch", type=click.Path(path_type=pathlib.Path, dir_okay=False), help="With --settle: write the changed grades as a patch."
+)
 @json_option
 @click.pass_context
-def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None, as_json: bool) -> None:
+def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None, settle: bool, patch: pathlib.Path | None, as_json: bool) -> None:  # fmt: skip
     """Compare every trace at or below PATH (default: golden) with the model.
 
     Exit code 0: nothing differs. 1: a difference. 2: a trace cannot be read. 3: a case is not modelled.
@@ -25,7 +31,15 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     \b
     smemsim replay golden/
     smemsim replay golden/sm_90a/tma_stores --case 17
+    smemsim replay capture-sm_100a --settle --patch grades.patch
     """
+    if patch is not None and not settle:
+        raise click.UsageError("--patch writes what --settle finds: give both", ctx)
+    if settle:
+        if case is not None:
+            raise click.UsageError("--settle looks at whole traces: leave out --case", ctx)
+        _settle(ctx, paths, patch, as_json=as_json)
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from smemsim.base.errors import InputError
@@ -57,3 +71,19 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
         origin = f" ({compiled} of them compiled, not hardware)" if compiled else ""
         click.echo(f"{len(reports)} traces{origin}, {cases:,} cases, {values:,} values: {verdict}")
     ctx.exit(1 if differing else 3 if unmodelled else 0)
+
+
+def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.Path | None, *, as_json: bool) -> None:
+    from smemsim.base.files import write_whole
+    from smemsim.core.picture.text import stderr
+    from smemsim.evidence.format import find_suites, load_suite
+    from smemsim.evidence.regrade import patch as patch_of
+    from smemsim.evidence.settle import settle_suites
+
+    suites = [load_suite(folder) for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
+    with stderr().status("replaying"):
+        found = settle_suites(suites)
+    click.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
+    if patch is not None:
+        write_whole(patch, patch_of(found))
+    ctx.exit(1 if found.differing else 0)

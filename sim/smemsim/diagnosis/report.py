@@ -119,7 +119,9 @@ class Report:
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
         if self.arch and not any_architecture(self.arch).measured:
-            lines.append(f"rules for {self.arch} are documented, compiled or inferred: {any_architecture(self.arch).unmeasured}")
+            lines.append(
+                f"rules for {self.arch} are documented, compiled or inferred: {any_architecture(self.arch).unmeasured}; a card would settle them: smemsim capture"
+            )
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
@@ -170,7 +172,7 @@ class Report:
             return ""
         if any_architecture(self.arch).measured:
             return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
-        return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')}"
+        return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')} (you have a card? smemsim capture)"
 
     def _counted(self) -> str:
         number = len(self.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.outcome import Case, Outcome
 
-__all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
+__all__ = ["Difference", "SuiteReport", "check", "compared_cases", "replay", "replay_suite"]
 
 
 KEPT = 5  # differences a report keeps in full
@@ -138,29 +138,28 @@ def _check_columns(suite: Suite, columns: dict[str, int]) -> None:
                 raise TraceError(f"{suite.path}: '{name}' does not divide its array into {len(suite)} cases")
 
 
-@in_default_state
-def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[int], None] | None = None) -> SuiteReport:
-    """Compare one suite, or one case of it, with the model. `progress` is called after every case."""
+def check(suite: Suite) -> None:
+    """TraceError for a kind that nobody replays, and for arrays that are missing or do not fit."""
     kind = KINDS.get(suite.kind)
     if kind is None:
         raise TraceError(f"{suite.path}: kind {suite.kind!r} is not one this version replays ({', '.join(KINDS)})")
     _check_columns(suite, kind.columns)
+
+
+@in_default_state
+def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[int], None] | None = None) -> SuiteReport:
+    """Compare one suite, or one case of it, with the model. `progress` is called after every case."""
+    check(suite)
     if case is not None and not 0 <= case < len(suite):
         raise InputError(f"case = {case}: {suite.path} has cases 0 to {len(suite) - 1}")
     compared, differing = 0, 0
     kept: list[Difference] = []
     unmodelled: list[tuple[int, str]] = []
     chosen: Iterable[int] = range(len(suite)) if case is None else [case]
-    comparer = _guarded(suite, None, lambda: kind(suite))
-    for index in chosen:
-        try:
-            compared_case = _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
-        except Unmodelled as e:
-            unmodelled.append((index, str(e)))
-            compared_case = None
-        except HardwareTrap as e:
-            compared_case = Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
-        if compared_case is not None:
+    for index, compared_case in compared_cases(suite, chosen):
+        if isinstance(compared_case, Unmodelled):
+            unmodelled.append((index, str(compared_case)))
+        else:
             compared += compared_case.outcome.compared
             if compared_case.outcome.differing:
                 differing += 1
@@ -170,6 +169,19 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
         if progress:
             progress(index)
     return SuiteReport(suite, len(suite) if case is None else 1, compared, differing, tuple(kept), tuple(unmodelled))
+
+
+def compared_cases(suite: Suite, chosen: Iterable[int]) -> Iterator[tuple[int, Case | Unmodelled]]:
+    """Each case with what comparing it gave, or why nobody can judge it. TraceError for a damaged trace."""
+    kind = KINDS[suite.kind]
+    comparer = _guarded(suite, None, lambda: kind(suite))
+    for index in chosen:
+        try:
+            yield index, _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
+        except Unmodelled as e:
+            yield index, e
+        except HardwareTrap as e:
+            yield index, Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
 
 
 def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:

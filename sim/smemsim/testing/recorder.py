@@ -107,7 +107,7 @@ def why_no_gpu() -> str:
     except InputError as e:
         return str(e)
     except Exception as e:  # no libcuda, no driver, no permission: whatever the bindings make of it
-        return f"no CUDA driver answers here ({' '.join(str(e).split())[:120]})"
+        return f"no CUDA driver answers here ({type(e).__name__} of cuda-bindings)"
     if not count:
         return "the CUDA driver sees no GPU here"
     try:
@@ -789,7 +789,7 @@ class Recorder:
     def rerun(self, suite: Suite, case: int) -> Recorded:
         """Run a recorded case again. Raises TraceError for a trace that has no kernel, InputError for one of another architecture."""
         if suite.kind != "smem_dump":
-            raise TraceError(f"{suite.path}: only smem_dump traces hold their kernel; kind {suite.kind!r} was recorded by tools/capture")
+            raise TraceError(f"{suite.path}: only smem_dump traces hold their kernel; kind {suite.kind!r} was recorded by the capture kit")
         if suite.arch != self.arch:
             raise InputError(f"{suite.path} was recorded on {suite.arch}, the GPU here is {self.arch}")
         image = suite.arrays.get("kernel_image", np.zeros(0, np.uint8)).tobytes()

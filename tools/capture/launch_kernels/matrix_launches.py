@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.capture.cases import gemm_operand
+from smemsim.capture.cases import gemm_operand
 from tools.capture.launch_kernels.arrays import bf16, fp8, nearest_bf16, product, spread_d
 from tools.capture.launch_kernels.spec import array, cuda, tiled, value, zeros
 

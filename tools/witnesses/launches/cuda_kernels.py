@@ -33,7 +33,7 @@ class Kernel:
 def _text(kernel: Kernel) -> str:
     if not kernel.source.startswith("kit:"):
         return (HERE / "cuda" / kernel.source).read_text()
-    from tools.capture.blackwell import gemm, machine
+    from smemsim.capture.blackwell import gemm, machine
 
     name = kernel.source[4:]
     kind = list(gemm.NAMES.values()).index(name)
@@ -180,7 +180,7 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B")
 def _kit(every: bool = False) -> list[Case]:
     """The kit's reference kernel: its variants are maps, a plan and operands, at run time."""
     try:
-        from tools.capture.blackwell import gemm
+        from smemsim.capture.blackwell import gemm
     except ImportError:  # needs cuda-bindings
         return []
     import numpy as np

@@ -25,8 +25,11 @@ _numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
-def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES) -> Iterator[set[str]]:
+def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES, *, by_products: bool = True) -> Iterator[set[str]]:
     """A set that is filled while the block runs: RULE=ALTERNATIVE of all that would have changed something, and nothing is changed.
+
+    Alternatives of the arithmetic count if they change one of the first products. Without `by_products` they count if they change a rule that a product uses:
+    that finds more of them, and some that no product shows.
 
     >>> from smemsim.core.spec.assumptions import assumed
     >>> with touched() as found:
@@ -39,7 +42,7 @@ def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES) -> Iterator[
     """
     if in_force():
         raise RuntimeError(f"{in_force()} is assumed: what the rules touch is not known then")
-    look = _Look(alternatives)
+    look = _Look(alternatives, by_products=by_products)
     changes: dict[str, Callable[..., Any]] = {
         point: functools.partial(getattr(look, _HOW.get(point, "value")), point) for point in (*POINTS, *MEASURED_POINTS)
     }
@@ -61,7 +64,8 @@ _HOW = {
 class _Look:
     """What has passed so far, and the alternatives that nothing of it would have told."""
 
-    def __init__(self, alternatives: Mapping[str, Alternative]) -> None:
+    def __init__(self, alternatives: Mapping[str, Alternative], *, by_products: bool) -> None:
+        self.by_products = by_products
         self.found: set[str] = set()
         self.seen: set[bytes] = set()
         self.left = {point: [a for a in alternatives.values() if a.point == point] for point in (*POINTS, *MEASURED_POINTS)}
@@ -118,6 +122,8 @@ class _Look:
     def row(self, point: str, row: Any) -> Any:
         """A row of the arithmetic: looked at with the products that it makes."""
         self.rows[row] = [(a, a.change(row)) for a in self.left[point]]
+        if not self.by_products:
+            self.try_all(point, lambda a: a.change(row) != row)
         return row
 
     def tiles(self, point: str, product: Any, row: Any) -> Any:
@@ -125,7 +131,9 @@ class _Look:
 
         def multiplied(*args: Any, **given: Any) -> Any:
             found = product(*args, **given)
-            if self.products < MOST_PRODUCTS and (self.left[point] or self.left["arithmetic.row"]):
+            if not self.by_products:
+                self.try_all(point, lambda a: True)
+            elif self.products < MOST_PRODUCTS and (self.left[point] or self.left["arithmetic.row"]):
                 self.products += 1
                 before = _flat(found)
                 self.try_all(point, lambda a: _flat(a.change(product, row)(*args, **given)) != before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.layout import AccumulatorLayout
 from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.architectures import architecture
+from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.evidence import RULES, Rule
 from smemsim.core.spec.formats import ElementFormat, element_format
 from smemsim.core.spec.tcgen05 import scale_modes
@@ -159,7 +159,7 @@ class Issued:
 _PLAIN = ("ss", "ts", "sp", "ws", None)
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def cells_of_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
     """(CTA, lane, column) of every element of D, (M, N) each."""
     m, n = np.meshgrid(np.arange(layout.m), np.arange(layout.n), indexing="ij")

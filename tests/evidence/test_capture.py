@@ -1,0 +1,199 @@
+"""`smemsim capture` without a card: what it would run, what it keeps and takes up again, and that its kernels are in the package."""
+
+import json
+import types
+
+import pytest
+from click.testing import CliRunner
+
+from places import ROOT
+from smemsim import DISPUTES, InputError
+from smemsim.cli import main
+from smemsim.evidence import load_suite
+
+pytest.importorskip("cuda.bindings", reason="the capture kit needs cuda-bindings")
+from smemsim.capture import bench, kernels, plan, runner
+from smemsim.capture.bench import settings
+from smemsim.capture.one_suite import kernels_of, suites_of
+from smemsim.capture.plan import Planned, plan_of
+from smemsim.capture.report import report_of
+
+ARCHS = ("sm_90a", "sm_100a", "sm_103a")
+CARD = {"gpu": "a card of this test", "compute_capability": "9.0", "driver": "none"}
+PLAN = (Planned("first", 1, "?"), Planned("second", 1, "?"), Planned("long", 500, "?"), Planned("third", 1, "?", needs="no-such-program"))
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, ["capture", *arguments])
+
+
+# ---- The plan ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_suite_of_a_card_is_planned_once_and_the_plan_has_no_other(arch):
+    names = [p.suite for p in plan_of(arch)]
+    assert sorted(names) == sorted(suites_of(arch))
+    assert all(p.seconds > 0 and p.question for p in plan_of(arch))
+
+
+def test_disputes_that_suites_decide_exist_and_each_is_decided_once():
+    decided = [name for names in plan.DECIDES.values() for name in names]
+    assert set(decided) <= set(DISPUTES)
+    assert len(decided) == len(set(decided))
+    assert set(plan.DECIDES) <= set(suites_of("sm_100a"))
+
+
+@pytest.mark.parametrize("minutes", ["0.1", "5", "60"])
+def test_a_dry_run_says_what_fits_and_needs_no_card(minutes):
+    done = command("--dry-run", "--arch", "sm_100a", "--minutes", minutes, "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)["sm_100a"]
+    assert [r["suite"] for r in rows] == [p.suite for p in plan_of("sm_100a")]
+    assert sum(r["seconds"] for r in rows if r["runs"]) <= 60 * float(minutes)
+
+
+def test_cards_without_kernels_of_the_kit_are_asked_for_the_encoder_alone():
+    done = command("--dry-run", "--arch", "sm_120a")
+    assert done.exit_code == 0
+    assert "encode_tiled" in done.output
+    assert "wgmma" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--arch", "sm_90a"], "--arch sm_90a: is for --dry-run"),
+        (["--dry-run", "--arch", "sm_91a"], "sm_91a"),
+        (["--dry-run", "--arch", "sm_90a", "tma_laods"], "did you mean 'tma_loads'?"),
+        (["--minutes", "0"], "--minutes"),
+        (["--minutes", "soon"], "--minutes"),
+    ],
+)
+def test_wrong_input_is_a_sentence_and_no_capture(arguments, says):
+    done = command(*arguments)
+    assert done.exit_code == 2
+    assert says in done.output
+    assert "Traceback" not in done.output
+
+
+# ---- The kernels -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_ptx_of_every_kernel_is_in_the_package(arch, monkeypatch):
+    """And made from the CUDA C++ that lies there: it is found by its digest. `python -m tools.kit_ptx` writes it anew."""
+    monkeypatch.setattr(settings, "arch", arch)
+    for name, text in kernels_of(arch).items():
+        ptx = kernels.ptx_of(text(), arch)
+        assert ptx is not None, f"{name}: the PTX of {arch} is older than its CUDA C++"
+        assert f".target {arch}" in ptx
+    assert kernels.ptx_of("// another text", arch) is None
+
+
+# ---- A capture ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kit(monkeypatch):
+    """A runner whose suites are written by hand; `kit.ran` says which, `kit.fails` which fail, `kit.stop` where Ctrl-C comes."""
+    state = types.SimpleNamespace(ran=[], fails=set(), stop=None)
+    recorded = load_suite(ROOT / "golden" / "sm_90a" / "encode_pointers")
+
+    def run_suite(out, arch, p):
+        if p.suite == state.stop:
+            (out / runner.UNFINISHED / p.suite).mkdir(parents=True)
+            raise KeyboardInterrupt
+        state.ran.append(p.suite)
+        if p.suite in state.fails:
+            return runner.Done(p.suite, runner.FAILED, 0.1, "CUDA error 1")
+        device = types.SimpleNamespace(describe=lambda: CARD)
+        bench.write(
+            types.SimpleNamespace(device=device), out, p.suite, recorded.kind, "written by a test", 1, len(recorded), recorded.arrays
+        )
+        return runner.Done(p.suite, runner.CAPTURED, 0.1)
+
+    monkeypatch.setattr(settings, "arch", "sm_90a")
+    monkeypatch.setattr(runner, "run_suite", run_suite)
+    return state
+
+
+def captured(out, minutes=1.0, card=CARD):
+    heard = []
+    done = runner.run(out, "sm_90a", card, PLAN, minutes, lambda p, d: heard.append((p.suite, d and d.state)))
+    assert [name for name, state in heard if state is None] == [p.suite for p in PLAN]
+    return {d.suite: d for d in done}
+
+
+def test_suites_that_do_not_fit_or_lack_a_program_are_skipped_with_the_reason(tmp_path, kit):
+    done = captured(tmp_path)
+    assert kit.ran == ["first", "second"]
+    assert done["long"].state == done["third"].state == runner.SKIPPED
+    assert "takes about 500 s" in done["long"].why
+    assert "no-such-program" in done["third"].why
+
+
+def test_a_capture_that_was_interrupted_goes_on_and_the_folder_is_the_same(tmp_path, kit):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    captured(whole)
+    kit.ran.clear()
+    kit.stop = "second"
+    with pytest.raises(KeyboardInterrupt):
+        captured(cut)
+    assert not (cut / runner.UNFINISHED).exists()
+    kit.stop = None
+    done = captured(cut)
+    assert kit.ran == ["first", "second"]
+    assert done["first"].state == runner.KEPT
+    assert {p.relative_to(whole): p.read_bytes() for p in sorted(whole.rglob("*.npz"))} == {
+        p.relative_to(cut): p.read_bytes() for p in sorted(cut.rglob("*.npz"))
+    }
+    assert json.loads((whole / runner.ABOUT).read_text()) == json.loads((cut / runner.ABOUT).read_text())
+
+
+def test_a_suite_that_was_cut_short_runs_again(tmp_path, kit):
+    captured(tmp_path)
+    kit.ran.clear()
+    data = tmp_path / "first" / "data.npz"
+    data.write_bytes(data.read_bytes()[:-20])
+    captured(tmp_path)
+    assert kit.ran == ["first"]
+
+
+def test_a_suite_that_fails_costs_itself_alone_and_is_told(tmp_path, kit):
+    kit.fails = {"first"}
+    done = captured(tmp_path)
+    assert done["second"].state == runner.CAPTURED
+    assert json.loads((tmp_path / runner.ABOUT).read_text())["suites"]["first"] == {
+        "state": "failed",
+        "seconds": 0.1,
+        "why": "CUDA error 1",
+    }
+
+
+def test_traces_of_another_card_are_not_overwritten(tmp_path, kit):
+    captured(tmp_path)
+    with pytest.raises(InputError, match="holds traces of a card of this test, and this card is another"):
+        captured(tmp_path, card=CARD | {"gpu": "another"})
+    assert load_suite(tmp_path / "first").manifest["device"]["gpu"] == CARD["gpu"]
+
+
+def test_a_process_that_fails_leaves_no_trace_and_its_last_words_name_no_path(tmp_path):
+    done = runner.run_suite(tmp_path, "sm_90a", Planned("no_such_suite", 1, "?"))
+    assert done.state == runner.FAILED
+    assert "no such suite" in done.why
+    assert "/" not in done.why
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_report_says_what_agrees_what_is_left_and_how_to_send_it(tmp_path, kit):
+    done = list(captured(tmp_path).values())
+    said = report_of(tmp_path, "sm_90a", CARD, done).text("https://example.org/new")
+    for part in (
+        "Captured: 2 suites, 102 cases",
+        "Differs from the model:",
+        "left for another time: long, third",
+        "https://example.org/new",
+        "Edit nothing in it",
+    ):
+        assert part in said
