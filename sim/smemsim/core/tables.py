@@ -45,7 +45,7 @@ __all__ = [
 Made = TypeVar("Made")
 
 
-# ---- What a key holds: how that is said, how it is looked at, and what the JSON schema says
+# ---- The value of a key: its description, its check, and its JSON schema
 
 
 MOST_NUMBER = 1 << 48
@@ -325,7 +325,7 @@ def made(table: type[Made], raw: Mapping[str, object], **inner: object) -> Made:
 
 
 def frozen(value: object) -> Any:
-    """What a file has as a dataclass has it: lists as tuples."""
+    """A value of a file for a dataclass: lists become tuples."""
     if isinstance(value, dict):
         return {name: frozen(inner) for name, inner in value.items()}
     return tuple(map(frozen, value)) if isinstance(value, list) else value

@@ -1,1 +1,1 @@
-"""Arithmetic: what the tensor core computes, bit for bit, and the conversions, roundings and reductions beside it."""
+"""Arithmetic: what the tensor core computes, bit for bit; conversions, roundings and reductions."""

@@ -1,4 +1,7 @@
-"""Cubemaps: the face that a direction meets and where on it, and what lies beside a face's edges (`golden/sm_90a/textures`; CUDA C++ programming guide, table of cubemap faces)."""
+"""Cubemaps: the face and the place that a direction hits, and the texels past the edges of a face.
+
+Source: `golden/sm_90a/textures`; CUDA C++ programming guide, table of cubemap faces.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def _on_face(x: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def direction_at(face: np.ndarray, s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The direction of a place (-1 ... 1 on the face, more beside it)."""
+    """The direction of a place on a face; -1 to 1 is inside the face."""
     one = np.ones_like(s)
     return (
         np.choose(face, [one, -one, s, s, s, -s]),
@@ -44,7 +47,8 @@ def direction_at(face: np.ndarray, s: np.ndarray, t: np.ndarray) -> tuple[np.nda
 
 
 def beside(face: np.ndarray, i: np.ndarray, j: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(face, column, row) of the texels that seamless cubemaps have at columns and rows of a face, which may lie one beside it.
+    """(face, column, row) of the texels of a seamless cubemap at columns and rows of a face, which may be one past its
+    edge.
 
     >>> [int(a[0]) for a in beside(*(np.array([n]) for n in (4, -1, 2)), 8)]
     [1, 7, 2]
@@ -56,8 +60,8 @@ def beside(face: np.ndarray, i: np.ndarray, j: np.ndarray, size: int) -> tuple[n
 
 
 def without_corner(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At a corner of the cube there are three texels, not four: what each of the two beside the face gets of the fourth one's weight, and what the
-    face's own one gets.
+    """The shares of the missing fourth texel at a corner of the cube: that of each of the two texels past the edge, and
+    that of the face's own texel.
 
     >>> [int(part) for part in without_corner(np.array(64))]
     [21, 22]

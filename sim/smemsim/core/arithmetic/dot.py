@@ -6,8 +6,8 @@
     4. what is left is summed exactly, in no order
     5. the sum is converted, once, to the result's format; zero is always +0
 
-Values are float64, which holds each of these numbers exactly: products have at most 24 bits, sums 48. Infinities and NaNs need no rules of their
-own: in float64 they come to what hardware makes of them.
+Values are float64, which holds each of these numbers exactly: products have at most 24 bits, sums 48. Infinities and
+NaNs need no rules: float64 gives the same results as hardware.
 """
 
 from __future__ import annotations

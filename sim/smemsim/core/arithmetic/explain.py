@@ -23,8 +23,9 @@ __all__ = ["DotProduct", "DotTerm", "explain"]
 class DotTerm:
     """One term of the sum: c, a product, or a group of products that are summed first.
 
-    `k` are the elements of K in it, none for c; `exponent` the one it is aligned by, None for a zero, an infinity or a NaN, which count with
-    none; `kept` what is left of `value` once its low bits are cut off. All exact.
+    - `k`: the elements of K in it; none for c.
+    - `exponent`: the one it is aligned by; None for a zero, an infinity or a NaN.
+    - `kept`: `value` without the low bits that are cut off. All numbers are exact.
 
     >>> import smemsim
     >>> term = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32").terms[1]
@@ -54,16 +55,13 @@ class DotTerm:
 
 @dataclasses.dataclass(frozen=True)
 class DotProduct:
-    """One element of D, step by step.
+    """One element of D, step by step. Integers have no exponents.
 
-    - `terms`: c and the products. `exponent`: the one to which all are aligned, set by `largest` (None: by the exponent
-      with which zeros count).
+    - `terms`: c and the products. `exponent`: the one to which all are aligned, that of term `largest` (None: the
+      exponent with which zeros count).
     - `lowest`: the power of two below which terms are cut.
-    - `total`: the sum of what is left. `exact`: the sum of the whole terms.
-    - `d`: the bits of the result. `value`: its value. `nearest`: the bits that rounding `exact` once to nearest would
-      give.
-
-    Integers have no exponents.
+    - `total`: the sum of the cut terms. `exact`: the sum of the whole terms.
+    - `d`: the bits of the result. `value`: its value. `nearest`: the bits of `exact` rounded once to nearest.
 
     >>> import smemsim
     >>> p = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
@@ -107,7 +105,7 @@ class DotProduct:
         return None if max(abs(x) for x in ordered) > fmt.largest else ordered[0] - ordered[1]
 
     def steps(self) -> list[str]:
-        """What happened after the terms were made, in sentences."""
+        """The steps after the terms, in sentences."""
         row, fmt = self.arithmetic, element_format(self.types[2])
         if not fmt.is_float:
             how = "clamped to 32 bits" if self.saturated else "its low 32 bits"

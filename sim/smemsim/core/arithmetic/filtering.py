@@ -1,8 +1,9 @@
-"""Linear filtering of textures (`golden/sm_90a/textures`): where a coordinate lies between texels, the weights, and what texels and weights make.
+"""Linear filtering of textures: the position of a coordinate between texels, the weights, and the filtered value.
 
-A coordinate in texels becomes a fixed-point number with 8 bits behind the point, rounded half up, and half a texel less. The weights of texels are whole 256ths
-and add up to 256: the share of each level of detail is shared out along z, that of each plane along x, and each of these along y; what rounding leaves goes
-to the lower texel.
+Source: `golden/sm_90a/textures`. A coordinate in texels becomes a fixed-point number with 8 fraction bits, rounded
+half up, minus half a texel. The weights of texels are whole 256ths with the sum 256. The share of each level of
+detail is divided along z, that of each plane along x, and each of these along y. The remainder of a rounding goes to
+the lower texel.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _near(x: np.ndarray) -> np.ndarray:
 
 
 def fixed(x: np.ndarray) -> np.ndarray:
-    """Coordinates in texels (n,) as 256ths of texels behind the middle of texel 0, int64.
+    """Coordinates in texels (n,) as 256ths of texels from the middle of texel 0, int64.
 
     >>> fixed(np.array([0.5, 1.0, 1.001953125])).tolist()
     [0, 128, 129]
@@ -81,7 +82,8 @@ def level_of(lod: np.ndarray) -> np.ndarray:
 
 
 def weights(x: np.ndarray, y: np.ndarray, z: np.ndarray, share: np.ndarray | int = ONE, side: int = 0) -> dict[Corner, np.ndarray]:
-    """The weights of 8 texels in 256ths, from the fractions (n,) along each axis in 256ths: parts of the `share` that their level of detail has.
+    """The weights of 8 texels in 256ths, from the fractions (n,) along each axis in 256ths. Their sum is the `share` of
+    their level of detail.
 
     >>> {corner[:3]: int(w[0]) for corner, w in weights(*(np.array([f]) for f in (156, 0, 224))).items() if w[0]}
     {(0, 0, 0): 12, (1, 0, 0): 20, (0, 0, 1): 87, (1, 0, 1): 137}
@@ -135,9 +137,12 @@ def blend_floats(texels: Mapping[Corner, np.ndarray], shares: Mapping[Corner, np
 def _sum(
     values: Mapping[Corner, np.ndarray], shares: Mapping[Corner, np.ndarray], exponents: Mapping[Corner, np.ndarray], kept: int
 ) -> np.ndarray:
-    """The weighted sum of numbers with these exponents, before it is rounded. Texels of one plane of one level are cut, towards zero, to multiples of what
-    lies `kept` bits below the largest exponent, and their sum is exact; sums of several planes are cut, towards minus infinity, below the largest exponent
-    of all, which counts in steps of 4 there."""
+    """The weighted sum of numbers with these exponents, before it is rounded.
+
+    Texels of one plane of one level are cut, toward zero, to multiples of 2^(largest exponent - `kept`), and summed
+    exactly. Sums of several planes are cut, toward minus infinity, below the largest exponent of all, which counts in
+    steps of 4 there.
+    """
     planes: list[tuple[np.ndarray, np.ndarray]] = []
     for plane in sorted({corner[2:] for corner in shares}):
         corners = [corner for corner in shares if corner[2:] == plane]

@@ -1,7 +1,7 @@
-"""Integer instructions that numpy has no function for, element by element (PTX ISA 9.1 §9.7.1, 9.7.2, 9.7.8, 9.7.9.7).
+"""Integer instructions without a numpy function, element by element (PTX ISA 9.1 §9.7.1, 9.7.2, 9.7.8, 9.7.9.7).
 
-Operands are integers that hold the bits from 0 up (of 64 bits: in two's complement when compiled), results likewise; only the low `bits` of
-a result count. Instructions on signed types say so by `signed`.
+Operands and results are integers with the bits from 0 up (64-bit ones in two's complement when compiled). Only the
+low `bits` of a result count. `signed` marks instructions on signed types.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def find_leading(value: int, bits: int, signed: int, shift_amount: int) -> int:
 
 
 def find_nth_set(mask: int, base: int, offset: int) -> int:
-    """`fns`: the n-th one at or above `base` for positive offsets n, at or below for negative ones; offset 0: `base` itself, if set.
+    """`fns`: the n-th set bit at or above `base` for positive offsets n, at or below it for negative ones; offset 0:
+    `base` itself, if set.
 
-    -1 if there is none. `offset` is signed; of the smallest one the result is always 0 (core/spec/errata.py).
+    -1 if there is none. `offset` is signed. For the smallest offset the result is always 0 (core/spec/errata.py).
 
     >>> find_nth_set(0b10110, 0, 1), find_nth_set(0b10110, 4, -2), find_nth_set(0b10110, 0, 0), find_nth_set(0b10110, 0, 4)
     (1, 2, -1, -1)

@@ -145,11 +145,10 @@ def _sum(a, b, index, start, unit, total):  # type: ignore[no-untyped-def]
             total[n] += first + second
 
 
-# ---- The same in float32 and int32, of which a register holds twice as many
-#
-# Products of operands with few bits are exact in float32, but for some below 2^-126, of which nothing is left in units that are neither too small nor too
-# large; a multiple by a power of two is exact; and what is cut off, and its sum, is an int32. Rows for which that does not hold are done as above.
-# Everything is flat and is reached by places (uintp), not by slices, each of which costs as much as a dozen terms; int32 is kept to throughout.
+# ---- The same in float32 and int32: a register holds twice as many. Products of operands with few bits are exact in
+# float32, except for some below 2^-126. A scale by a power of two avoids those. The bits that are cut off, and their
+# sum, are an int32. Rows for which this does not hold use the loops above. Everything is flat and indexed by places
+# (uintp): a slice costs as much as a dozen terms. int32 is kept throughout.
 
 
 NARROW_UNIT, NARROW_SUM = 126, 127  # the largest power of two that may be a unit, and one that sums stay below
@@ -302,7 +301,9 @@ def _finish_f16(total, unit, width, d, d_at):  # type: ignore[no-untyped-def]
 def _narrow_rows(  # type: ignore[no-untyped-def]
     m, rows, operands, depth, room, c, d, d_at, pitch, width, adds, smallest, kept_bits, zero_exponent, result
 ):
-    """Rows of D (flat, as C is) from the m-th on, that begin `pitch` places from one another, until one that float32 and int32 do not hold: which one is that?"""
+    """Compute rows of D (flat, like C) from the m-th on, `pitch` places apart, in float32 and int32. Returns the first
+    row that these types do not hold.
+    """
     of_a, each_of_a, of_b, each_of_b = operands
     largest, unit, total = room
     while m < rows:
@@ -351,9 +352,12 @@ def _wide_row(a, a_exponent, b, b_exponent, index, c, c_scale, smallest, kept_bi
 def float_sums(  # type: ignore[no-untyped-def]
     a, a_exponent, which_a, b, b_exponent, which_b, index, c, c_scale, d, where, adds, smallest, kept_bits, zero_exponent, result
 ):
-    """`fused` and `convert` of tiles: `c` and `d` (some, rows, columns) are accumulators before and after, and may be the same bits. Tile t adds a product of A
-    `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N) to the M x N that begin at `where[t]` (which, row, column), or writes it there where `adds[t]` is
-    False. `index` (M, S) has the K of A's elements, S is a multiple of 4, `smallest` the exponent of C's subnormals.
+    """`fused` and `convert` of tiles, in float32.
+
+    - `c` and `d` (some, rows, columns): accumulators before and after; they may share memory.
+    - Tile t adds a product of A `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N) to the M x N elements from
+      `where[t]` (which, row, column) on, or overwrites them if `adds[t]` is False.
+    - `index` (M, S): the K of A's elements; S is a multiple of 4. `smallest`: the exponent of C's subnormals.
     """
     rows, stored, k, columns = a.shape[1], a.shape[2], b.shape[1], b.shape[2]
     depth, form = (k + TERMS - 1) // TERMS * TERMS, (result[0], result[1], result[2])
@@ -398,9 +402,11 @@ def float_sums(  # type: ignore[no-untyped-def]
 def grouped_tiles(  # type: ignore[no-untyped-def]
     a, b, a_scale, a_scale_exponent, b_scale, b_scale_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, result, d
 ):
-    """`fused` of `group`s and `convert` of every element; the scales are (tiles, M, groups) and (tiles, groups, N), groups follow one another.
+    """`fused` of groups and `convert` of every element. The scales are (tiles, M, groups) and (tiles, groups, N);
+    groups follow one another.
 
-    `a` and `b` are 4-bit elements times 2, int16: whole numbers up to 12, whose products and sums fit too; `a_scale` makes up for it.
+    `a` and `b` are 4-bit elements times 2 as int16: whole numbers up to 12, whose products and sums fit, too.
+    `a_scale` corrects the factor.
     """
     lanes, groups = d.shape[2], a_scale.shape[2]
     size = a.shape[2] // groups

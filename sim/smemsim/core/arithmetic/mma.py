@@ -43,14 +43,12 @@ def mma(
 ) -> np.ndarray:
     """D = A * B + C as one instruction computes it, bit for bit. Returns raw bits of `d_type`, shape (…, M, N).
 
-    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N) are raw element bits in unsigned integers, one element an entry,
-      also for 4- and 6-bit types
-      and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are free, and leading dimensions
-      broadcast.
+    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N): raw element bits in unsigned integers, one element an entry,
+      also for 4- and 6-bit types and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are
+      free. Leading dimensions broadcast.
     - `kind`: "wgmma" on sm_90a; "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4" of tcgen05.
-    - Block-scaled kinds: `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block) are raw bits of `scale_type`. That
-      is ue8m0 for `block` 32. For
-      `block` 16 (mxf4nvf4) it is ue4m3, unless you ask for ue8m0.
+    - Block-scaled kinds: `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block) are raw bits of `scale_type`:
+      ue8m0 for `block` 32; ue4m3 (default) or ue8m0 for `block` 16 (mxf4nvf4).
     - `saturate` clamps s32 results, which wrap otherwise. `negate_a` and `negate_b` change signs. `scale_input_d`
       divides C by 2^n.
 
@@ -59,7 +57,7 @@ def mma(
     wgmma is measured on an H200 (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). tcgen05 is inferred from
     public studies.
 
-    Raises InputError for types, shapes and values that do not fit.
+    Raises InputError for wrong types, shapes and values.
 
     >>> one = np.full((8, 32), 0x38, np.uint8)
     >>> half = np.full((8, 8), 0x3F000001, np.uint32)
@@ -109,12 +107,12 @@ def dot_product(
     saturate: bool = False,
     scale_input_d: int = 0,
 ) -> DotProduct:
-    """One element of D step by step: the terms, the exponent they are aligned to, what is cut off, the sum and its conversion.
+    """One element of D step by step: the terms, the exponent they are aligned to, the bits that are cut off, the sum,
+    the conversion.
 
-    `a` and `b` (K,) are raw element bits of a row of A and a column of B, `c` those of the accumulator; `scale_a`, `scale_b` (K / block,) the
-    factors of both; everything else is as in `mma`, and so is the result, `DotProduct.d`.
-
-    Raises InputError for types, shapes and values that do not fit.
+    `a` and `b` (K,) are raw element bits of a row of A and a column of B. `c` has those of the accumulator. `scale_a`
+    and `scale_b` (K / block,) are the factors. All else is as in `mma`; the result is in `DotProduct.d`. Raises
+    InputError for wrong types, shapes and values.
 
     >>> one, tiny = 0x3F80, 0x3380                                                                        # bf16 1 and 2^-24
     >>> found = dot_product([one] * 16, [one] + [tiny] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")

@@ -39,7 +39,7 @@ class Factors:
         return Factors(a, b, self.dtype, self.k_per_factor)
 
     def negligible(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which elements of A (M, K) and of B (N, K) count for nothing in an f32, whatever numbers of 8 bits or fewer they and their partners are.
+        """Which elements of A (M, K) and of B (N, K) cannot change an f32 sum, for any numbers of 8 bits or fewer.
 
         >>> a, b = np.array([[0, 126]], np.uint8), np.array([[0, 0]], np.uint8)
         >>> Factors(a, b, "ue8m0", 2).negligible()[0].tolist(), Factors(a, b, "ue4m3", 2).negligible()[0].tolist()
@@ -59,7 +59,7 @@ def _exponents(bits: np.ndarray, dtype: str) -> np.ndarray:
 
 
 class Options(NamedTuple):
-    """What an instruction does besides: -A, -B, C * 2^-scale_c, clamping of s32 results."""
+    """Options of an instruction: -A, -B, C * 2^-scale_c, clamping of s32 results."""
 
     negate_a: bool = False
     negate_b: bool = False
@@ -101,15 +101,18 @@ def multiply(
     scale_c: int = 0,
     adds_c: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """D = A * B + C * 2^-scale_c of one instruction, and where its bits are certain: (raw bits of `d_type`, bool), both (M, N).
+    """D = A * B + C * 2^-scale_c of one instruction. Returns (raw bits of `d_type`, certain), both (M, N).
 
-    `a` (M, S) and `b` (N, K) are raw element bits, `c` (M, N) raw bits of `d_type`; `kind` "wgmma" or one of tcgen05. `index` (M, S) has
-    the K that each element of a sparse A meets; without it S is K. `adds_c` False says that no C is added, not even +0. Integers wrap, or
-    clamp with `saturate`.
+    - `a` (M, S) and `b` (N, K): raw element bits. `c` (M, N): raw bits of `d_type`. `kind`: "wgmma" or one of
+      tcgen05.
+    - `index` (M, S): the K of each element of a sparse A; without it S is K.
+    - `adds_c` False: no C is added, not even +0. Integers wrap, or clamp with `saturate`.
 
-    Raises InputError for types the instruction does not have and for shapes that do not fit. All elements of wgmma are certain (measured).
-    Of tcgen05 those are that no datapath known to us can compute otherwise: no term has bits that one drops beside the largest term or beside
-    a zero, the sum needs no rounding, and nothing is infinite, a NaN or a sum of negative zeros.
+    All elements of wgmma are certain (measured). An element of tcgen05 is certain if no known datapath can compute
+    another value: no term has bits that one drops, the sum needs no rounding, and no value is infinite, a NaN or a
+    sum of negative zeros.
+
+    Raises InputError for types that the instruction does not have, and for wrong shapes.
 
     >>> one = np.full((8, 16), 0x3F80, np.uint16)
     >>> d, certain = multiply(one, one, np.zeros((8, 8), np.uint32), kind="f16", a_type="bf16", b_type="bf16", d_type="f32")
@@ -172,8 +175,11 @@ def _multiply_tiles(
 
 
 class Sums(NamedTuple):
-    """Accumulators that stay where they are: tile t adds to the elements of `values` (some, rows, columns) that begin at `where[t]` (which, row, column), float32
-    as raw bits, or overwrites them where `adds[t]` is False."""
+    """Accumulators that stay in place.
+
+    Tile t adds to the elements of `values` (some, rows, columns; float32 as raw bits) from `where[t]` (which, row,
+    column) on, or overwrites them if `adds[t]` is False.
+    """
 
     values: np.ndarray
     where: np.ndarray
@@ -189,8 +195,11 @@ def is_added_in_place(row: MmaArithmetic, d_type: str) -> bool:
 def add_tiles(
     a: np.ndarray, b: np.ndarray, which: tuple[np.ndarray, np.ndarray], sums: Sums, *, row: MmaArithmetic, types: tuple[str, str, str], options: Options
 ) -> None:  # fmt: skip
-    """`multiply_tiles` of accumulators that stay where they are. Raw bits `a` (some, M, S) and `b` (some, N, K) are those of all tiles, each once; tile t has
-    number `which[0][t]` of `a` and `which[1][t]` of `b`. Of arithmetic for which `is_added_in_place`, and no scale of C."""
+    """`multiply_tiles` for accumulators that stay in place.
+
+    Raw bits `a` (some, M, S) and `b` (some, N, K) have each operand once. Tile t uses `which[0][t]` of `a` and
+    `which[1][t]` of `b`. Only for arithmetic with `is_added_in_place`, without a scale of C.
+    """
     terms = _terms(a, b, sums.values, types, None, options)
 
     def some(part: slice) -> None:
@@ -230,8 +239,9 @@ def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> N
 
 
 class Terms(NamedTuple):
-    """A (tiles, M, S) and B (tiles, K, N), values and exponents, C (tiles, M, N), its factor and the exponent of its subnormals, and the K `of`
-    (M, S) A's elements."""
+    """The inputs of sums: A (tiles, M, S) and B (tiles, K, N) as values and exponents, C (tiles, M, N) with its factor
+    and the exponent of its subnormals, and the K (`of`, (M, S)) of A's elements.
+    """
 
     a: np.ndarray
     a_exponent: np.ndarray
@@ -285,7 +295,7 @@ def _index(a: np.ndarray, index: np.ndarray | None) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _in_order(rows: int, stored: int) -> np.ndarray:
-    """The K of the elements of A that are stored in its order; nobody writes to it."""
+    """The K of A's elements in storage order. Read-only."""
     return np.array(np.broadcast_to(np.arange(stored, dtype=np.int64), (rows, stored)), order="C")
 
 
@@ -363,7 +373,7 @@ def certain(
     whole = np.empty((1, *d.shape), bool)
     loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, whole)
     is_certain = np.asarray(whole[0] & (d & to.magnitude <= to.largest))
-    # Of wgmma it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known.
+    # For wgmma it is measured that zero is +0. The result of tcgen05 for sums of only -0 is not known.
     with np.errstate(invalid="ignore"):  # signalling NaNs
         c = terms.c[0].astype(np.float64) * terms.c_scale
     nothing = (d & to.magnitude == 0) & ((np.signbit(c) & (c == 0)) | (not adds_c))

@@ -1,8 +1,8 @@
-"""What a reduction makes of one element: `old` is the element in memory, `new` the one that arrives from shared memory.
+"""Reductions of one element: `old` is the element in memory, `new` the one that arrives from shared memory.
 
-Elements are raw bits in integers of at most 64 bits: 16- and 32-bit elements from 0 up, 64-bit ones in two's complement, so that bit
-63 is the sign of the Python integer too. Everything is integer arithmetic; the small functions below are the specification, and
-`arithmetic.reduce_loops` compiles them.
+Elements are raw bits in integers of at most 64 bits: 16- and 32-bit elements from 0 up, 64-bit ones in two's
+complement (bit 63 is the sign of the Python integer). Everything is integer arithmetic. The small functions below are
+the specification; `arithmetic.reduce_loops` compiles them.
 
     >>> hex(float_add(0x3C00, 0x1000, 5, 10, 0x7FFF, False, False))  # f16: 1 + 2^-11 is a tie and stays even
     '0x3c00'
@@ -92,9 +92,9 @@ def decrement(old: int, new: int) -> int:
 
 
 def float_least(old: int, new: int, exponent_bits: int, fraction_bits: int, both_nan: int, largest: bool) -> int:
-    """min, or max, of two floats of any format; subnormals count and are kept, -0 lies below +0.
+    """min, or max, of two floats of any format. Subnormals count, -0 is below +0.
 
-    Of a NaN and a number the number; of two NaNs `both_nan`.
+    A NaN and a number give the number; two NaNs give `both_nan`.
 
     >>> hex(float_least(0x7E01, 0x3C00, 5, 10, 0x7FFF, False)), hex(float_least(0x0000, 0x8000, 5, 10, 0x7FFF, False))
     ('0x3c00', '0x8000')
@@ -115,9 +115,9 @@ def float_least(old: int, new: int, exponent_bits: int, fraction_bits: int, both
 def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: int, hand_on_nan: int, flush: bool) -> int:
     """Sum of two floats of any format, rounded to nearest, ties to even.
 
-    x + (-x) is +0 and only -0 + -0 is -0. With `flush` subnormal operands and results count as zeros of their sign. Infinities of
-    unlike sign give `nan`; so does any NaN operand, unless `hand_on_nan` (1) gives it untouched, that of `new` first, or (2) quiet, that of
-    `old` first.
+    x + (-x) is +0, and only -0 + -0 is -0. With `flush` subnormal operands and results are zeros of their sign.
+    Infinities of different sign give `nan`. A NaN operand gives `nan`, or with `hand_on_nan` 1 itself (that of `new`
+    first), or with 2 itself made quiet (that of `old` first).
 
     >>> hex(float_add(0x3F800000, 0x33800001, 8, 23, 0x7FFFFFFF, 0, False))
     '0x3f800001'
@@ -198,11 +198,11 @@ _DATA_TYPES = tuple(TensorMapDataType.__members__)
 
 
 def tensor_reduction(op: Any, data_type: Any) -> ReductionType:
-    """The arithmetic of `cp.reduce.async.bulk.tensor` with a tensor map of the driver's `data_type`.
+    """The arithmetic of `cp.reduce.async.bulk.tensor` with a tensor map of the driver's `data_type` (its enum member or
+    name).
 
-    `data_type` is the driver's enum member or its name. Raises HardwareTrap (715) where that type does not take the operation,
-    Unmodelled for the sub-byte types, which nobody has tried. Measured: traces tma_reduce_traps (all operations on all types of
-    sm_90a) and tma_reductions (the values).
+    Measured on an H200: traces tma_reduce_traps (all operations on all types of sm_90a) and tma_reductions (the
+    values). Raises HardwareTrap (715) if the type does not have the operation, and Unmodelled for the sub-byte types.
 
     >>> tensor_reduction("add", "BFLOAT16").name, tensor_reduction("add", "TFLOAT32_FTZ").flush
     ('bf16', True)

@@ -14,7 +14,7 @@ from smemsim.core.spec.reductions import KNOWN_REDUCTIONS
 __all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_elements", "reduce_one"]
 
 
-EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, behind those of ReductionOp
+EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, after those of ReductionOp
 
 add_32 = compiled(_reduce.add_32)
 add_64 = compiled(_reduce.add_64)

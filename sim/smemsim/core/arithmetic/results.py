@@ -1,6 +1,7 @@
-"""What a float instruction does around its one rounding: subnormals flushed, clamps, NaNs, extremes (PTX ISA 9.1 §9.7.3, 9.7.4).
+"""The steps of a float instruction around its one rounding: flushed subnormals, clamps, NaNs, min and max (PTX ISA 9.1
+§9.7.3, 9.7.4).
 
-Codes are raw bits in integers from 0 up, of f64 in two's complement.
+Codes are raw bits in integers from 0 up; those of f64 in two's complement.
 """
 
 from __future__ import annotations
@@ -75,9 +76,11 @@ def finished(code: int, exponent_bits: int, fraction_bits: int, nan: int, flush:
 def extreme(
     a: int, b: int, exponent_bits: int, fraction_bits: int, nan: int, largest: int, hands_on_nan: int, flush: int, signs: int
 ) -> int:  # fmt: skip
-    """`min`, or with `largest` `max`: of a NaN and a number the number, or with `hands_on_nan` (`.NaN`) a NaN; -0 lies below +0.
+    """`min`, or with `largest` `max`. A NaN and a number give the number, or with `hands_on_nan` (`.NaN`) a NaN. -0 is
+    below +0.
 
-    `signs` (`.xorsign.abs`) compares magnitudes and gives the result the product's sign. With `nan` 0 (f64) two NaNs give the second, made quiet.
+    `signs` (`.xorsign.abs`) compares magnitudes and gives the result the sign of the product. With `nan` 0 (f64) two
+    NaNs give the second, made quiet.
 
     >>> hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 0, 0, 0)), hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 1, 0, 0))
     ('0x3c00', '0x7fff')

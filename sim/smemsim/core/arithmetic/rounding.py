@@ -1,13 +1,15 @@
-"""Float arithmetic with one rounding, in any mode and to any format: the exact result as a sum of float64 numbers, then bits.
+"""Float arithmetic with one rounding, in any mode and to any format: the exact result as a sum of float64 numbers, then
+bits.
 
     exact = (value + rest + tiny) * 2^scale
 
-`rest` is at most half a unit in the last place of `value`; of `tiny`, far smaller, only the sign counts. Formats of at most 24 fraction bits
-have products that float64 holds exactly; f64 itself is computed with operands scaled to about 1, so that nothing on the way over- or underflows.
-Codes come as integers in two's complement: the sign bit and everything above it is set in negative ones.
+`rest` is at most half a unit in the last place of `value`. `tiny` is far smaller; only its sign counts. float64 holds
+products of formats with at most 24 fraction bits exactly. f64 is computed with operands scaled to about 1, so no step
+over- or underflows. Codes are integers in two's complement: in negative ones the sign bit and all bits above it are
+set.
 
-A format is given as (exponent_bits, fraction_bits, largest, overflow, nan): the code of its largest number, what is given in place of larger
-ones, and its NaN.
+A format is (exponent_bits, fraction_bits, largest, overflow, nan): the code of its largest number, the code for
+larger ones, and its NaN.
 """
 
 from __future__ import annotations

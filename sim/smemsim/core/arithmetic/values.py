@@ -1,4 +1,4 @@
-"""What raw element bits are worth, and back: every element type of the tensor core to and from float64."""
+"""The values of raw element bits, and back: every element type of the tensor core to and from float64."""
 
 from __future__ import annotations
 
@@ -130,11 +130,10 @@ def _exponents(values: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 def to_float64(bits: Any, dtype: Any) -> np.ndarray:
     """The values of raw element bits, as float64 of the same shape. They are exact for every type except s64 and u64.
 
-    `bits` are unsigned integers, one element an entry, also for 4- and 6-bit types. tf32 is the whole 32-bit word; its
-    low 13 bits do not
-    count. ue8m0 is 2^(bits - 127). Bit 7 of ue4m3 is ignored. Integers are two's complement. Arrays of the type itself
-    (numpy, ml_dtypes) are
-    accepted too.
+    - `bits`: unsigned integers, one element an entry, also for 4- and 6-bit types. Arrays of the type itself (numpy,
+      ml_dtypes) are accepted, too.
+    - tf32 is the whole 32-bit word; its low 13 bits do not count. ue8m0 is 2^(bits - 127). Bit 7 of ue4m3 is ignored.
+      Integers are two's complement.
 
     Raises InputError for other arrays, and for bits that the type does not have.
 

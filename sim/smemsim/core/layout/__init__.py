@@ -1,1 +1,3 @@
-"""Layouts: where an element lies. Pure functions over integers, one for each rule of the hardware, and the compiled loops around them."""
+"""Layouts: the address of an element. Pure functions over integers, one for each rule of the hardware, and compiled
+loops around them.
+"""

@@ -23,7 +23,8 @@ def is_row(at, active, warp, first, together, words):  # type: ignore[no-untyped
 
 @compiled
 def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: ignore[no-untyped-def]
-    """Of byte offsets `at` (warps, 32) with masks `active`: the accesses of the busiest bank, summed over groups of `together` lanes, and its largest.
+    """For byte offsets `at` (warps, 32) with masks `active`: the accesses of the busiest bank, summed over groups of
+    `together` lanes, and the largest of them.
 
     Each lane has `words` words of 4 bytes. `by_lane`: lanes at one word count each, else once.
     """

@@ -1,7 +1,9 @@
-"""What an access of a warp costs: wavefronts of shared memory, sectors of global memory, and the fewest that its bytes need.
+"""The cost of an access of a warp: wavefronts of shared memory, sectors of global memory, and the fewest that its bytes
+need.
 
-Every function takes many warps at once: `at` has the byte address of each lane, (warps, 32); `active` the mask of the lanes that access, bit n for
-lane n; `size` the bytes of each lane. The numbers come from `core/spec/counters.py`, which says how sure they are.
+Every function takes many warps: `at` (warps, 32) has the byte address of each lane, `active` the mask of the active
+lanes (bit n for lane n), `size` the bytes of each lane. The numbers come from `core/spec/counters.py`, with their
+grades.
 """
 
 from __future__ import annotations

@@ -41,10 +41,11 @@ MOST_PADDING = LINE
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BankAccess:
-    """One instruction that accesses a buffer of shared memory, by some warps.
+    """One instruction that accesses a buffer of shared memory.
 
-    `op` is ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1). `at` has byte offsets in the buffer as it lies
-    now, (warps, lanes); `size` the bytes of each lane; `active` the mask of the lanes that access, for all warps or for each. Raises InputError.
+    - `op`: ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1).
+    - `at` (warps, lanes): byte offsets in the present buffer. `size`: the bytes of each lane.
+    - `active`: the mask of the active lanes, for all warps or for each. Raises InputError.
 
     >>> BankAccess("ld", [np.arange(32) * 128], 4).cost
     32
@@ -117,7 +118,7 @@ class ConflictFree:
     wavefronts: int = 0
 
     def __call__(self, at: Any) -> Any:
-        """Where the byte at an offset of the plain buffer lies."""
+        """The new place of the byte at an offset of the plain buffer."""
         if self.swizzle is not None:
             mask = (1 << self.swizzle.bits) - 1
             return at ^ (at >> (self.swizzle.base + self.swizzle.shift) & mask) << self.swizzle.base
@@ -221,10 +222,11 @@ def _paddings(unit: int, pitches: Sequence[int]) -> Iterator[ConflictFree]:
 def conflict_free_layouts(
     accesses: Iterable[BankAccess], *, pitch: int | None = None, tma: bool = False, swizzle: CuteSwizzle | None = None, most: int = 8
 ) -> ConflictAnswer:
-    """Find layouts in which every access of a buffer is free of bank conflicts.
+    """Find layouts in which no access of a buffer has bank conflicts.
 
-    `pitch`: bytes of a row of the buffer, for paddings (None: those powers of two that the accesses could be rows of). `tma`: TMA writes the buffer,
-    so only TMA's own swizzles come into question. `swizzle`: the XOR that the buffer has now. At most `most` layouts are kept. Raises InputError.
+    - `pitch`: bytes of a row of the buffer, for paddings. Default: powers of two that fit the accesses.
+    - `tma`: TMA writes the buffer, so only TMA's swizzles are tried. `swizzle`: the XOR that the buffer has now.
+    - `most`: how many layouts are kept. Raises InputError.
 
     >>> column = BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)
     >>> answer = conflict_free_layouts([column])
@@ -281,7 +283,8 @@ _MOST_TEXT, _MOST_NUMBER, _MOST_STEPS = 400, 1 << 24, 64
 
 
 def offsets_of(text: str, *, steps: int = 1, layout: CuteLayout | None = None, element_bytes: int = 1) -> np.ndarray:
-    """The byte offsets of 32 lanes, (steps, 32), of an expression of `lane` and `step` (+ - * // % ^ & | << >>); with `layout` of two, row and column.
+    """The byte offsets of 32 lanes, (steps, 32), of an expression of `lane` and `step` (+ - * // % ^ & | << >>). With
+    `layout`: of two expressions, row and column.
 
     >>> offsets_of("lane % 16 * 128 + lane // 16 * 16 + step * 32", steps=2)[1, 17]
     np.int64(176)

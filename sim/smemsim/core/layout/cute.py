@@ -71,9 +71,10 @@ class CuteSwizzle:
         return f"Swizzle<{self.bits},{self.base},{self.shift}>"
 
     def on_bytes(self, element_bits: int) -> CuteSwizzle:
-        """This XOR on bytes, where it is printed for bytes, as in the PTX ISA, or for elements, as CuTe DSL does.
+        """This XOR on bytes, whether it was printed for bytes (PTX ISA) or for elements (CuTe DSL).
 
-        Which of the two it is shows: hardware takes the bits from bit 7 of the byte address on. Raises InputError if neither is so.
+        The hardware takes the bits from bit 7 of the byte address on, which shows which of the two it is. Raises
+        InputError if neither fits.
 
         >>> CuteSwizzle(3, 3, 3).on_bytes(16), CuteSwizzle(3, 4, 3).on_bytes(16)
         (CuteSwizzle(bits=3, base=4, shift=3), CuteSwizzle(bits=3, base=4, shift=3))
@@ -115,10 +116,11 @@ class CuteLayout:
 
     @classmethod
     def parse(cls, text: str, *, element_bits: int = 0) -> CuteLayout:
-        """The layout of a text as CuTe prints it, C++ or Python: `Sw<3,4,3> o`, `Swizzle<..> o`, `S<..> o 0 o`, `_8` for 8, a whole tensor.
+        """The layout of a text that CuTe printed, in C++ or Python: `Sw<3,4,3> o`, `Swizzle<..> o`, `S<..> o 0 o`, `_8`
+        for 8, a whole tensor.
 
-        `element_bits` says what the layout counts, where the text does not; a swizzle that is written for elements is then turned into that
-        of bytes. Raises InputError for what is no layout, dynamic sizes (`?`) included.
+        `element_bits` is the size of an element if the text does not have it. A swizzle for elements is converted to
+        bytes. Raises InputError for other texts, also for dynamic sizes (`?`).
 
         >>> print(CuteLayout.parse("S<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))", element_bits=16))
         Swizzle<3,4,3> o ((8,16),(64,2)):((64,512),(1,8192))
@@ -208,10 +210,12 @@ class CuteLayout:
         return recast(self, new_bits, old_bits)
 
     def linear_bases(self, element_bits: int = 0) -> list[tuple[int, ...]]:
-        """The bases of this layout as Triton's LinearLayout has them: the coordinates, one for each top-level mode, at offset 1, 2, 4, … elements.
+        """The bases of this layout as a LinearLayout of Triton: the coordinates (one for each top-level mode) at offset
+        1, 2, 4, … elements.
 
-        `element_bits` is needed where there is an XOR, which acts on bytes of a tile that begins at a multiple of its pattern. Raises InputError for
-        layouts that are no linear function of the bits of the offset: sizes or strides that are no powers of two, elements that share a place, holes.
+        `element_bits` is needed if there is an XOR, which acts on bytes of a tile that starts at a multiple of its
+        pattern. Raises InputError for layouts that are not linear in the bits of the offset: sizes or strides that
+        are not powers of two, elements that share a place, holes.
 
         >>> CuteLayout.parse("Swizzle<1,4,3> o (8,16):(16,1)").linear_bases(16)
         [(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0), (4, 8)]
@@ -459,9 +463,8 @@ def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
 
 
 def byte_axes(layout: CuteLayout, element_bits: int) -> tuple[tuple[Leaf, ...], ...]:
-    """Of each top-level mode the (size, stride) pairs in bytes, fastest first; the contiguous mode counts bytes, the others lines.
-
-    This is how scenarios write a buffer's layout.
+    """The (size, stride) pairs of each top-level mode in bytes, fastest first. The contiguous mode counts bytes, the
+    others lines. Scenarios write a buffer's layout like this.
 
     >>> byte_axes(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))"), 16)
     (((8, 128), (16, 1024)), ((128, 1), (2, 16384)))

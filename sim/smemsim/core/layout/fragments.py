@@ -1,13 +1,16 @@
-"""Which register of which thread holds which element in wgmma and mma.sync: accumulator, A and B in registers, sparsity metadata.
+"""Which register of which thread holds which element of wgmma and mma.sync: accumulator, A and B in registers, sparsity
+metadata.
 
-`thread` is 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15; within it thread 4g + q has rows g and g + 8. An *element* counts
-what one thread holds, as the PTX ISA names it (a0, a1 ..., d0, d1 ...): 32 / bits of them in a register, from its low bits up.
+`thread` is 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15; thread 4g + q of it has rows g and g + 8. An
+*element* is one of a thread's elements, as the PTX ISA names them (a0, a1 ..., d0, d1 ...): 32 / bits of them in a
+register, from its low bits up. A *group* is four elements of K of a sparse A (two of tf32). A stores half of a group;
+four bits of metadata say which.
 
-A *group* is four elements of K of a sparse A, two of tf32, of which it stores half and four bits of metadata say which.
+mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma, and B as in `b_k` and `b_n` (documented:
+PTX ISA 9.1 §9.7.14.5).
 
-mma.sync holds A and D of its 8 or 16 rows as the first warp of a wgmma does, and B as `b_k` and `b_n` say; documented: PTX ISA 9.1 §9.7.14.5.
-
-Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.1 §9.7.15.5.1.1, 9.7.15.6.2, in figures.
+Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.1 §9.7.15.5.1.1,
+9.7.15.6.2, in figures.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ def a_row(thread: int, element: int, bits: int) -> int:
 
 
 def a_column(thread: int, element: int, bits: int) -> int:
-    """Column of A as it is stored (of a sparse A: among the stored elements, see `sparse_k`) that `element` of `thread` is.
+    """The column of A, as it is stored, of `element` of `thread`. For a sparse A: among the stored elements (see
+    `sparse_k`).
 
         registers 0, 1: the first 16 bytes of K; 2, 3: the second; thread q of 4 has 4 bytes of them
 
@@ -127,11 +131,17 @@ def b_n(thread: int) -> int:
 
 
 def metadata_thread(row: int, group: int, groups: int, selector: int, bits: int = 16) -> int:
-    """The thread whose metadata register has the four bits of `group` in `row`; a row has `groups`: 8, or 16 for 8-bit types, or 4 in mma.sp.
+    """The thread whose metadata register has the four bits of `group` in `row`. A row has `groups`: 8, or 16 for 8-bit
+    types, or 4 in mma.sp.
 
-    Of 4 groups one thread of each four, the selector's, has those of two rows. Of 8 groups threads 0 and 1 of each four have four each, of two rows, or threads 2 and 3 with
-    sp-sel 1. Of 16 groups every thread has eight of one row; so have two of each four threads, the selector's, of 8 groups of 8-bit and 4-bit elements in mma.sp
-    (`bits`; trace launches, kernels mma_hard_s8 and mma_hard_s4).
+    | groups | threads of each four |
+    |---|---|
+    | 4 | one (the selector's) has those of two rows |
+    | 8 | threads 0 and 1 (2 and 3 with sp-sel 1) have four each, of two rows |
+    | 8 of 8-bit and 4-bit elements in mma.sp (`bits`) | two (the selector's) have eight of one row |
+    | 16 | every thread has eight of one row |
+
+    Measured (H200): trace launches, kernels mma_hard_s8 and mma_hard_s4.
 
     >>> metadata_thread(9, 5, 8, 0), metadata_thread(9, 5, 8, 1), metadata_thread(9, 5, 16, 0), metadata_thread(9, 3, 4, 2)
     (5, 7, 5, 6)
@@ -157,7 +167,7 @@ def metadata_bit(row: int, group: int, groups: int, bits: int = 16) -> int:
 
 
 def metadata_row(thread: int, bit: int, groups: int, bits: int = 16) -> int:
-    """The row that bit `bit` of a thread's metadata is about, where the selector has this thread take part.
+    """The row of bit `bit` of a thread's metadata, if the selector includes this thread.
 
     >>> metadata_row(5, 20, 8), metadata_row(5, 20, 16)
     (9, 9)
@@ -167,7 +177,7 @@ def metadata_row(thread: int, bit: int, groups: int, bits: int = 16) -> int:
 
 
 def metadata_group(thread: int, bit: int, groups: int, bits: int = 16) -> int:
-    """The group of K that bit `bit` of a thread's metadata is about, where the selector has this thread take part.
+    """The group of K of bit `bit` of a thread's metadata, if the selector includes this thread.
 
     >>> metadata_group(5, 20, 8), metadata_group(5, 20, 16)
     (5, 5)
@@ -184,9 +194,10 @@ def sparse_k(stored: int, metadata: int) -> int:
 
         K = 4 * (stored / 2) + index of stored % 2        the lower two bits are the first element's index, the upper two the second's
 
-    A tf32 is two elements here, its 16-bit halves: 0b0100 names both halves of the first of two tf32, 0b1110 those of the second. The stored
-    element meets the element of B at that K. Metadata that the PTX ISA calls invalid or undefined does no more than that: two elements may
-    meet the same one, and a tf32 meets what the two halves of B that it names make together. Measured (H200): trace wgmma_metadata.
+    A tf32 counts as two elements, its 16-bit halves: 0b0100 names both halves of the first of two tf32, 0b1110 those
+    of the second. The stored element multiplies the element of B at that K. Metadata that the PTX ISA calls invalid
+    does the same: two elements may multiply the same one, and a tf32 multiplies the two halves of B that it names,
+    together. Measured (H200): trace wgmma_metadata.
 
     >>> sparse_k(6, 0b1001), sparse_k(7, 0b1001), sparse_k(6, 0b0000), sparse_k(7, 0b0000)
     (13, 14, 12, 12)

@@ -17,8 +17,8 @@ mn_major_chunk = compiled(_operand.mn_major_chunk)
 absolute_chunk = compiled(_operand.absolute_chunk)
 
 
-# What follows fills memory as fast as it can be written: unsigned indices (numba checks signed ones for being negative), a constant
-# number of elements a step (which becomes one vector store), and the XOR over whole columns of lines at a time.
+# These loops fill memory as fast as it can be written: unsigned indices (numba checks signed ones), a constant number
+# of elements a step (one vector store), and the XOR over whole columns of lines.
 
 
 @compiled
@@ -55,12 +55,14 @@ def fill_rows(flat, at, addresses, bits, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # type: ignore[no-untyped-def]
-    """The addresses of descriptors `words` (int64) into out[descriptor, row, k].
+    """The addresses of descriptors `words` (int64), into out[descriptor, row, k].
 
-    `fields` has (lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code and absolute mode; `modes` has width, mask,
-    shift and rows of K in an atom for each layout code. Elements have `bits` bits, `per_chunk` of them to a 16-byte chunk.
-    A linear address is a sum of what its line (row, or row of K) and what its chunk adds, so that the formula runs once a line and
-    once a chunk; the XOR runs for each of both.
+    - `fields`: (lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code and absolute mode.
+    - `modes`: width, mask, shift and rows of K in an atom, for each layout code.
+    - `bits`: bits of an element; `per_chunk`: elements in a 16-byte chunk.
+
+    A linear address is the sum of a term of its line (row, or row of K) and one of its chunk. So the formula runs
+    once a line and once a chunk; the XOR runs for each of both.
     """
     rows, columns = out.shape[1], out.shape[2]
     lines, along = (rows, columns) if k_major else (columns, rows)

@@ -1,7 +1,8 @@
-"""Where the tensor core finds each 16-byte chunk of an operand, before the XOR of `swizzle`.
+"""The address of each 16-byte chunk of an operand, before the XOR of `swizzle`.
 
-A chunk is what 16 consecutive bytes along the contiguous axis hold: 8 elements of a 16-bit type. The contiguous axis is K for a
-K-major operand and M or N for an MN-major one. Additions are full additions: start, LBO and SBO may be any multiples of 16.
+A chunk is 16 consecutive bytes along the contiguous axis: 8 elements of a 16-bit type. The contiguous axis is K for a
+K-major operand and M or N for an MN-major one. Additions are full additions: start, LBO and SBO may be any multiples
+of 16.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ __all__ = ["absolute_chunk", "k_major_chunk", "mn_major_chunk"]
 
 
 def k_major_chunk(start: int, lbo: int, sbo: int, width: int, row: int, chunk: int) -> int:
-    """Linear address of 16-byte chunk `chunk` along K of row `row`; `width` is 16, 32, 64 or 128 bytes, 16 being no swizzle.
+    """Linear address of 16-byte chunk `chunk` along K of row `row`; `width` is 16 (no swizzle), 32, 64 or 128 bytes.
 
         start + row%8 * width + row/8 * SBO + (16*chunk) % width + (16*chunk) / width * LBO
 
-    Rows lie `width` bytes apart in groups of 8; groups lie SBO apart. LBO is what one jumps once `width` bytes of K are used up: for
-    every chunk without swizzle, for the second half of a sparse operand's 64 bytes with 32B, never otherwise.
+    Rows are `width` bytes apart in groups of 8; groups are SBO apart. LBO is added whenever `width` bytes of K are
+    used up: for every chunk without swizzle, for the second half of a sparse operand's 64 bytes with 32B, else never.
     Measured (H200): trace wgmma_operands. Documented for tcgen05: PTX ISA 9.1 §9.7.16.3.3.
 
     >>> k_major_chunk(1024, 16, 1024, 128, 9, 0)

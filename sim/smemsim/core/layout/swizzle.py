@@ -6,12 +6,12 @@ __all__ = ["guide_chunk", "swizzle"]
 
 
 def swizzle(address: int, base_offset: int, mask: int, shift: int) -> int:
-    """XOR the index of the address's 128-byte line into the address, `shift` bits up; the last step of every address.
+    """XOR the index of the 128-byte line into the address, `shift` bits up. The last step of every address.
 
         0b … YYY ZZZ xxxx      mask 7, 3, 1 for 128B, 64B, 32B; 0 for none; shift 4 (5 for 32-byte atoms)
 
-    `base_offset` moves the origin of the pattern by that many lines; only its value modulo mask + 1 shows.
-    Measured (H200): traces wgmma_operands (descriptors, base_offset 0 … 7) and tma_loads (TMA, which has no base offset).
+    `base_offset` moves the origin of the pattern by that many lines; only its value modulo mask + 1 counts. Measured
+    (H200): traces wgmma_operands (descriptors, base_offset 0 … 7) and tma_loads (TMA, which has no base offset).
 
     >>> swizzle(128, 0, 7, 4)  # line 1, chunk 0 goes to chunk 1
     144
@@ -22,11 +22,12 @@ def swizzle(address: int, base_offset: int, mask: int, shift: int) -> int:
 
 
 def guide_chunk(y: int, x: int, pointer: int, modulus: int) -> int:
-    """Table 11 of the CUDA guide as it stands: `smem[y][x] <-> smem[y][((y + offset) % modulus) ^ x]`, offset = pointer / 128 % modulus.
+    """Table 11 of the CUDA guide: `smem[y][x] <-> smem[y][((y + offset) % modulus) ^ x]`, offset = pointer / 128 %
+    modulus.
 
-    `y` counts 128-byte lines from `pointer`, `x` is one of the eight 16-byte chunks in a line: under that reading, and for pointers
-    that are multiples of 128, it equals `swizzle`. Read with `y` as the row of a box that is only 64 or 32 bytes wide it is wrong:
-    several rows share a line there, and hardware takes the line.
+    `y` counts 128-byte lines from `pointer`; `x` is one of the eight 16-byte chunks of a line. Read like this, and
+    for pointers that are multiples of 128, the table equals `swizzle`. With `y` as the row of a box of 64 or 32 bytes
+    it is wrong: several rows share a line there, and hardware uses the line.
 
     >>> guide_chunk(1, 0, 0, 8)
     1

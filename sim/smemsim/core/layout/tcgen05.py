@@ -8,9 +8,10 @@ __all__ = ["is_lane_disabled", "is_zero_column"]
 def is_zero_column(start_count: int, first_span: int, skip_span: int, use_span: int, column: int) -> bool:
     """Does the zero-column mask of .ws take column `column` of a band of B as zero?
 
-    Runs of skip_span + 1 masked columns and use_span + 1 used ones follow each other; with `first_span` the pattern begins with a masked
-    run, and `start_count` columns of it lie before the first; of that run one column is left at the least. Documented: PTX ISA 9.1 §9.7.16.4.3,
-    its worked examples; the least: inferred, TIRx-harness 0.1.2.post2 says so of an SM100.
+    Runs of skip_span + 1 masked columns and use_span + 1 used ones follow each other. With `first_span` the pattern
+    starts with a masked run. `start_count` columns of the first run are cut off, and at least one column of it is
+    left. Documented: PTX ISA 9.1 §9.7.16.4.3, its worked examples. That one column is left is inferred (TIRx-harness
+    0.1.2.post2, from an SM100).
 
     >>> [is_zero_column(0, 1, 0, 2, c) for c in range(6)], [is_zero_column(1, 0, 1, 1, c) for c in range(5)]
     ([True, False, False, False, True, False], [False, True, True, False, False])

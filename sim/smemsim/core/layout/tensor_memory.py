@@ -1,7 +1,7 @@
-"""Where everything lies in tensor memory: lanes, columns and bits as plain arithmetic.
+"""The places of everything in tensor memory: lanes, columns and bits as plain arithmetic.
 
-The formulas take whole numbers and arrays of them alike. What they are called with stands in `smemsim.core.spec.tensor_memory`; nothing here
-has been measured.
+The formulas take whole numbers and arrays. Their constants are in `smemsim.core.spec.tensor_memory`; nothing here is
+measured.
 """
 
 from __future__ import annotations
@@ -222,9 +222,11 @@ def scale_cell(row: Index, copy: Index, band_rows: int) -> tuple[Index, Index]:
 
 
 def scale_slot(scale_id: int, index: Index, rows: int) -> tuple[Index, Index]:
-    """(columns further, byte of the cell) of scale `index` of a row whose first one is byte `scale_id` of its cell: `rows` are the operand's.
+    """(columns further, byte of the cell) of scale `index` of a row whose first scale is byte `scale_id` of its cell.
+    `rows` are those of the operand.
 
-    Only those of K = 96 go past a cell: the next one lies behind the first cells of all rows, which blocks of 128 rows have 4 columns for.
+    Only the scales of K = 96 go past a cell: the next one follows the first cells of all rows (4 columns for blocks
+    of 128 rows).
 
     >>> scale_slot(0, 3, 128), scale_slot(2, 3, 128), scale_slot(2, 3, 256)
     ((0, 3), (4, 1), (8, 1))

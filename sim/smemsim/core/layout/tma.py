@@ -1,7 +1,8 @@
-"""Where a TMA transfer of any mode finds and puts each chunk of its box. Dimension 0 is the contiguous one.
+"""The chunks of the box of a TMA transfer, in global and in shared memory, in every mode. Dimension 0 is contiguous.
 
-A box is rows of dimension 0 (im2col: the channels of one pixel; interleave: the slices of one line); a row is chunks of 16 bytes in
-shared memory. A chunk's address is `swizzle` of the row's address plus 16 times its place in the row.
+A box is rows of dimension 0 (im2col: the channels of one pixel; interleave: the slices of one line). A row is chunks
+of 16 bytes in shared memory. The address of a chunk is `swizzle` of the row's address plus 16 times its place in the
+row.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def store_bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
 
 
 def next_pixel(position: int, element_stride: int, lower: int, upper: int) -> int:
-    """Where an im2col walk goes on along one axis; back at `lower` it carries to the next axis: W, H, D, then N, which never wraps.
+    """The next pixel of an im2col walk along one axis. Back at `lower`, the walk carries to the next axis: W, H, D,
+    then N, which never wraps.
 
     The pixel box is lower <= position < upper = dimension + upper corner. Measured (H200): trace tma_im2col.
 

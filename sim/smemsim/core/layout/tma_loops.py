@@ -1,9 +1,11 @@
 """The TMA formulas compiled, and the loops that run them over whole boxes.
 
-`rows` (int64, n x 5) has the tensor coordinates at which each row of a box begins, `lines` (int64, n) the bytes from the tensor's first
-element to coordinate 0 of dimension 0 in that row, OUTSIDE for rows out of bounds. `shape` (int64, 4 x 5) has the tensor's dimensions,
-its byte strides (that of dimension 0 being the element or slice), the box's tile and its element strides, unused dimensions being 1, 0,
-1, 1. `layout` has, in this order, what `Layout` names.
+- `rows` (int64, n x 5): the tensor coordinates at which each row of a box starts.
+- `lines` (int64, n): the bytes from the tensor's first element to coordinate 0 of dimension 0 in that row; OUTSIDE
+  for rows out of bounds.
+- `shape` (int64, 4 x 5): the dimensions, the byte strides (that of dimension 0 is the element or slice), the tile of
+  the box, the element strides. Unused dimensions are 1, 0, 1, 1.
+- `layout`: the fields of `Layout`, in this order.
 """
 
 from __future__ import annotations
@@ -121,7 +123,9 @@ def chunk_place(c0, chunk, shape, layout):  # type: ignore[no-untyped-def]
 
 @compiled
 def shared_place(smem_address, n, chunk, layout):  # type: ignore[no-untyped-def]
-    """Shared address of a chunk. Byte b of it is at the address XOR b, which is the sum but for the 8-byte flip."""
+    """Shared address of a chunk. Byte b of the chunk is at the address XOR b; except for the 8-byte flip that is the
+    sum.
+    """
     address = swizzle(smem_address + n * layout[_PITCH] + 16 * chunk, 0, layout[_MASK], layout[_SHIFT])
     return flip_8b(address) if layout[_FLIP] else address
 

@@ -1,8 +1,10 @@
-"""Which bytes of an array are uninitialised: exactly if the array was declared so; of memory that a program allocates, by what lies there.
+"""Which bytes of an array are uninitialised. This is exact for declared arrays; for memory that a program allocates it
+follows from the content.
 
-A program's host writes to memory in ways that smemsim does not see: its library computes there, its extension copies. So memory that is allocated gets
-garbage whose words only this place can have, and a word counts as unwritten as long as it is that garbage. Kernels' stores of less than a word are seen: if
-they have written a part of such a word, its other bytes count as unwritten as long as they are garbage.
+The host part of a program writes to memory without smemsim: its library computes there, its extension copies. So
+allocated memory is filled with garbage whose words depend on their place. A word counts as uninitialised while it
+holds this garbage. Stores of kernels of less than a word are seen: after them, the other bytes of the word count as
+uninitialised while they hold the garbage.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ SEED = 0x5EED
 
 
 class Blank(abc.ABC):
-    """The bytes of an array's words that nobody has written; offsets are those of `Region.words`."""
+    """The uninitialised bytes of an array's words. Offsets are those of `Region.words`."""
 
     @abc.abstractmethod
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
-        """Of accesses of `size` bytes at offsets `at` (n,): which words of each have a byte that nobody has written, (n, words)? One of less than 4 bytes has one word."""
+        """For accesses of `size` bytes at offsets `at` (n,): which words of each have an uninitialised byte, (n,
+        words). An access of less than 4 bytes has one word.
+        """
 
     @abc.abstractmethod
     def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
@@ -54,11 +58,11 @@ class Blank(abc.ABC):
 
     @abc.abstractmethod
     def fill_late(self, at: np.ndarray, size: int) -> None:
-        """Accesses have written so whose bytes lie there later, under a schedule; `fill` has been told."""
+        """Accesses whose bytes arrive later, under a schedule. `fill` was called for them."""
 
 
 class Declared(Blank):
-    """An array that somebody declared unwritten, of `length` bytes from the offset `begin` on.
+    """An array that was declared uninitialised, of `length` bytes from the offset `begin` on.
 
     >>> blank = Declared(64, 16, 8)
     >>> blank.fill(np.array([16]), 2)
@@ -71,43 +75,44 @@ class Declared(Blank):
         self._mask[begin : begin + length] = True
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
-        """See `Blank.words`."""
+        """Which words of each access have an uninitialised byte, (n, words)."""
         unit = min(size, WORD)
         found: np.ndarray = self._mask[at[:, None] + np.arange(size)]
         return np.asarray(found.reshape(len(at), -1, unit).any(axis=2))
 
     def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
-        """See `Blank.bytes`."""
+        """Which bytes of each access are uninitialised, (n, size)."""
         found: np.ndarray = self._mask[at[:, None] + np.arange(size)]
         return found
 
     def remains(self) -> bool:
-        """See `Blank.remains`."""
+        """Is any byte of the array still uninitialised?"""
         return bool(self._mask.any())
 
     @property
     def is_tracked(self) -> bool:
-        """See `Blank.is_tracked`."""
+        """Are the bytes at these offsets followed exactly?"""
         return True
 
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
-        """See `Blank.fill`."""
+        """Mark the bytes of accesses as written."""
         self._mask[at[:, None] + np.arange(size)] = False
 
     def fill_late(self, at: np.ndarray, size: int) -> None:
         """Does nothing: `fill` has noted it."""
 
     def wrote(self, begin: int, end: int) -> None:
-        """See `Blank.wrote`."""
+        """Mark a range of bytes as written."""
         self._mask[begin:end] = False
 
 
 @functools.cache
 def _pattern() -> np.ndarray:
-    """The words of garbage of PERIOD bytes of addresses, uint32.
+    """The garbage for PERIOD bytes of addresses, uint32.
 
-    Every half is 0x7bxx or 0xfbxx, its lower byte without bit 6: huge and finite as f32, bf16, f16 and each half of fp8, so that a product with 0 is 0 and
-    what is left of a sum is seen; no address, and no small number.
+    Every half word is 0x7bxx or 0xfbxx, with bit 6 of its lower byte clear. It is huge and finite as f32, bf16, f16
+    and each half of fp8. So a product with 0 is 0, and a wrong sum is visible. It is neither an address nor a small
+    number.
     """
     raw = np.random.PCG64(SEED).random_raw(PERIOD // 8).view(np.uint16)
     halves: np.ndarray = raw & np.uint16(0x80BF) | np.uint16(0x7B00)
@@ -168,18 +173,18 @@ class Garbage(Blank):
         self._parts = [_words_of(address + offset, size) for offset, size in _ends(len(data))]
         self.is_gone = False
         self.has_parts = False  # has a kernel looked at bytes beside which others were written?
-        self._late: np.ndarray | None = None  # bytes of words that have been written, whatever lies there
+        self._late: np.ndarray | None = None  # bytes of words that have been written, whatever their content
         self._written: np.ndarray | None = None  # bytes that kernels have written of words that were garbage, by stores of less than a word
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
-        """See `Blank.words`."""
+        """Which words of each access have an uninitialised byte, (n, words)."""
         if size >= WORD:
             found: np.ndarray = self._bits(self._numbers(at, size)) != 0
             return found
         return np.asarray(self.bytes(at, size).any(axis=1, keepdims=True))
 
     def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
-        """See `Blank.bytes`."""
+        """Which bytes of each access are uninitialised, (n, size)."""
         bits = self._bits(self._numbers(at, size)).repeat(min(size, WORD), axis=1)
         found: np.ndarray = bits >> ((at[:, None] - self.shift + np.arange(size)) % WORD).astype(np.uint8) & 1 != 0
         return found
@@ -219,11 +224,11 @@ class Garbage(Blank):
 
     @property
     def is_tracked(self) -> bool:
-        """See `Blank.is_tracked`."""
+        """Are the bytes at these offsets followed exactly?"""
         return self._written is not None
 
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
-        """See `Blank.fill`: what is written of whole words is seen there."""
+        """Mark the bytes of accesses as written. Whole words need no mark: their content shows it."""
         n = self._numbers(at, size)
         if size >= WORD:
             if self._written is not None:
@@ -249,7 +254,7 @@ class Garbage(Blank):
         return found[which.reshape(-1)]
 
     def fill_late(self, at: np.ndarray, size: int) -> None:
-        """See `Blank.fill_late`."""
+        """Mark bytes that arrive later, under a schedule."""
         if self._late is None:
             self._late = np.zeros(len(self.memory), np.uint8)
         n = self._numbers(at, size)
@@ -266,7 +271,7 @@ class Garbage(Blank):
         return found
 
     def remains(self) -> bool:
-        """See `Blank.remains`; what is written once stays written."""
+        """Is any byte still uninitialised? A byte that was written stays written."""
         if not self.is_gone:
             is_open = self._written is not None and bool(((self._written != 0) & (self._written != ALL)).any())
             self.is_gone = not is_open and not any(self._remains(first - self.first, count) for first, count in self._parts)

@@ -27,11 +27,12 @@ GRANULARITY = ARCHITECTURES["sm_90a"].shared_granularity
 
 @dataclasses.dataclass(frozen=True)
 class BulkTransfer:
-    """One bulk copy, reduction or prefetch that moves `size` bytes; byte i of the source meets byte i of the destination.
+    """One bulk copy, reduction or prefetch of `size` bytes. Byte i of the source goes to byte i of the destination.
 
-    `dst` and `src` are byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"; a prefetch has no
-    destination: `dst` -1, `dst_space` "L2"), those in shared memory without the rank, which is `dst_cta` and `src_cta`. `mbar` is the
-    barrier that is credited. All three are None where there is none. `op` and `dtype` are those of a reduction, or empty.
+    - `dst`, `src`: byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"),
+      without the rank. A prefetch has `dst` -1 and `dst_space` "L2".
+    - `dst_cta`, `src_cta`: the ranks. `mbar`: the mbarrier that is credited. Each is None if there is none.
+    - `op`, `dtype`: those of a reduction, else empty.
 
     >>> import smemsim
     >>> t = smemsim.bulk_copy(0x400, 0x7F0000000000, 256, dst_space="shared::cluster", src_space="global", mbar=0x800)
@@ -52,7 +53,9 @@ class BulkTransfer:
 
     @property
     def transaction_bytes(self) -> int:
-        """What the mbarrier is credited with: the size; for a destination in global memory the bytes read from shared memory."""
+        """The bytes that the mbarrier is credited with: the size. For a destination in global memory: the bytes read
+        from shared memory.
+        """
         return 0 if self.dst_space == "L2" else self.size
 
     @property
@@ -62,7 +65,7 @@ class BulkTransfer:
 
     @property
     def src_address(self) -> np.ndarray:
-        """int64[n]: the byte behind each of them."""
+        """int64[n]: the source address of each byte."""
         return np.arange(self.src, self.src + self.transaction_bytes, dtype=np.int64)
 
     @property
@@ -99,27 +102,24 @@ def bulk_copy(
     cta_rank: int = 0,
     shared_end: int = SHARED_END,
 ) -> BulkTransfer:
-    """`cp.async.bulk`: copies `size` bytes from `src` to `dst`. `dst_space` and `src_space` are those of the instruction.
+    """`cp.async.bulk`: copy `size` bytes from `src` to `dst`. `dst_space` and `src_space` are those of the instruction.
 
     | direction | completion |
     |---|---|
     | global to shared::cta or shared::cluster, shared::cta to shared::cluster | the mbarrier at the offset of `mbar` in the destination's CTA, whatever rank `mbar` has |
     | shared::cta to global | its bulk group; no `mbar` |
 
-    Addresses are multiples of 16 B, the mbarrier's of 8 B. Bytes past a multiple of 16 are neither moved nor counted. A
-    size of 2^20 B moves
-    nothing. Shared addresses are ClusterAddress, or ints with the CTA's rank in bits 31:24, as CTA `cta_rank` sees
-    them; a low int is CTA 0's.
-    `shared_end` is the end of every CTA's window. A copy may reach below its first user byte (0x400 on sm_90a), into
-    what the system keeps there.
+    Addresses are multiples of 16 B, that of the mbarrier of 8 B. Bytes past a multiple of 16 are neither moved nor
+    counted. A size of 2^20 B moves nothing. Shared addresses are ClusterAddress, or ints with the CTA's rank in bits
+    31:24, seen from CTA `cta_rank`; a low int is CTA 0's. `shared_end` is the end of every CTA's window. A copy may
+    reach below its first user byte (0x400 on sm_90a).
 
-    Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the destination's
-    is not credited.
+    Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the
+    destination's is not credited.
 
     Raises InputError for a direction, place or barrier that the instruction does not have. Raises HardwareTrap
-    (`smemsim.BULK_TRAPS`) for a
-    misaligned address (716), bytes past the executing CTA's window (700) or past another's (719). Raises Unmodelled if
-    nobody knows.
+    (`smemsim.BULK_TRAPS`) for a misaligned address (716), bytes past the executing CTA's window (700) or past
+    another's (719). Raises Unmodelled for unknown behaviour.
 
     >>> t = bulk_copy(0x400, 0x7F0000000000, 264, dst_space="shared::cluster", src_space="global", mbar=0x800)
     >>> t.transaction_bytes, hex(t.shared_address[17]), hex(t.global_address[17])
@@ -144,12 +144,15 @@ def bulk_reduce(
     cta_rank: int = 0,
     shared_end: int = SHARED_END,
 ) -> BulkTransfer:
-    """`cp.reduce.async.bulk`: reduce `size` bytes of shared memory into `dst`, element by element.
+    """`cp.reduce.async.bulk`: reduce `size` bytes of shared memory into `dst`, element by element. `bulk_bytes` gives
+    the values.
 
-    `dst_space` is "global" (bulk group) or "shared::cluster" (another CTA; credits the barrier there); `op` and `dtype` as in PTX: add,
-    min, max, inc, dec, and, or, xor on u32, s32, b32, u64, s64, b64, f16, bf16, f32, f64. Raises as `bulk_copy` does, InputError for a
-    pair that there is no instruction for, and Unmodelled for a size off 16 B, which nobody has tried here. Values: `bulk_bytes`.
-    Measured on sm_90a: trace bulk_reductions; that it traps as a copy does is inferred.
+    - `dst_space`: "global" (bulk group) or "shared::cluster" (another CTA; credits the barrier there).
+    - `op`, `dtype`: as in PTX: add, min, max, inc, dec, and, or, xor on u32, s32, b32, u64, s64, b64, f16, bf16, f32,
+      f64.
+
+    Measured on sm_90a: trace bulk_reductions. That it traps like a copy is inferred. Raises like `bulk_copy`,
+    InputError for a pair without an instruction, and Unmodelled for a size that is not a multiple of 16 B.
 
     >>> bulk_reduce("add", "f16", 0x10000, 0x400, 64, dst_space="global").dtype
     'f16'

@@ -1,8 +1,8 @@
-"""Clusters: how an address names another CTA's shared memory, and who receives a multicast load.
+"""Clusters: how an address names the shared memory of another CTA, and who receives a multicast load.
 
-In a cluster every CTA's own `.shared` addresses carry its rank in bits 31:24, because the shared::cta window lies inside the
-shared::cluster window: an array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is CTA 0's whoever uses it,
-so a constant address that works in a kernel without clusters reaches into CTA 0 in one with them.
+In a cluster the `.shared` addresses of a CTA have its rank in bits 31:24, because the shared::cta window is inside
+the shared::cluster window. An array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is
+CTA 0's in every CTA. So a constant address that works without clusters reaches into CTA 0 with them.
 
     >>> ClusterAddress.decode(0x3000400), ClusterAddress.decode(0x400)
     (ClusterAddress(cta_rank=3, smem_address=0x400), ClusterAddress(cta_rank=0, smem_address=0x400))
@@ -27,9 +27,9 @@ RANK_SHIFT = BULK_LIMITS.cta_rank_shift
 
 @dataclasses.dataclass(frozen=True, order=True)
 class ClusterAddress:
-    """A byte of one CTA's shared memory in a cluster: `cta_rank` (%cluster_ctarank) and `smem_address`, its place in that CTA's window.
+    """A byte of one CTA's shared memory in a cluster: `cta_rank` (%cluster_ctarank) and `smem_address`.
 
-    `smem_address` is the `.shared` address without the rank: what the same variable has in CTA 0, or in a kernel without clusters.
+    `smem_address` without the rank is the address of the same variable in CTA 0, or in a kernel without clusters.
 
     >>> ClusterAddress(3, 0x400).encode() == 0x3000400, ClusterAddress.decode(0x3000400)
     (True, ClusterAddress(cta_rank=3, smem_address=0x400))
@@ -95,24 +95,21 @@ def multicast(
     transaction_bytes: int,
     cta_group: int = 1,
 ) -> tuple[Delivery, ...]:
-    """Which CTAs receive a tensor load that CTA `cta_rank` of a cluster issues, by rank.
+    """Which CTAs of a cluster receive a tensor load of CTA `cta_rank`, by rank.
 
-    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None means without that qualifier:
-      the CTA of `smem_address` alone. An
-      empty mask delivers nothing.
+    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only
+      the CTA of `smem_address`. An empty mask delivers nothing.
     - `smem_address`, `mbar`: ClusterAddress, or ints with the rank in bits 31:24. A low int is CTA 0's.
     - `cta_group` 2 (`.cta_group::2`, sm_100a): for each destination, the bytes count in the CTA of its pair that has
       the parity of the CTA of `mbar`.
 
     Each destination gets the data at the same offset of its own window. Its own mbarrier, at the offset of `mbar`,
-    counts all bytes. The rank in `mbar` is
-    ignored, and with a mask that in `smem_address` too.
+    counts all bytes. The rank in `mbar` is ignored, and with a mask that in `smem_address`, too.
 
     Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
 
-    Raises HardwareTrap (719) for a mask with CTAs that the cluster does not have, InputError for arguments that no
-    instruction has, and Unmodelled for
-    a barrier off 8 B or outside the pair.
+    Raises HardwareTrap (719) for a mask with CTAs outside the cluster, InputError for arguments that no instruction
+    has, and Unmodelled for a barrier off 8 B or outside the pair.
 
     >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
     [(0, ClusterAddress(cta_rank=0, smem_address=0x400)), (2, ClusterAddress(cta_rank=2, smem_address=0x400))]

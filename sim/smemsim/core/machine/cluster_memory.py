@@ -79,9 +79,10 @@ class Cluster:
         im2col_offsets: Sequence[int] = (),
         mode: str | None = None,
     ) -> tuple[Delivery, ...]:
-        """A tensor load issued by CTA `cta_rank`: who got the data and whose barrier was credited, as `smemsim.multicast` says.
+        """A tensor load of CTA `cta_rank`: the CTAs that received the data, and the barriers that were credited, as
+        `smemsim.multicast` gives them.
 
-        Addresses as for `multicast`: a plain int below 2^24 is CTA 0's. Raises as `tma_load` and `multicast` do.
+        Addresses are those of `multicast`: a plain int below 2^24 is CTA 0's. Raises like `tma_load` and `multicast`.
         """
         place: dict[str, Any] = {"im2col_offsets": im2col_offsets, "mode": mode}
         received = _deliveries.__wrapped__(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
@@ -120,10 +121,11 @@ class Cluster:
         cta_rank: int,
         cta_mask: int | None = None,
     ) -> tuple[BulkTransfer, ...]:
-        """`cp.async.bulk.shared::cluster.global` executed by CTA `cta_rank`: a transfer for every CTA that gets the bytes.
+        """`cp.async.bulk.shared::cluster.global` of CTA `cta_rank`: one transfer for every CTA that receives the bytes.
 
-        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the barrier at the
-        offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.1 §9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
+        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with
+        the barrier at the offset of `mbar`. That a bulk copy delivers like a tensor load is documented (PTX ISA 9.1
+        §9.7.9.25.4.1). Raises like `smemsim.bulk_copy`.
         """
         transfers = self.bulk_transfers(dst, src, size, mbar=mbar, cta_rank=cta_rank, cta_mask=cta_mask)
         return tuple(self[transfer.dst_cta or 0].bulk_arrives(transfer, source) for transfer in transfers)

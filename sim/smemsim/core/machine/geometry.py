@@ -1,10 +1,9 @@
 """The geometry of a tiled, im2col or scatter / gather transfer, and the transfers that hardware refuses.
 
-What a map alone decides is in descriptors.tensor_map.traps; here it becomes a trap of a transfer, and the rest follows.
-
-CUDA error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces tma_load_traps,
-tma_store_traps, tma_mode_traps, tma_edited; for what only Blackwell has the PTX ISA says what is not allowed, and that it traps is
-inferred.
+`descriptors.tensor_map.traps` has the traps that the map alone decides; here they become traps of a transfer. CUDA
+error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces
+tma_load_traps, tma_store_traps, tma_mode_traps, tma_edited. For Blackwell the PTX ISA says what is not allowed; that
+it traps is inferred.
 """
 
 from __future__ import annotations
@@ -37,11 +36,13 @@ __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Geometry:
-    """`shape` and `layout` are the arrays `addressing.tma_loops` works on; the rest is what the walk over rows needs.
+    """The inputs of the walk over the rows of a box.
 
-    `mode` is the instruction's, `swizzle` the mode that is in force. `rows` are those of a tile, or pixels, halo apart; `first` and `axes`
-    are the spatial dimensions of an im2col walk, `lower` and `upper` the pixel box. `row_bytes` are packed bytes of a row, as the barrier
-    counts them.
+    - `shape`, `layout`: the arrays of `addressing.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in
+      force.
+    - `rows`: those of a tile, or pixels without the halo. `row_bytes`: packed bytes of a row, as the barrier counts
+      them.
+    - `first`, `axes`: the spatial dimensions of an im2col walk. `lower`, `upper`: the pixel box.
     """
 
     mode: str
@@ -205,7 +206,7 @@ def _inner_multiple(tm: TensorMap, arch: str | None, is_store: bool) -> int:
 
 
 def _check_bits(tm: TensorMap, arch: str | None) -> None:
-    """Bits that the encoder would not have written have no effect, or nobody knows which."""
+    """Raise Unmodelled for bits that the encoder does not write, unless they are known to have no effect."""
     if foreign := [name.lstrip("_") for name, grade in tm.unread_fields(arch).items() if grade is None]:
         raise Unmodelled(
             f"the map has bits in {', '.join(foreign)} that no known encoder writes; they do nothing on sm_90a, on {arch} nobody knows"

@@ -19,9 +19,9 @@ from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 
-# Instead of the global byte that lies somewhere: nobody wrote there; out-of-bounds fill; what comes from no array.
+# Markers instead of a global byte: uninitialised; out-of-bounds fill; from no array.
 UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
-FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # between which arrays lie when nobody asks for an address, as CUDA's do
+FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # arrays without a given address are placed in between, like CUDA's
 GAP = 1 << 20
 ALIGN = 256
 WINDOW_BYTES = 1 << 32
@@ -31,10 +31,12 @@ LINE = 16  # bytes: the widest access
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Region:
-    """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
+    """One array in global memory: its bytes, and the 64-bit words that contain them, the first at `words_begin`, a
+    multiple of 16.
 
-    `name` is how messages call it, "" where nobody has named it. `blank` tells which bytes of `words` nobody has written yet; None: all count as written.
-    `chunks` are the allocations of an array of the kernels' heap: what lies between them is nowhere.
+    - `name`: its name in messages; "" if it has none.
+    - `blank`: the uninitialised bytes of `words`; None: all count as written.
+    - `chunks`: the allocations in an array of the kernels' heap. Bytes between them are outside.
     """
 
     begin: int
@@ -64,7 +66,7 @@ class Region:
 
     @property
     def end(self) -> int:
-        """The address behind its last byte."""
+        """The address after its last byte."""
         return self.begin + len(self.data)
 
     def __str__(self) -> str:
@@ -112,10 +114,12 @@ class GlobalMemory:
         return self.place(bank)
 
     def bind(self, array: Any, address: int | None = None, *, name: str = "") -> int:
-        """Make memory of the host global memory, without a copy: kernels read and write the array itself, which is kept until `free`.
+        """Make host memory global memory, without a copy. Kernels read and write the array itself, which is kept until
+        `free`. Returns the address.
 
-        `array` is a contiguous numpy array, or anything else with a writable buffer (a `bytearray`, an `mmap`). `address` has to be as far from a multiple
-        of 16 as the array's own; without one a free address is taken. Returns the address. InputError for what cannot be bound there.
+        `array` is a contiguous numpy array, or another object with a writable buffer (`bytearray`, `mmap`). `address`
+        must be as far from a multiple of 16 as the array's own; default: a free address. Raises InputError for memory
+        that cannot be bound there.
         """
         try:
             data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) or array.nbytes else np.zeros(0, np.uint8)
@@ -132,11 +136,13 @@ class GlobalMemory:
         return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
 
     def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
-        """May the host write the byte `at` of an array's words while a kernel runs? Nobody's but the kernel's here; a card with a host says so."""
+        """May the host write the byte `at` of an array's words while a kernel runs? Here never; a card with a host
+        overrides it.
+        """
         return False
 
     def declare_blank(self, address: int) -> None:
-        """The array that begins at `address` counts as written by nobody, as memory that was allocated and not set."""
+        """The array at `address` counts as uninitialised, like memory that was allocated and not set."""
         region = self.find(address)
         n = self._regions.index(region)
         blank = Declared(region.words.nbytes, region.begin - region.words_begin, len(region.data))
@@ -158,7 +164,7 @@ class GlobalMemory:
         return self.place(np.zeros(size, np.uint8), name="the kernels' heap")
 
     def declare_garbage(self, address: int) -> None:
-        """The array that begins at `address` was filled with garbage (`litter`): what is still so nobody has written."""
+        """The array at `address` was filled with garbage (`litter`). Bytes that still hold it are uninitialised."""
         region = self.find(address)
         n = self._regions.index(region)
         self._regions[n] = dataclasses.replace(region, blank=Garbage(region.data, region.begin, region.begin - region.words_begin))
@@ -171,7 +177,7 @@ class GlobalMemory:
             region.blank.wrote(begin - region.words_begin, end - region.words_begin)
 
     def wrote_all(self) -> None:
-        """Whatever was declared blank counts as written: somebody has run of whose writes nothing is known."""
+        """All uninitialised memory counts as written: code ran whose writes are not known."""
         for region in self._regions:
             if region.blank is not None:
                 region.blank.wrote(0, region.words.nbytes)
@@ -208,7 +214,7 @@ class GlobalMemory:
         return region.begin
 
     def _room(self, address: int | None, size: int, shift: int = 0) -> int:
-        """Where `size` bytes are to lie: at `address`, if they fit there, or `shift` bytes behind a free multiple of 256."""
+        """The place of `size` bytes: at `address`, if they fit there, or `shift` bytes after a free multiple of 256."""
         while self._released:
             self.free(self._released.pop())
         if address is None:
@@ -231,7 +237,9 @@ class GlobalMemory:
         return address
 
     def _free_place(self, size: int) -> int:
-        """A multiple of 256 with room for `size` bytes: behind all that was ever placed, and once that is the end, in the first hole."""
+        """A multiple of 256 with room for `size` bytes: after all arrays so far, or at the end of the address space in
+        the first hole.
+        """
         begin = self._next
         if begin + size > LAST_ADDRESS:
             begin = FIRST_ADDRESS
@@ -246,14 +254,16 @@ class GlobalMemory:
         return begin
 
     def behind(self, region: Region, size: int) -> Region:
-        """`size` bytes behind an array, zeros at first, which belong to nothing: for accesses that go on there. No address finds them."""
+        """`size` bytes after an array, zero at first, that belong to no array: for accesses that continue there. No
+        address finds them.
+        """
         known = self._behind.get(region.end)
         if known is None or len(known.data) < size:
             known = self._behind[region.end] = Region.of(region.end, np.zeros(size, np.uint8))
         return known
 
     def table(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
-        """(first address, address behind the last byte, array) of all arrays by ascending address, the addresses uint64."""
+        """(first address, end address, array) of all arrays by ascending address. Addresses are uint64."""
         if self._table is None:
             begins = np.array(self._begins, np.uint64)
             self._table = begins, begins + np.array([len(r.data) for r in self._regions], np.uint64), list(self._regions)

@@ -1,7 +1,7 @@
-"""The heap that kernels allocate from with `malloc`: it belongs to the memory of a card, and lives over launches.
+"""The heap of `malloc` in kernels. It belongs to the memory of a card, and outlives launches.
 
-Its allocations lie in arrays of global memory, a gap behind each, and no address is given again while a launch runs: an access behind an allocation or
-after its `free` is outside of all of them.
+Its allocations are in arrays of global memory, with a gap after each. No address is used again while a launch runs.
+So an access past an allocation, or after its `free`, is outside of all allocations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ ROOM = 1 << 26  # bytes of an array of the heap, unless an allocation needs more
 
 @dataclasses.dataclass(eq=False)
 class Chunk:
-    """An allocation: where it lies, its bytes, and the lines of PTX that asked for it and gave it back (`freed` is 0 while it is there)."""
+    """An allocation: its place, its bytes, and the PTX lines that allocated and freed it (`freed` is 0 while it is
+    live).
+    """
 
     begin: int
     size: int
@@ -37,7 +39,7 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """The address behind its last byte."""
+        """The address after its last byte."""
         return self.begin + self.size
 
     def __str__(self) -> str:
@@ -68,7 +70,7 @@ class Chunks:
         self._begins, self._ends = np.zeros(64, np.uint64), np.zeros(64, np.uint64)
 
     def place(self, size: int, number: int, line: int, kernel: str) -> Chunk | None:
-        """An allocation behind all others; None where there is no room."""
+        """Place an allocation after all others; None if there is no room."""
         step = (-(-size // HEAP.align) + GAP // HEAP.align + 1) * HEAP.align
         if self.next + step > self.end:
             return None
@@ -102,7 +104,7 @@ class Chunks:
         return n >= 0 and not self.all[n].freed and end <= self.all[n].end
 
     def at(self, address: int) -> Chunk | None:
-        """The last allocation that begins at an address or in front of it, whether it is still there or not."""
+        """The last allocation that starts at or before an address, live or freed."""
         n = self._place(address)
         return self.all[n] if n >= 0 else None
 
@@ -115,14 +117,14 @@ class FreshChunks(Garbage):
         self.chunks = chunks
 
     def remains(self) -> bool:
-        """See `Blank.remains`."""
+        """Is any byte still uninitialised?"""
         return not self.is_gone and self.chunks.live > 0
 
 
 class Heap:
-    """The allocations of kernels. `limit` is how many bytes the program has asked for.
+    """The allocations of kernels. `limit` is the number of bytes that the program has asked for.
 
-    `is_littered`: what is allocated gets garbage, and counts as written by nobody; else it holds zeros.
+    `is_littered`: allocations are filled with garbage, and count as uninitialised. Else they are zero.
     """
 
     def __init__(self) -> None:
@@ -176,5 +178,7 @@ class Heap:
         return True
 
     def near(self, address: int) -> Chunk | None:
-        """The allocation that holds an address of the heap, or the last one in front of it, whether it is still there or not; None elsewhere."""
+        """The allocation that contains an address of the heap, or the last one before it, live or freed; None outside
+        the heap.
+        """
         return next((chunks.at(address) for chunks, _ in self._arrays if chunks.begin <= address < chunks.end), None)

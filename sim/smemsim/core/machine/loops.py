@@ -36,7 +36,7 @@ f32_to_tf32 = compiled(_convert.f32_to_tf32)
 
 @compiled
 def line_key(address, layout):  # type: ignore[no-untyped-def]
-    """What the swizzle does to the number of every chunk of a line of 128 bytes: the XOR."""
+    """The XOR of the swizzle for the number of every chunk of a 128-byte line."""
     return (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4
 
 
@@ -96,7 +96,8 @@ def own_chunks(count, layout, smem_address, out_begin, owner, writer):  # type: 
 
 @compiled(reads="fill tensor")
 def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, tensor, tensor_begin):  # type: ignore[no-untyped-def]
-    """Any load, byte by byte: bytes out of bounds become `fill` (one element, repeated), which is not converted when `to_tf32` is set.
+    """Any load, byte by byte. Bytes out of bounds become `fill` (one element, repeated), which is not converted with
+    `to_tf32`.
 
     `tensor_begin` is the tensor's first element, in bytes from the first byte of `tensor`.
     """
@@ -140,8 +141,9 @@ def touch_chunks(chunks, entry, lines, owner):  # type: ignore[no-untyped-def]
 
 @compiled
 def gather_owned(chunks, first_chunks, lines, owner, memory, begins, places, out):  # type: ignore[no-untyped-def]
-    """Words of memory at places (flat), from each begin on, as `out` (begins, places); False as soon as one of the chunks, counted from the first one, has not one
-    entry."""
+    """Words of memory at places (flat), from each begin on, as `out` (begins, places). Stops and returns False if a
+    chunk does not have one entry.
+    """
     for n in range(len(begins)):
         is_owned = True
         for i in range(len(chunks)):
@@ -168,8 +170,9 @@ def one_of_each(values, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def one_writers(table, begins, lines, ends, out):  # type: ignore[no-untyped-def]
-    """Of each part of some lines, counted from where each window begins, the writer that all its lines have in all windows; 0 where that is not one. Part n ends at
-    `ends[n]`."""
+    """For each part of some lines, counted from the begin of each window: the writer of all its lines in all windows,
+    or 0 if they differ. Part n ends at `ends[n]`.
+    """
     begin = 0
     for part in range(len(ends)):
         writer, others = table[begins[0] + lines[begin]] >> _WRITER, np.uint64(0)
@@ -182,7 +185,9 @@ def one_writers(table, begins, lines, ends, out):  # type: ignore[no-untyped-def
 
 @compiled
 def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyped-def]
-    """Who wrote the bytes at offsets `at`, and which byte of the writer's it is; `pieces` (some, 16, 2) has both for chunks kept byte by byte."""
+    """The writer of the bytes at offsets `at`, and the index of each byte in the writer's data. `pieces` (some, 16, 2)
+    has both for chunks kept byte by byte.
+    """
     for n in range(len(at)):
         chunk = at[n] >> 4
         entry = lines[chunk >> 3]
@@ -201,8 +206,9 @@ def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyp
 
 @compiled
 def own_places(at, threads, windows, begin, most, low, out):  # type: ignore[no-untyped-def]
-    """Of the `.shared` addresses of threads the places in all windows, `windows` where each thread's begins. False where one is off `low`, or lies before `begin`
-    or more than `most` bytes behind it."""
+    """The places in all windows of `.shared` addresses of threads; `windows` is the begin of each thread's. False if
+    one is misaligned for `low`, or is not within `most` bytes from `begin`.
+    """
     for n in range(len(at)):
         offset = at[n] - begin
         if offset < 0 or offset > most or at[n] & low:
@@ -243,8 +249,11 @@ def scatter_rows(words, rows, values):  # type: ignore[no-untyped-def]
 
 @compiled
 def gather_rows(words, rows, out):  # type: ignore[no-untyped-def]
-    """Of 8 x 8 matrices of 16 bits what each lane of a warp holds: `rows` are the places (in bytes) of their rows, those of a warp behind each other, `out` has
-    a row of words of 32 bits for each matrix."""
+    """The registers of each lane of a warp for 8 x 8 matrices of 16 bits.
+
+    `rows` are the places (in bytes) of the rows, those of a warp one after the other. `out` has a row of 32-bit words
+    for each matrix.
+    """
     count = len(out)
     for warp in range(out.shape[1] >> 5):
         for matrix in range(count):

@@ -86,7 +86,9 @@ def places(
 
 
 def offsets(address: np.ndarray, window: tuple[int, int]) -> np.ndarray:
-    """Offsets in the window. Lines past the end that do not fault read as zero: they find the guard behind it, which nobody writes."""
+    """Offsets in the window. Lines past the end that do not fault read zero: their offsets are in the guard after the
+    window, which is never written.
+    """
     found: np.ndarray = np.minimum(address.astype(np.int64), window[1]) - window[0]
     return found
 
@@ -107,8 +109,9 @@ def pattern(
 def wide_pattern(
     word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
 ) -> tuple[np.ndarray, int, np.ndarray]:
-    """`pattern`, its places flat: in steps of 8 bytes, counted in such, where elements that follow one another along K lie so in memory; the bytes of a step are
-    the second."""
+    """`pattern` with flat places: counted in steps of 8 bytes if elements that follow one another along K are
+    contiguous. The second result is the bytes of a step.
+    """
     bits = element_format(dtype).bits
     index, chunks = pattern(word, arch, dtype, major, rows, k, window, packing)
     each = 64 // max(8, bits)
@@ -136,19 +139,20 @@ def shifts(shape: tuple[int, int], bits: int, per_chunk: int, major: str) -> np.
     return np.asarray((index % per_chunk * bits % 8).astype(np.uint64))
 
 
-# ---- Memory as bytes, and for every shared byte who wrote it: which transfer and which element of the tensor, or nobody
+# ---- Memory as bytes, and for every shared byte its writer: the transfer and the element of the tensor, or none
 
 
-GUARD = 16  # bytes behind the window: one element of any type
+GUARD = 16  # bytes after the window: one element of any type
 NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Operand:
-    """What one MMA read through a descriptor: arrays of shape (rows, k).
+    """The operand that one MMA read through a descriptor: arrays of shape (rows, k).
 
-    `bits` are raw element bits; `writer` indexes `writers` (-1: nobody wrote the byte); `position` is the byte's place in the
-    writer's dense box. An element whose bytes do not come from one place has `torn` set, one of which nobody wrote some byte `unwritten`.
+    - `bits`: raw element bits. `writer`: an index into `writers`; -1 if the byte is uninitialised.
+    - `position`: the place of the byte in the writer's dense box.
+    - `torn`: the bytes of the element do not come from one place. `unwritten`: a byte of it is uninitialised.
 
     >>> import smemsim
     >>> import numpy as np
@@ -198,13 +202,10 @@ class Operand:
 class SharedMemory:
     """One CTA's shared-memory window, with the owner of every byte.
 
-    `size` is what the kernel asks for, in bytes; without it the window is the largest of the architecture. The system's
-    bytes come before it
-    (the first KiB on sm_90a). In `.shared` addresses the window is `begin` to `end`.
-
-    For memories side by side, `room` (uint64, zeros) holds the bytes of all. This one's begin at byte `at`, and need 16
-    bytes more than the
-    window. `owners` says who wrote them.
+    - `size`: the bytes that the kernel asks for. Default: the largest window of the architecture. The system's bytes
+      come before it (the first KiB on sm_90a). In `.shared` addresses the window is `begin` to `end`.
+    - `room` (uint64, zeros): the bytes of several memories side by side. This one starts at byte `at`, and needs 16
+      bytes more than the window. `owners` says who wrote them.
 
     >>> import smemsim
     >>> import numpy as np
@@ -382,7 +383,9 @@ class SharedMemory:
             raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
 
     def owned(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
+        """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0:
+        uninitialised), the index of the byte in its data.
+        """
         return self._owners.of(offsets)
 
     def look(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -401,7 +404,9 @@ class SharedMemory:
         return np.stack([memory.line_writers(lines) for memory in memories])
 
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
-        """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
+        """The writer of the byte at `address`, and its tensor element (for threads: the byte's index); None if it is
+        uninitialised.
+        """
         at = whole("address", address) - self.begin
         if not 0 <= at < self.end - self.begin:
             raise InputError(f"address = {address:#x}: not in the window {self.begin:#x} to {self.end:#x}")
@@ -448,7 +453,7 @@ class SharedMemory:
         )
 
     def operand_bits(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> tuple[np.ndarray, bool]:
-        """The bits of `read_operand` alone, and whether there are some among them that nobody wrote."""
+        """The bits of `read_operand`, and whether some of them are uninitialised."""
         fmt = element_format(dtype)
         index, chunks = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)
         if self._owners.owned(chunks):
@@ -482,7 +487,8 @@ class SharedMemory:
 
 
 class Windows:
-    """The shared memories of several CTAs, to be read through one descriptor: at once where they are windows of one size in one room.
+    """The shared memories of several CTAs, read through one descriptor: together if they are windows of one size in one
+    room.
 
     >>> import numpy as np
     >>> shared = SharedMemory("sm_90a", size=1024)

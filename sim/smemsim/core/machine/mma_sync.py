@@ -1,9 +1,9 @@
 """mma.sync, mma.sp.sync and wmma.mma of many warps at once.
 
-`MmaSync`, `QuadPairs` and `Wmma` are instructions as their names say them, checked once; `execute` multiplies. The first two go from registers to
-registers, uint32 (registers, warps, 32) or for f64 uint64; which thread holds which element of wmma nobody may know, so that it has matrices.
-
-Layouts documented: PTX ISA 9.1 §9.7.14.5.1. Measured (H200): trace launches (kernel mma_hard).
+`MmaSync`, `QuadPairs` and `Wmma` are instructions as their names spell them, checked once; `execute` multiplies. The
+first two work on registers, uint32 (registers, warps, 32), or uint64 for f64. The layout of wmma registers is not
+defined, so `Wmma` has matrices. Layouts are documented: PTX ISA 9.1 §9.7.14.5.1. Measured (H200): trace launches
+(kernel mma_hard).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = ["PACKED", "QUAD_PAIR_SHAPE", "MmaSync", "QuadPairs", "Wmma", "mma_syn
 
 
 def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False, kind: str = "") -> MmaSyncTypes:
-    """The row of spec for an instruction; InputError, with what there is, if it does not exist, Unmodelled for what nobody knows.
+    """The row of spec for an instruction. Raises InputError, with the existing ones, if it does not exist, and
+    Unmodelled if its behaviour is not known.
 
     >>> mma_sync_types("s8", "u8", "s32", (16, 8, 32)).bits
     8
@@ -51,10 +52,11 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
 
 @dataclasses.dataclass(frozen=True)
 class MmaSync:
-    """An mma.sync as its name says it, with `is_sparse` an mma.sp.sync; InputError for one that does not exist.
+    """An mma.sync as its name spells it; with `is_sparse` an mma.sp.sync. Raises InputError if it does not exist.
 
-    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `selector` the sparsity selector; `arch` the card, `kind` what stands behind `.kind::`.
-    A block-scaled kind has `factors` scale factors of `scale_type` for each row of A and column of B.
+    - `xor`: .xor.popc of b1 (else .and.popc). `rounding`: that of f64. `selector`: the sparsity selector.
+    - `arch`: the card. `kind`: the text after `.kind::`.
+    - A block-scaled kind has `factors` scale factors of `scale_type` for each row of A and column of B.
 
     >>> i = MmaSync((16, 8, 16), "f16", "f16", "f16")
     >>> i.registers, i.row.bits
@@ -145,7 +147,8 @@ class MmaSync:
 
     @property
     def places(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """(thread, register) of every element of A (M, stored K) and B (N, K), and (row, column) of every thread's elements of D (elements, 32).
+        """(thread, register) of every element of A (M, stored K) and B (N, K), and (row, column) of every thread's
+        elements of D (elements, 32).
 
         >>> a, b, d = MmaSync((16, 8, 16), "f16", "f16", "f32").places
         >>> a[0][8, :4].tolist(), a[1][8, :4].tolist(), d[0][:, 5].tolist(), d[1][:, 5].tolist()
@@ -161,9 +164,10 @@ class MmaSync:
     def execute(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None, scales: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:  # fmt: skip
-        """D's registers of those of A, B and C; `metadata` of a sparse instruction is uint32 (warps, 32).
+        """The registers of D from those of A, B and C. `metadata` of a sparse instruction is uint32 (warps, 32).
 
-        `scales` of a block-scaled one are the raw bits of the factors of A, (warps, M, factors), and of B, (warps, N, factors).
+        `scales` of a block-scaled one are the raw bits of the factors of A (warps, M, factors) and of B (warps, N,
+        factors).
         """
         (m, n, k), stored, bits = self.shape, self.stored_k, self.row.bits
         of_a = _codes(_matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored), bits, self.a_type)
@@ -184,7 +188,9 @@ class MmaSync:
     def product(
         self, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: Factors | None = None, index: np.ndarray | None = None
     ) -> np.ndarray:  # fmt: skip
-        """D (tiles, M, N) of the raw bits of A (tiles, M, stored K), B (tiles, N, K) and C; not of f64. `index` (M, stored K) has the K of A's elements."""
+        """D (tiles, M, N) from the raw bits of A (tiles, M, stored K), B (tiles, N, K) and C; not for f64. `index` (M,
+        stored K) has the K of A's elements.
+        """
         if self.sum_row is not None:
             return float_sums(a, b, c, self.types, self.sum_row, index, factors)
         if self.row.expanded:
@@ -211,10 +217,13 @@ def mma_sync(
     scales: tuple[np.ndarray, np.ndarray] | None = None,
     scale_type: str = "",
 ) -> np.ndarray:
-    """D's registers of `mma.sync.aligned.mMnNkK.row.col`, of those of A, B and C: uint32 (registers, warps, 32), for f64 uint64.
+    """The registers of D of `mma.sync.aligned.mMnNkK.row.col` from those of A, B and C: uint32 (registers, warps, 32),
+    or uint64 for f64.
 
-    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). `rounding` is that of f64. `arch` is the card, `kind` what
-    stands behind `.kind::`, `scales` are raw bits (warps, M, factors) and (warps, N, factors) of `scale_type`.
+    - `metadata` uint32 (warps, 32): mma.sp.sync. `xor`: .xor.popc of b1 (else .and.popc). `rounding`: that of f64.
+    - `arch`: the card. `kind`: the text after `.kind::`.
+    - `scales`: raw bits (warps, M, factors) and (warps, N, factors) of `scale_type`.
+
     Measured (H200): trace launches (kernels mma_hard*). Raises InputError for an instruction that does not exist.
 
     >>> ones = np.full((4, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
@@ -239,7 +248,9 @@ def sum_of(arch: str, what: str, d_type: str) -> MmaArithmetic | None:
 def float_sums(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], row: MmaArithmetic, index: np.ndarray | None = None, factors: Factors | None = None
 ) -> np.ndarray:  # fmt: skip
-    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: one sum after the other, each of as many elements of A as the card's unit takes."""
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: one sum after the other, each of as many elements of A
+    as the card's unit takes.
+    """
     stored = a.shape[2]
     if stored <= row.k:
         return multiply_tiles(a, b, c, row=row, types=types, index=index, factors=factors)
@@ -456,9 +467,11 @@ _QUAD_PAIR_REGISTERS = {"f16": 4, "f32": 8}  # of each thread for C or D
 
 @dataclasses.dataclass(frozen=True)
 class QuadPairs:
-    """mma.sync.m8n8k4 of f16: four products of a warp side by side. InputError for types that do not go together.
+    """mma.sync.m8n8k4 of f16: four products of a warp side by side. Raises InputError for types that do not go
+    together.
 
-    Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p and have an A, a B, a C and a D of their own, of 8 x 4, 4 x 8 and 8 x 8 elements:
+    Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p. It has its own A, B, C and D, of 8 x 4, 4 x 8 and 8 x
+    8 elements:
 
                          thread (t of 4, h of 2 halves of the warp) has element i
         A .row, B .col    A[t + 4h, i], B[i, t + 4h]                      i < 4
@@ -466,8 +479,9 @@ class QuadPairs:
         C, D f16          [t + 4h, i]                                     i < 8
         C, D f32          [t % 2 + (i & 2) + 4h, (i & 4) + (t & 2) + i % 2]
 
-    From sm_75 on it is no instruction of the tensor core: ptxas 13.0.88 makes f32 arithmetic of it, with every step rounded to nearest. D of f32 is
-    C + fma(a3, b3, fma(a2, b2, fma(a1, b1, fma(a0, b0, 0)))), D of f16 is C + fma(a1, b1, a0 * b0) + fma(a3, b3, a2 * b2) rounded to f16 once more.
+    From sm_75 on it is not an instruction of the tensor core: ptxas 13.0.88 compiles it to f32 arithmetic, with every
+    step rounded to nearest. D of f32 is C + fma(a3, b3, fma(a2, b2, fma(a1, b1, fma(a0, b0, 0)))). D of f16 is C +
+    fma(a1, b1, a0 * b0) + fma(a3, b3, a2 * b2), rounded to f16 once more.
 
     >>> i = QuadPairs("row", "col", "f32", "f32")
     >>> ones = np.full((2, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
@@ -583,10 +597,12 @@ PACKED = {"s4": 8, "u4": 8, "b1": 32}  # elements of a word, which are loaded to
 
 @dataclasses.dataclass(frozen=True)
 class Wmma:
-    """A wmma.mma with A and B of one type. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the other
-    of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.
+    """A wmma.mma with A and B of one type. The product is that of mma.sync, to which compilers translate it. Raises
+    InputError if it does not exist.
 
-    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `arch` the card. InputError for an instruction that does not exist.
+    If one of C and D is f16 and the other f32, the sum is f32, and D is rounded to nearest (SASS of ptxas 13.0). tf32
+    is multiplied in two steps of k4. `xor` is .xor.popc of b1 (else .and.popc), `rounding` that of f64, `arch` the
+    card.
 
     >>> ones = np.full((1, 16, 16), 0x3C00, np.uint16)
     >>> d = Wmma((16, 16, 16), "f16", "f16", "f32").execute(ones, ones, np.zeros((1, 16, 16), np.uint16))

@@ -1,9 +1,10 @@
-"""Who wrote each byte of shared memory, and which byte of the writer's data, and so of global memory, it is.
+"""The writer of each byte of shared memory, and the byte of the writer's data, and so of global memory.
 
-TMA writes whole chunks of 16 bytes: one 64-bit entry a chunk has the writer in its upper half and, in its lower half, the place of the
-chunk's first byte in the writer's dense data. Chunks that several have written, or in pieces, are kept byte by byte beside it. Lines of
-128 bytes that a load wrote as a whole have one entry for all their chunks, with the swizzle's XOR of the chunks in its low three bits;
-it counts before those of the chunks. Which byte of global memory a place is, each writer knows itself.
+TMA writes whole chunks of 16 bytes. One 64-bit entry a chunk has the writer in its upper half and the place of the
+chunk's first byte in the writer's dense data in its lower half. Chunks with several writers, or that were written in
+pieces, are kept byte by byte. A 128-byte line that a load wrote as a whole has one entry for all its chunks, with the
+swizzle's XOR of the chunks in its low three bits; it overrides the entries of the chunks. Each writer knows the
+global byte of a place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Owners", "ThreadWrite", "Writer"]
 
 
 SPLIT = np.uint64(1 << 63)  # the entry's lower half counts the chunks kept byte by byte
-WRITER, XOR = np.uint64(32), np.uint64(7)  # where the writer begins, and the bits of a line's XOR
+WRITER, XOR = np.uint64(32), np.uint64(7)  # the first bit of the writer, and the bits of a line's XOR
 INDEX = np.uint64(0xFFFFFFFF)
 
 
@@ -37,7 +38,7 @@ class Writer(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ThreadWrite:
-    """Ordinary stores by threads: `label` says which."""
+    """Ordinary stores by threads, named by `label`."""
 
     address: int
     size: int
@@ -50,7 +51,8 @@ class ThreadWrite:
 
 
 class Owners:
-    """The owners of `size` bytes, from offset 0; a writer is its number from 1 on, its place in `writers`, 0 is nobody.
+    """The owners of `size` bytes, from offset 0. A writer is its number from 1 on (its place in `writers`); 0 is
+    uninitialised.
 
     >>> owners = Owners(128)
     >>> owners.writers.append(ThreadWrite(32, 16, "threads"))
@@ -69,7 +71,7 @@ class Owners:
         self._writes = [0]  # how often anything was written, here or in a part
         self._of: Owners | None = None  # whose part these are
         self._at = 0  # ... and from which offset on
-        self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, behind the writes by then
+        self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, after the writes by then
 
     def part(self, at: int, size: int) -> Owners:
         """The owners of `size` bytes from offset `at` on, both multiples of 128, as a part of these: what one notes the other knows.
@@ -194,8 +196,9 @@ class Owners:
         return found
 
     def one_writers(self, begins: np.ndarray, lines: np.ndarray, ends: np.ndarray) -> list[int]:
-        """Of each part of some lines (part n ends at `ends[n]`), counted from where each of several windows begins, the one writer that its lines have in all of them,
-        or 0."""
+        """For each part of some lines (part n ends at `ends[n]`), counted from the begin of each window: the one writer
+        of its lines in all windows, or 0.
+        """
         found = np.empty(len(ends), np.int64)
         loops.one_writers(self._lines, begins, lines, ends, found)
         return found.tolist()
@@ -213,7 +216,7 @@ class Owners:
 
     @staticmethod
     def begins_of(parts: Sequence[Owners]) -> tuple[Owners, np.ndarray]:
-        """Of parts of the same this, and with which of its chunks each begins."""
+        """For parts with one writer: that writer, and the chunk of its data at which each part starts."""
         return parts[0]._all, np.array([part._at // CHUNK for part in parts], np.int64)
 
     def gather(
@@ -233,7 +236,9 @@ class Owners:
     # ---- which byte of global memory it is
 
     def look(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(source, writer) of the bytes at offsets `at`, which may lie outside: the global byte (int64), and the writer's number, 0 for nobody."""
+        """(source, writer) of the bytes at offsets `at`, which may be outside: the global byte (int64), and the number
+        of the writer, 0 for none.
+        """
         inside = (at >= 0) & (at < self.size)
         if inside.all():
             writer, place = self.of(at)
@@ -251,7 +256,9 @@ class Owners:
         return source, writer
 
     def source(self, at: np.ndarray) -> np.ndarray:
-        """int64, the global byte at each offset: UNWRITTEN where nobody wrote and outside of the memory, else what its writer says."""
+        """int64, the global byte of each offset: UNWRITTEN if it is uninitialised or outside of the memory, else what
+        its writer gives.
+        """
         return self.look(at)[0]
 
     def locate(self, wanted: np.ndarray, among: Collection[int] | None = None) -> np.ndarray:
@@ -272,7 +279,9 @@ class Owners:
         return found
 
     def _located(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(global bytes ascending, where they lie, who wrote them) of all that lies there now; of equal bytes the lower offset first."""
+        """(global bytes ascending, their places, their writers) of all present bytes; for equal bytes the lower offset
+        first.
+        """
         if self._sorted is None or self._sorted[0] != self._writes[0]:
             chunks = np.flatnonzero((self._chunks > 0) | (np.repeat(self._lines, LINE // CHUNK) > 0))
             at = (CHUNK * chunks[:, None] + np.arange(CHUNK)).reshape(-1)

@@ -33,10 +33,12 @@ __all__ = ["Element", "MmaOperand", "MmaResult", "SharedOperand", "Term", "halve
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    """One element that was multiplied: where it was, its raw bits, their value, and what it is.
+    """One element that was multiplied: its place, its raw bits, their value, and its origin.
 
-    `place` is "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a pair; `coordinate` the
-    tensor coordinate TMA loaded (dimension 0 first), None where no TMA load wrote it; `writer` who did write it (None: nobody).
+    - `place`: "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a
+      pair.
+    - `coordinate`: the tensor coordinate that TMA loaded (dimension 0 first); None if no TMA load wrote the element.
+    - `writer`: the writer; None if the element is uninitialised.
     """
 
     row: int
@@ -55,12 +57,13 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaOperand:
-    """A (M x K) or B (N x K) as one instruction read it, the rows of both CTAs of a pair together.
+    """A (M x K) or B (N x K) as one instruction read it, with the rows of both CTAs of a pair.
 
-    `bits` are raw element bits, `address` is where each one is: a byte of shared memory, lane << 16 | column of tensor memory, or thread
-    << 8 | register; `bit` its lowest bit in that word (0 for shared memory). `cta` has the CTA of every row. `writer` and `position` say
-    who wrote it, as in `Operand`; each CTA has its own `writers`. `grade` is what the addresses rest on.
-    `unwritten` is where nobody wrote some byte of the element, `unsure` where an instruction wrote it that was not certain of it.
+    - `bits`: raw element bits. `address`: a byte of shared memory, lane << 16 | column of tensor memory, or thread <<
+      8 | register. `bit`: the lowest bit in that word (0 for shared memory).
+    - `cta`: the CTA of every row. `writer`, `position`: as in `Operand`; each CTA has its own `writers`.
+    - `grade`: the evidence of the addresses. `unwritten`: a byte of the element is uninitialised. `unsure`: its
+      writer was not certain of it.
     """
 
     dtype: str
@@ -84,7 +87,7 @@ class MmaOperand:
 
     @property
     def doubtful_rows(self) -> np.ndarray:
-        """(rows,) bool: does the row have an element that nobody wrote, or whose writer was not certain of it?"""
+        """(rows,) bool: does the row have an element that is uninitialised, or whose writer was not certain of it?"""
         return np.asarray((self.unwritten | self.unsure).any(axis=1))
 
     def _index(self, row: Any, k: Any) -> tuple[int, int]:
@@ -94,7 +97,7 @@ class MmaOperand:
         return row, k
 
     def place(self, row: int, k: int) -> str:
-        """Where an element is, in words; of a pair with its CTA."""
+        """The place of an element in words; for a pair with its CTA."""
         row, k = self._index(row, k)
         address, bit = int(self.address[row, k]), int(self.bit[row, k])
         owner = f"CTA {int(self.cta[row])} " if len(self.writers) > 1 else ""
@@ -174,7 +177,9 @@ class SharedOperand:
         return self.word.encode() if isinstance(self.word, SmemDescriptor) else int(self.word)
 
     def bits(self, shared: SharedMemory) -> tuple[np.ndarray, bool]:
-        """Raw bits (rows, k), and whether there are some among them that nobody wrote. HardwareTrap when the operand leaves the window."""
+        """Raw bits (rows, k), and whether some of them are uninitialised. Raises HardwareTrap if the operand leaves the
+        window.
+        """
         return shared.operand_bits(self.number, **self._form)
 
     def bits_of(self, memories: Windows) -> tuple[np.ndarray, np.ndarray]:
@@ -200,11 +205,15 @@ class SharedOperand:
         return found
 
     def chunks(self, shared: SharedMemory) -> np.ndarray:
-        """The chunks of 16 bytes that it has bytes in, counted from the window's begin, ascending; that behind the last one stands for all past the end."""
+        """The chunks of 16 bytes that the operand touches, counted from the window's begin, ascending. The one after
+        the last chunk stands for everything past the end.
+        """
         return shared.operand_chunks(self.number, **self._form)
 
     def read_words(self, shared: SharedMemory) -> np.ndarray:
-        """Offsets in the window, in steps of 4 bytes, of what is read: not the padding behind 16 elements of 4 or 6 bits, nor what is past the end."""
+        """Offsets in the window, in steps of 4 bytes, of what is read: without the padding after 16 elements of 4 or 6
+        bits, and without bytes past the end.
+        """
         return _read_words(self.chunks(shared).tobytes(), len(shared.bytes), self.dtype, self.packing)
 
     def addresses(self, arch: str) -> np.ndarray:
@@ -220,7 +229,7 @@ class SharedOperand:
         return weaker(grade, RULES["operand.window"].on(arch)) if is_past_end else grade
 
     def explain(self, memories: Sequence[SharedMemory]) -> MmaOperand:
-        """The operand with place and writer of every element: the rows of one CTA's memory behind those of the other."""
+        """The operand with place and writer of every element. The rows of one CTA's memory follow those of the other."""
         parts = [self.read(memory) for memory in memories]
         shape = (self.rows * len(parts), self.k)
         is_past_end = any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, memories, strict=True))
@@ -236,7 +245,7 @@ class SharedOperand:
 
 @functools.lru_cache(maxsize=256)
 def _read_words(chunks: bytes, size: int, dtype: str, packing: str) -> np.ndarray:
-    """`SharedOperand.read_words` of chunks (int64) in a window of so many bytes; nobody may write to it."""
+    """`SharedOperand.read_words` of chunks (int64) in a window of so many bytes. Read-only."""
     every, fmt = np.frombuffer(chunks, np.int64), element_format(dtype)
     inside = every[every < size // CHUNK]
     held = fmt.elements_per_chunk(packing) * fmt.bits // 8
@@ -277,18 +286,17 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaResult:
-    """What one wgmma or tcgen05.mma did: its operands, C, and D as raw bits (M, N).
+    """The result of one wgmma or tcgen05.mma: its operands, C, and D as raw bits (M, N).
 
     - `a`: one operand, or one for each band of N that reads its own copy of A. `b`: the other operand.
-    - `c`: what D held before; it counts times 2^-`scale_c`.
-    - `index` (M, S): the K of every stored element of a sparse A, None for a dense one. `lower` (M, S, 2): the 16-bit
-      halves of B that tf32 elements meet if
-      the metadata splits them.
-    - `written`: False where D keeps what it held (disabled lanes).
-    - `doubtful`: where D depends on uninitialised data (counted in `unwritten`), or on an uncertain earlier result.
-    - `grade`: what the addresses and D's places rest on. `disputes`: the rows of smemsim.DISPUTES among them.
+    - `c`: the content of D before; it counts times 2^-`scale_c`.
+    - `index` (M, S): the K of every stored element of a sparse A, else None. `lower` (M, S, 2): the 16-bit halves of
+      B that tf32 elements multiply if the metadata splits them.
+    - `written`: False if D keeps its content (disabled lanes).
+    - `doubtful`: D depends on uninitialised data (counted in `unwritten`), or on an uncertain earlier result.
+    - `grade`: the evidence of the addresses and of D's places. `disputes`: the rows of smemsim.DISPUTES among them.
 
-    The memories may change afterwards. Terms and certainty are computed when asked for.
+    The memories may change afterwards. Terms and certainty are computed when they are read.
 
     >>> import smemsim
     >>> import numpy as np

@@ -1,8 +1,8 @@
 """tcgen05.mma: one instruction, or several at once.
 
-`Tcgen05Mma` is an instruction with the words of its operands. `prepare` says what they mean, checked: where A, B and D lie, scale factors and
-metadata. `execute` runs instructions on their memories; `tcgen05_mma` runs one, and explains it: every term by its address and by its
-tensor coordinate.
+`Tcgen05Mma` is an instruction with the words of its operands. `prepare` decodes and checks them: the places of A, B,
+D, scale factors and metadata. `execute` runs instructions on their memories. `tcgen05_mma` runs one, and explains
+every term by its address and its tensor coordinate.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ descriptor_of = remembered(64)(instruction)
 
 @dataclasses.dataclass(frozen=True)
 class Tcgen05Mma:
-    """A tcgen05.mma with the words of its operands, as `tcgen05_mma` takes them, before anybody has looked at them."""
+    """A tcgen05.mma with the words of its operands, as `tcgen05_mma` takes them, unchecked."""
 
     i: InstrDescriptor
     arch: str
@@ -132,7 +132,7 @@ def check_instruction(mma: Tcgen05Mma) -> None:
     swizzles = {
         f"swizzle_{side}": str(_word(side, word, mma.arch).swizzle) for side, word in in_shared if not isinstance(word, TmemAddress)
     }
-    known = {name: value for name, value in swizzles.items() if value != "invalid"}  # an invalid code is judged when the operand is read
+    known = {name: value for name, value in swizzles.items() if value != "invalid"}  # an invalid code is reported when the operand is read
     a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
     for finding in i.problems(arch=mma.arch, cta_group=mma.cta_group, ws=mma.ws, a_source=a_source, scale_vec=mma.scale_vec, **known):
         if finding.severity in (Severity.TRAP, Severity.WRONG):
@@ -164,9 +164,10 @@ def _word(side: str, descriptor: Any, arch: str) -> SmemDescriptor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prepared:
-    """An instruction that exists: where its operands lie, and what it does with them.
+    """An instruction that exists: the places of its operands, and its options.
 
-    `zero_columns` (N,) are the columns of B that count as zero, `written` (M, N) the elements of D that are written; None: no columns, all elements.
+    `zero_columns` (N,) are the columns of B that count as zero; None: none. `written` (M, N) are the elements of D
+    that are written; None: all.
     """
 
     of: Tcgen05Mma
@@ -243,7 +244,9 @@ class Prepared:
 
 
 def prepare(mma: Tcgen05Mma) -> Prepared:
-    """What the words of an instruction mean; InputError with the first rule that it breaks, Unmodelled for what nobody knows."""
+    """Decode the words of an instruction. Raises InputError with the first rule that it breaks, and Unmodelled for
+    unknown behaviour.
+    """
     check_instruction(mma)
     i, group, at = mma.i, mma.cta_group, TmemAddress.decode(mma.d, "d")
     d = AccumulatorLayout(i.m, i.n, group, ws=mma.ws, sparse=i.sparsity, lane=at.lane, column=at.column)
@@ -345,7 +348,7 @@ def _layout_of_a(mma: Tcgen05Mma, at: TmemAddress) -> ATmemLayout:
 
 
 def _layouts_of_scales(mma: Tcgen05Mma) -> tuple[ScaleLayout, ScaleLayout]:
-    """Where the scale factors of A and of B lie."""
+    """The layouts of the scale factors of A and of B."""
     i = mma.i
     modes = scale_modes(i.row, wide_k=bool(i.k_size))
     if mma.scale_vec is None and len(modes) > 1:
@@ -367,7 +370,7 @@ def _scale_id(of_descriptor: int, name: str, taddr: Any, modes: Sequence[ScaleMo
 
 
 def _layout_of_metadata(mma: Tcgen05Mma) -> MetadataLayout:
-    """Where the metadata of a sparse A lies."""
+    """The layout of the metadata of a sparse A."""
     i = mma.i
     return MetadataLayout(i.m, i.kind, mma.cta_group, ws=mma.ws, selector=i.sparsity_selector, column=_column("metadata", mma.metadata))
 
@@ -445,10 +448,11 @@ class Values:
 
 
 def execute(issues: Sequence[Issue]) -> list[bool]:
-    """Run instructions that do not depend on each other; of each, did it read bytes of shared memory that nobody wrote?
+    """Run instructions that do not depend on each other. Returns for each whether it read uninitialised bytes of shared
+    memory.
 
-    D is written without an owner: for tensor memories that keep no account of owners. Raises HardwareTrap when an operand leaves the shared
-    window, Unmodelled for what nobody knows; nothing is written then.
+    D is written without an owner: for tensor memories that do not record owners. Raises HardwareTrap if an operand
+    leaves the shared window, and Unmodelled for unknown behaviour. Nothing is written then.
 
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a", owners=False)
     >>> shared.write(0x400, np.full(128 * 16, 0x3F80, np.uint16))
@@ -470,7 +474,7 @@ class Together:
         self._windows = Windows([memory for issue in issues for memory in issue.shared])
 
     def run(self) -> list[bool]:
-        """See `execute`."""
+        """Run the instructions; arguments and result are those of `execute`."""
         bits: dict[tuple[int, str], tuple[np.ndarray, bool]] = {}
         if self._in_place:
             for tensor, first, end in self._boxes:
@@ -494,7 +498,9 @@ class Together:
         return list((is_unwritten | missing).tolist())
 
     def _operands(self, found: dict[tuple[int, str], tuple[np.ndarray, bool]], side: str) -> tuple[np.ndarray, np.ndarray]:
-        """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
+        """Raw bits (instructions, rows, stored K) of an operand in shared memory, and which instructions read
+        uninitialised ones.
+        """
         issues, number = self.issues, "BA".index(side)
         first = issues[0].mma
         if all(issue.mma is first for issue in issues):
@@ -505,12 +511,14 @@ class Together:
 
 
 def _columns_of_d(issue: Issue) -> list[tuple[TensorMemory, int, int]]:
-    """The columns of tensor memories in which D lies, from the first to behind the last."""
+    """The columns of tensor memory of D: the first one, and the one after the last."""
     return [(issue.tensor[cta], first, end) for cta, _, first, end in boxes_of_d(issue.mma.d)]
 
 
 def _are_added_in_place(issues: Sequence[Issue]) -> bool:
-    """Are these instructions of one form that add to accumulators in one room, which lie there in blocks as in the matrix?"""
+    """Do these instructions have one form, and add to accumulators in one room that are stored in blocks like the
+    matrix?
+    """
     mma, room = issues[0].mma, issues[0].tensor[0].room
     if not mma.adds_in_place or not is_added_in_place(row_of(mma.i.kind, mma.i.a_type, mma.i.b_type, mma.i.d_type), mma.i.d_type):
         return False
@@ -523,8 +531,10 @@ def _are_added_in_place(issues: Sequence[Issue]) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _InPlace:
-    """Instructions like `mma` whose D lies in the same blocks of their tensor memories: `which` of all (None: all), the numbers of the blocks' A and B, and where
-    the blocks lie."""
+    """Instructions like `mma` whose D is in the same blocks of their tensor memories.
+
+    `which` are their numbers (None: all), with the numbers of A and B of each block, and the places of the blocks.
+    """
 
     mma: Prepared
     blocks: Blocks
@@ -534,7 +544,7 @@ class _InPlace:
 
 
 def _in_place(issues: Sequence[Issue]) -> list[_InPlace]:
-    """Of instructions that add in place those of the same blocks together."""
+    """The instructions that add in place, grouped by the blocks of D."""
     all_blocks = [_blocks_of_d(issue.mma.d) for issue in issues]
     return [
         _of_blocks(issues, blocks, [n for n, its in enumerate(all_blocks) if its is blocks])
@@ -559,7 +569,7 @@ def _of_blocks(all_issues: Sequence[Issue], blocks: Blocks, mine: list[int]) -> 
 
 
 def _read(issue: Issue, bits_of: Callable[[str, SharedOperand], tuple[np.ndarray, bool]]) -> tuple[Values, bool]:
-    """Everything that is read, and whether nobody wrote some of it in shared memory."""
+    """Everything that is read, and whether some of it is uninitialised in shared memory."""
     mma, tensor = issue.mma, issue.tensor
     for memory, first, end in _columns_of_d(issue):
         memory.check_columns(first, end)
@@ -594,7 +604,7 @@ def _bits_among(
 
 
 def _bits(side: str, operand: SharedOperand, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool]:
-    """Raw bits of the rows of all CTAs, and whether nobody wrote some of them."""
+    """Raw bits of the rows of all CTAs, and whether some of them are uninitialised."""
     parts = [operand.bits(memory) for memory in shared]
     if len(parts) == 1:
         return parts[0]
@@ -655,7 +665,7 @@ def _flat_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
 
 @remembered(64)
 def _block_of_d(layout: AccumulatorLayout) -> tuple[slice, slice] | None:
-    """The lanes and columns of D in each CTA, where its elements lie there as in the matrix."""
+    """The lanes and columns of D in each CTA, if its elements are stored like the matrix."""
     cells = cells_of_d(layout)
     lane, column = cells[0]
     rows, n = lane.shape
@@ -737,7 +747,8 @@ def _gather(tensor: tuple[TensorMemory, ...], cta: np.ndarray, lane: np.ndarray,
 def scale_factors(i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]) -> Factors:
     """The scale factors of A (M, factors) and of B (N, factors).
 
-    Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
+    Every factor is in tensor memory several times. If the copies differ, Unmodelled is raised: it is not known which
+    lanes read which copy.
     """
     read = []
     for layout in layouts:
@@ -764,7 +775,7 @@ def _fields(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int, mask: in
 
 
 def _doubts(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int) -> np.ndarray:
-    """[did nobody write them, was their writer not sure] of fields of cells, (2, copies, ...)."""
+    """[is it uninitialised, was its writer not certain] of fields of cells, (2, copies, ...)."""
     nobody = []
     for cta, lane, column, at in cells:
         doubts = np.zeros((2, *cta.shape), bool)
@@ -778,10 +789,10 @@ def _doubts(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int) -> np.nd
 
 
 def _read_index(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray]) -> np.ndarray:
-    """(M, stored K) the K that every stored element of a sparse A meets. `stored_a`: A's bits, (M, stored K), every copy.
+    """(M, stored K) the K of every stored element of a sparse A. `stored_a`: A's bits, (M, stored K), every copy.
 
-    Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
-    the copies that .ws has for its bands differ.
+    Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them; tcgen05 was not
+    measured), and if the copies that .ws has for its bands differ.
     """
     row = METADATA[i.kind]
     cells = cells_of_metadata(layout)
@@ -888,23 +899,19 @@ def tcgen05_mma(
     - `cta_group` 2: both memories are pairs, of the even CTA and its peer. Descriptors and addresses are the same in
       both.
     - `scale_a`, `scale_b`: addresses of the scale factors of block-scaled kinds. `scale_vec`: "1X", "2X", "4X",
-      "block16" or
-      "block32". `metadata`: the address of the metadata of a sparse A.
+      "block16" or "block32". `metadata`: the address of the metadata of a sparse A.
     - `scale_input_d`: divides the D that is added by 2^n.
 
-    The instruction is complete when the call returns. The result has both operands with their addresses and owners,
-    `terms(m, n)`
-    and D. `certain` is False where a known datapath would give other bits, or where D depends on uninitialised data or
-    on an
-    uncertain earlier result.
+    The instruction is complete when the call returns. The result has D, both operands with their addresses and
+    owners, and `terms(m, n)`. `certain` is False if a known datapath would give other bits, or if D depends on
+    uninitialised data or on an uncertain earlier result.
 
-    Grades: addresses and places are documented, compiled or inferred (`result.grade`), the sums are inferred from
-    public studies
-    (`result.arithmetic`). Nothing is measured on Blackwell. `result.disputes` names what sources disagree about.
+    Grades: addresses and places are documented, compiled or inferred (`result.grade`). The sums are inferred from
+    public studies (`result.arithmetic`). Nothing is measured on Blackwell. `result.disputes` names contradictions of
+    the sources.
 
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window, and
-    Unmodelled for
-    what nobody knows. Nothing is written then.
+    Unmodelled for unknown behaviour. Nothing is written then.
 
     >>> from smemsim.core.machine.memory import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
@@ -979,7 +986,9 @@ def _explain_a(i: InstrDescriptor, layout: ATmemLayout, cells: tuple[np.ndarray,
 
 
 def _doubts_of_all(mma: Prepared, tensor: tuple[TensorMemory, ...]) -> tuple[dict[str, int], bool]:
-    """How many scale factors and groups of metadata nobody wrote, and whether that, or a writer that was not certain, puts all of D in doubt."""
+    """The number of uninitialised scale factors and groups of metadata, and whether these, or an uncertain writer, put
+    all of D in doubt.
+    """
     fields = [("the scale factors", cells_of_scales(layout), 8) for layout in mma.scales or ()]
     fields += [("the metadata", cells_of_metadata(mma.metadata), 1)] if mma.metadata else []
     counts: dict[str, int] = {}
@@ -992,7 +1001,7 @@ def _doubts_of_all(mma: Prepared, tensor: tuple[TensorMemory, ...]) -> tuple[dic
 
 
 def _explain_d(mma: Prepared, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(what D holds, where nobody wrote it, where the instructions that did were not certain of it), (M, N)."""
+    """(content of D, is it uninitialised, were its writers not certain of it), each (M, N)."""
     if not mma.of.enable_input_d:
         nothing = np.zeros((mma.i.m, mma.i.n), bool)
         return nothing.astype(np.uint32), nothing, nothing

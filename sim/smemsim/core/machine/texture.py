@@ -34,9 +34,10 @@ NANS = {16: np.uint32(0x7FFFE000), 32: np.uint32(0x7FFFFFFF)}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Image:
-    """An array or a piece of memory as texels: bytes (planes, rows, bytes of a row), where planes are slices, layers or faces, and the extents in texels.
+    """An array or a piece of memory as texels: bytes (planes, rows, bytes of a row), with the extents in texels. Planes
+    are slices, layers or faces.
 
-    `dimensions` are 1, 2 or 3 without layers and faces; `layers` is 0 where there are none.
+    `dimensions` are 1, 2 or 3, without layers and faces. `layers` is 0 if there are none.
     """
 
     format: TextureFormat
@@ -51,7 +52,8 @@ class Image:
     def of_array(
         cls, form: TextureFormat, raw: np.ndarray, extent: tuple[int, int, int], *, is_layered: bool = False, is_cube: bool = False
     ) -> Image:
-        """An array or a level of one, of an extent that has 0 where there is no dimension; its bytes are rows, planes one behind the other.
+        """An array or one level of it. A missing dimension has extent 0. The bytes are rows, planes one after the
+        other.
 
         >>> Image.of_array(TextureFormat("float", 32, 1), np.zeros(96, np.uint8), (4, 0, 6), is_layered=True).geometry
         'a1d'
@@ -72,7 +74,7 @@ class Image:
         is_layered: bool = False,
         is_cube: bool = False,
     ) -> list[Image]:
-        """The levels of detail of a mipmapped array, one behind the other, each of half the extent.
+        """The levels of detail of a mipmapped array, one after the other, each of half the extent.
 
         >>> [level.sizes for level in Image.levels_of(TextureFormat("unsigned", 8, 1), np.zeros(21, np.uint8), (5, 3, 0), 3)]
         [(5, 3, 1), (2, 1, 1), (1, 1, 1)]
@@ -293,7 +295,7 @@ class Texture:
     def _across(
         self, image: Image, low: list[np.ndarray], plane: np.ndarray, shares: dict[Corner, np.ndarray]
     ) -> dict[Corner, tuple[np.ndarray, np.ndarray]]:
-        """Texels of a seamless cubemap, some of which lie beside their face."""
+        """Texels of a seamless cubemap, some of them past the edge of their face."""
         size, places = image.width, {corner: (low[0] + corner[0], low[1] + corner[1]) for corner in shares}
         for (i, j, k, side), weight in list(shares.items()):
             x, y = places[i, j, k, side]

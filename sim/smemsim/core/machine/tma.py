@@ -266,9 +266,10 @@ class Transfer:
 
     @property
     def shared_address(self) -> np.ndarray:
-        """uint32[n]: for a load every shared byte written, for a store the shared byte behind each global byte written.
+        """uint32[n]: every shared byte that a load writes, or the shared byte of each global byte that a store writes.
 
-        Stores of 16U6_ALIGN16B pack six bits of each shared byte: there it is the byte that holds the global byte's lowest bit.
+        Stores of 16U6_ALIGN16B pack six bits of each shared byte: there it is the byte with the lowest bit of the
+        global byte.
         """
         return self._bytes[0]
 
@@ -313,15 +314,14 @@ def tma_load(
     arch: str | None = None,
     shared_end: int = SHARED_END,
 ) -> Transfer:
-    """Where a `cp.async.bulk.tensor` load puts every byte of its box.
+    """The shared address of every byte of the box of a `cp.async.bulk.tensor` load.
 
-    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For tile::gather4
-      they are the column and
-      four rows.
-    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (by default the largest
+    - `coordinates`: signed, in driver order, in elements; with interleave, dimension 0 counts slices. For
+      tile::gather4 they are the column and four rows.
+    - `smem_address`: a byte address in the `.shared` window, which ends at `shared_end` (default: the largest
       window).
     - `im2col_offsets`: those of im2col, W first, or (wHalo, wOffset) of im2col::w.
-    - `mode`: the instruction's. By default it is the one that goes with the map.
+    - `mode`: the instruction's. Default: that of the map.
     - `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
 
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
@@ -329,13 +329,12 @@ def tma_load(
 
     Elements outside the tensor are fill.
 
-    Raises HardwareTrap where hardware traps. 715: a dimension above 2^31, a start off 16 B in dimension 0 or outside
-    the im2col pixel box, a
-    rank or mode that is not the map's. 700: past the window. 716: a shared address off 128 B, or a global one off 16 B.
+    Raises HardwareTrap if hardware traps. 715: a dimension above 2^31, a start off 16 B in dimension 0 or outside the
+    im2col pixel box, a rank or mode that is not the map's. 700: past the window. 716: a shared address off 128 B, or
+    a global one off 16 B.
 
-    Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented: tile::gather4,
-    im2col::w, sub-byte
-    types and the 128B atoms.
+    Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented:
+    tile::gather4, im2col::w, sub-byte types and the 128B atoms.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
     ...                      swizzle="128B")
@@ -356,11 +355,13 @@ def tma_store(
     arch: str | None = None,
     shared_end: int = SHARED_END,
 ) -> Transfer:
-    """Which global byte a `cp.async.bulk.tensor` store writes from which shared byte; arguments as for `tma_load`.
+    """Every global byte that a `cp.async.bulk.tensor` store writes, and its shared byte. Arguments are those of
+    `tma_load`.
 
-    Outer dimensions are clipped exactly; dimension 0 is clipped at 16-byte chunks, so that up to 15 bytes behind the tensor's last
-    element are overwritten. Raises HardwareTrap also for a negative start coordinate and for im2col corners that reach out of the
-    tensor (715). Measured (H200): traces tma_stores, tma_im2col_stores, tma_interleave_stores, tma_store_traps, tma_mode_traps.
+    Outer dimensions are clipped exactly. Dimension 0 is clipped at 16-byte chunks: up to 15 bytes after the tensor's
+    last element are overwritten. Raises HardwareTrap also for a negative start coordinate, and for im2col corners
+    outside the tensor (715). Measured (H200): traces tma_stores, tma_im2col_stores, tma_interleave_stores,
+    tma_store_traps, tma_mode_traps.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20, 4), global_strides=(32,), box_dim=(32, 4))
     >>> len(tma_store(tm, (0, 0), smem_address=1024).global_address)  # 4 rows of 32 bytes, not of 20
@@ -456,7 +457,7 @@ def _lines(
 
 
 def _check_wrapped(offset: int, base: int) -> None:
-    """No GPU maps the address that is `offset` bytes behind `base`, in 64 bits, unless it has no more than 57."""
+    """Raise HardwareTrap if the address `offset` bytes after `base`, in 64 bits, has more than 57 bits."""
     check_global((base + offset) % (1 << LIMITS.address_bits) + 1)
 
 
@@ -604,11 +605,12 @@ def tma_reduce(
     mode: str | None = None,
     arch: str | None = None,
 ) -> np.ndarray:
-    """The bytes of global memory after `cp.reduce.async.bulk.tensor`; arrays as for `tma_load_bytes`.
+    """The bytes of global memory after `cp.reduce.async.bulk.tensor`. Arrays are those of `tma_load_bytes`.
 
-    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type; box and clipping are a store's. Raises
-    HardwareTrap (715) for an operation that the type does not have. Two elements of one box that meet at one address (overlapping
-    strides) are reduced in no defined order: Unmodelled. Measured (H200): traces tma_reductions, tma_reduce_traps.
+    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type. Box and clipping are those
+    of a store. Raises HardwareTrap (715) for an operation that the type does not have, and Unmodelled if two elements
+    of the box share an address (overlapping strides): their order is not defined. Measured (H200): traces
+    tma_reductions, tma_reduce_traps.
 
     >>> tm = TensorMap.tiled(data_type="u32", global_address=0x10000, global_dim=(4,), global_strides=(), box_dim=(4,))
     >>> after = tma_reduce("max", tm, (0,), smem_address=0, shared=np.array([1, 9, 3, 9], np.uint32).view(np.uint8),
@@ -631,13 +633,13 @@ def load_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor
     """Put a load's bytes into `memory`, whose first byte has shared address `memory_begin`; `tensor` begins at global `tensor_begin`."""
     g, tm = transfer.geometry, transfer.tensor_map
     place = (transfer.lines, transfer.c0, g.shape, g.layout, transfer.smem_address)
-    # Where nothing is in bounds the tensor may lie anywhere, and `tensor` need not hold it.
+    # If no element is in bounds, the tensor may be anywhere, and `tensor` need not hold it.
     origin = tm.global_address - tensor_begin if transfer.global_span[1] else 0
     loops.load(*place, g.fill, g.to_tf32, memory, memory_begin, tensor, origin)
 
 
 def _check_distinct(transfer: Transfer) -> None:
-    """Unmodelled when two chunks of the box meet in global memory: nobody says which one comes last."""
+    """Raise Unmodelled if two chunks of the box share global memory: it is not defined which one is written last."""
     if not _is_distinct(transfer):
         raise Unmodelled(
             "elements of the box overlap in global memory (check global_strides, and rows named twice): the order of their writes is not defined"

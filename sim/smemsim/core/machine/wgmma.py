@@ -1,7 +1,8 @@
 """wgmma: one wgmma.mma_async, of one warpgroup or of several at once.
 
-`Wgmma` is the instruction as its name and its immediates say it, checked once. `read` reads the operands of warpgroups, `execute` multiplies them,
-and `wgmma` does both for one warpgroup, and explains what it did: every term by its address and by its tensor coordinate.
+`Wgmma` is the instruction as its name and its immediates spell it, checked once. `read` reads the operands of
+warpgroups, `execute` multiplies. `wgmma` does both for one warpgroup, and explains every term by its address and its
+tensor coordinate.
 """
 
 from __future__ import annotations
@@ -147,11 +148,11 @@ class Wgmma:
         return _metadata_places(2 * self.stored_k // self.row.group, self.sparsity_selector)
 
     def a(self, word: int | SmemDescriptor) -> SharedOperand:
-        """A behind a descriptor."""
+        """A in shared memory, behind its descriptor. Reads the rows of one operand."""
         return SharedOperand(word, self.a_type, self.a_major, WGMMA_M, self.stored_k)
 
     def b(self, word: int | SmemDescriptor) -> SharedOperand:
-        """B behind a descriptor."""
+        """B in shared memory, behind its descriptor. Reads the rows of one operand."""
         return SharedOperand(word, self.b_type, self.b_major, self.n, self.k)
 
     def reads(self, windows: Windows, a: Sequence[int] | None, b: Sequence[int]) -> Reads:
@@ -159,9 +160,10 @@ class Wgmma:
         return Reads(None if a is None else _Side.of(self.a, windows, a), _Side.of(self.b, windows, b))
 
     def read(self, reads: Reads, registers: np.ndarray | None = None, metadata: np.ndarray | None = None) -> Operands:
-        """The operands of several warpgroups; HardwareTrap when one leaves its window.
+        """The operands of several warpgroups. Raises HardwareTrap if one leaves its window.
 
-        `registers` are those of A where it lies there, uint32 (4, groups, 128); `metadata` of a sparse instruction is uint32 (groups, 128).
+        `registers` are those of A if it is in registers, uint32 (4, groups, 128). `metadata` of a sparse instruction
+        is uint32 (groups, 128).
         """
         of_b, unwritten = reads.b.read()
         if reads.a is None:
@@ -188,7 +190,7 @@ class Wgmma:
 
     @property
     def adds_in_place(self) -> bool:
-        """Has `add` this instruction? Of others `execute` makes a new D."""
+        """Can `add` execute this instruction? For others `execute` makes a new D."""
         return not self.is_sparse and is_added_in_place(row_of("wgmma", *self.types), self.d_type)
 
     def add(self, operands: Operands, sums: Sums) -> None:
@@ -211,10 +213,11 @@ class Wgmma:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Operands:
-    """What the wgmma of several warpgroups read: raw bits of A (some, 64, stored K) and of B (some, N, K), each once.
+    """The operands of the wgmma of several warpgroups: raw bits of A (some, 64, stored K) and of B (some, N, K), each
+    once.
 
-    `which_a`, `which_b` (groups,) say which of them each warpgroup has, `unwritten` (groups,) where there is something among them that nobody wrote; a
-    sparse instruction has `places` for each group.
+    `which_a`, `which_b` (groups,) are the operands of each warpgroup. `unwritten` (groups,): an element of them is
+    uninitialised. A sparse instruction has `places` for each group.
     """
 
     a: np.ndarray
@@ -234,12 +237,12 @@ class _Side:
 
     @classmethod
     def of(cls, operand: Callable[[int], SharedOperand], windows: Windows, words: Sequence[int]) -> _Side:
-        """That behind a descriptor of each warpgroup, in its window."""
+        """The operand behind the descriptor of each warpgroup, in its window."""
         firsts, which = _each_once(tuple(words), windows.numbers)
         return cls(tuple((operand(word), windows.some(numbers)) for word, numbers in firsts), which)
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
-        """(raw bits, each once; whether those of each warpgroup have elements that nobody wrote)."""
+        """(raw bits, each once; whether those of each warpgroup have uninitialised elements)."""
         found = [operand.bits_of(windows) for operand, windows in self.parts]
         bits, missing = found[0] if len(found) == 1 else (np.concatenate(parts) for parts in zip(*found, strict=True))
         return bits, missing[self.which]
@@ -255,7 +258,9 @@ class Reads:
 
 @functools.lru_cache(maxsize=1024)
 def _each_once(words: tuple[int, ...], windows: tuple[int, ...]) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], np.ndarray]:
-    """Of pairs (a word, a window) each word with where it first comes with each window, and of each pair which one it is in this order."""
+    """For pairs (a word, a window): each different pair in the order of its first use, and the number of each given
+    pair in that order.
+    """
     order: dict[int, dict[int, int]] = {}
     for n, (word, window) in enumerate(zip(words, windows, strict=True)):
         order.setdefault(word, {}).setdefault(window, n)
@@ -291,15 +296,17 @@ def wgmma(
 ) -> MmaResult:
     """`wgmma.mma_async.m64nNkK`: D = A * B + D, with A from shared memory or registers, B from shared memory.
 
-    `a` is a descriptor, or the registers of A, uint32 (128 threads, 4). `d` holds the accumulator's registers before, uint32 (128, N / 2),
-    for f16 (128, N / 4); None is zeros; `wgmma_registers(result)` are those after. `metadata` uint32 (128,) makes it wgmma.mma_async.sp.
-    `imm_scale_a`, `imm_scale_b` are 1 or -1; `scale_d` False leaves D out; `a_major`, `b_major` "MN" are imm-trans.
+    - `a`: a descriptor, or the registers of A, uint32 (128 threads, 4). `b`: a descriptor.
+    - `d`: the accumulator's registers before, uint32 (128, N / 2), for f16 (128, N / 4); None is zeros.
+      `wgmma_registers(result)` are those after.
+    - `metadata` uint32 (128,): wgmma.mma_async.sp. `imm_scale_a`, `imm_scale_b`: 1 or -1. `scale_d` False leaves D
+      out. `a_major`, `b_major` "MN": imm-trans.
 
-    Which elements are multiplied is measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands. What they come to
-    is measured too, bit for bit: traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32. `result.certain` is False where D depends on what
-    nobody wrote; `result.dot(m, n)` explains one element.
+    Measured (H200): which elements are multiplied (traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse,
+    wgmma_operands), and every bit of the sums (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32).
+    `result.certain` is False if D depends on uninitialised data. `result.dot(m, n)` explains one element.
 
-    Raises InputError for an instruction that does not exist, HardwareTrap when an operand leaves the shared window.
+    Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window.
 
     >>> shared = SharedMemory("sm_90a", size=8192)
     >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
@@ -442,9 +449,10 @@ def _a_in_registers(a: np.ndarray, i: Wgmma) -> MmaOperand:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sparse:
-    """(64, stored K) the K that every stored element of A meets; of tf32 whose halves meet different ones, `lower` has those of both halves.
+    """(64, stored K) the K of every stored element of A. `lower` has the K of both halves of a tf32 whose halves
+    differ.
 
-    `lower` (64, stored K, 2) counts in units of 16 bits; None where no element is torn.
+    `lower` (64, stored K, 2) counts in units of 16 bits; None if no element is torn.
     """
 
     index: np.ndarray

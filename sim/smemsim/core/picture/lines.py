@@ -14,12 +14,12 @@ from smemsim.core.picture.table import Line, Table
 __all__ = ["SENTENCE", "WIDE", "print_lines", "table_lines", "terminal_width", "wrapped"]
 
 
-WIDE = 160  # columns, where nobody looks at a terminal
+WIDE = 160  # columns, if the output is not a terminal
 SENTENCE = 100  # columns of what is wrapped
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; wide when nobody looks at one."""
+    """Columns of the terminal; wide if the output is not a terminal."""
     if not sys.stdout.isatty():
         return WIDE
     import shutil  # with everything that packs files

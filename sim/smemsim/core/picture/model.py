@@ -1,4 +1,6 @@
-"""What a picture is made of. Text, SVG and page are renderings of these values: `smemsim.core.picture.text`, `.svg` and `.page`."""
+"""The parts of a picture. Text, SVG and page are renderings of these values: `smemsim.core.picture.text`, `.svg` and
+`.page`.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def colour(number: int) -> str:
 
 
 class Mark(enum.StrEnum):
-    """What is said of a cell beside its label; the value is how a terminal says it, which has no hatching."""
+    """A mark of a cell beside its label. The value is the text that a terminal prints, which has no hatching."""
 
     WRONG = "!"
     SHARED = "&"
@@ -72,8 +74,11 @@ class Mark(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a grid. `below` is a second line where it is wrong, `word` what a terminal writes in place of the label, `hint` what a pointer over it
-    is told; it stands for the bytes from `address` on. `data` are names and values for scripts."""
+    """A cell of a grid, for the bytes from `address` on.
+
+    `below` is a second line for a wrong cell, `word` the text of a terminal instead of the label, `hint` the text for
+    a pointer. `data` are names and values for scripts.
+    """
 
     label: str
     fill: str
@@ -92,7 +97,9 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Cells beside each other; `number` is its place among all rows, of which some may be left out, `after` stands behind it."""
+    """Cells next to each other. `number` is the place among all rows, some of which may be left out; `after` follows
+    it.
+    """
 
     number: int
     label: str
@@ -109,8 +116,10 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """A box around cells from `top` to before `bottom` (numbers of rows) and from `left` to before `right` (columns). `kind` is a class of the style
-    sheet; `label` stands above the box or, in a picture of boxes, in it."""
+    """A box around cells from row `top` to `bottom` and column `left` to `right` (both exclusive).
+
+    `kind` is a class of the style sheet. `label` is printed above the box or, in a picture of boxes, inside it.
+    """
 
     kind: str
     top: float
@@ -166,8 +175,11 @@ class Band:
 
 @dataclasses.dataclass(frozen=True)
 class Strip:
-    """A length with bands, and under `heads` the table of them. `across` says what its two sides are; beside it stand `subtitle`, `ticks` (place, number)
-    and `names` (place, text). `empty` says what it means that there is no band."""
+    """A length with bands; under `heads` the table of them.
+
+    `across` explains its two sides. Next to it are `subtitle`, `ticks` (place, number) and `names` (place, text).
+    `empty` explains a strip without bands.
+    """
 
     title: str
     begin: int
@@ -186,7 +198,7 @@ class Strip:
 
 @dataclasses.dataclass(frozen=True)
 class Stride:
-    """A distance in memory: what it adds to an address, where that leads, and is it used at all?"""
+    """A distance in memory: the sum for an address, its target, and whether it is used."""
 
     name: str
     bytes: int
@@ -208,10 +220,10 @@ class Legend:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """Grids or strips with all that is said of them. A terminal draws the last grid: the one before it says the same the other way round.
+    """Grids or strips with their texts. A terminal draws the last grid; the one before it shows the inverse.
 
-    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both. `boxes`: its one grid
-    is a map of boxes, with labelled outlines.
+    `cell` explains a cell, `colours` name the fills, `tables` are printed in a terminal only, `notes` in both.
+    `boxes`: the grid is a map of boxes with labelled outlines.
     """
 
     title: str
@@ -245,7 +257,7 @@ class Excerpt:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Something that is wrong, for people. `target` is (picture, cell) to show beside it; `others` says where else the same is."""
+    """A fault for readers. `target` is the (picture, cell) to show next to it; `others` names further places."""
 
     severity: str
     code: str
@@ -264,7 +276,9 @@ class Entry:
 
 
 class HeatLine(NamedTuple):
-    """A line of source, its numbers, and its share (0 to 1) of what the most costly line costs; `says` is shown in words beside it."""
+    """A line of source, its numbers, and its share (0 to 1) of the cost of the most costly line. `says` is printed next
+    to it.
+    """
 
     where: str
     text: str
@@ -295,11 +309,12 @@ class Above:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """One self-contained page: entries beside pictures.
+    """One self-contained page: entries next to pictures.
 
-    `data` is what its script draws, `stills` are (name, picture) for readers without scripts and for paper, `missing` names pictures that `data` has no room
-    for. `above` is what stands before it: a heading, outputs, printed text and sentences. `named` are lines about what the entries name, `back` is
-    (link, words) of the page that leads here. `heat` has what lines cost, of a launch that was counted.
+    - `data`: what its script draws. `stills`: (name, picture) for readers without scripts and for paper. `missing`:
+      names of pictures that `data` has no room for.
+    - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
+    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch.
     """
 
     title: str

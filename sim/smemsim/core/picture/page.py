@@ -112,7 +112,7 @@ def _entry(e: Entry) -> str:
 
 
 def _excerpted(excerpt: Excerpt | None) -> str:
-    """The line of an entry, cut where it is long, and behind it the lines around it."""
+    """The line of an entry, cut if it is long, with the lines around it."""
     if excerpt is None:
         return ""
     line = next((text for number, text in excerpt.lines if number == excerpt.at), "")

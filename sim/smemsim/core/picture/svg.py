@@ -173,12 +173,12 @@ def _legend(picture: Picture, y: float, width: float, sentences: Sequence[str]) 
 
 
 GAP, SMALL = 20, 5.8  # pixels of rows that are left out; of a letter of a second line
-NARROWEST, NARROW = 58.0, 34.0  # pixels of a cell; where one short word stands above it
+NARROWEST, NARROW = 58.0, 34.0  # pixels of a cell; with one short word above it
 BESIDE, ARROWS = 24, 84  # pixels between two grids; with strides between them
 
 
 class _Layout:
-    """Where the grids of a picture stand, and their rows and columns."""
+    """The places of the grids of a picture, and of their rows and columns."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -216,7 +216,9 @@ class _Layout:
 
 
 def grids_svg(picture: Picture, style: str | None = None, *, hover: bool = True) -> str:
-    """A picture of grids as SVG text. `style` "" leaves the style sheet out, for pages that have it; without `hover` a pointer is told nothing."""
+    """A picture of grids as SVG text. `style` "" leaves out the style sheet, for pages that have it. Without `hover`
+    cells have no text for a pointer.
+    """
     at = _Layout(picture)
     arrows, undrawn = _strides(picture, at)
     width = max(at.right, _least_width(picture))
@@ -420,7 +422,9 @@ def boxes_svg(picture: Picture, style: str | None = None) -> str:
 
 
 def _box_strides(picture: Picture, grid: Grid, wide: float, high: float) -> tuple[list[str], list[str], int]:
-    """Arrows from the first cell to that in which a stride ends, beside the boxes, where they hide nothing; what is not drawn; the room above the boxes."""
+    """Arrows from the first cell to the cell in which a stride ends, next to the boxes. Also the strides that are not
+    drawn, and the room above the boxes.
+    """
     drawn, notes = list[tuple[Stride, int, int]](), list[str]()
     for stride in picture.strides:
         place = grid.place(stride.end)
@@ -454,7 +458,7 @@ STRIP_WIDTH, STRIP_HEIGHT, STRIP_TOP = 300, 512, 118
 
 
 def strips_svg(picture: Picture, style: str | None = None) -> str:
-    """A picture of strips as SVG text; hovering a band says what it holds."""
+    """A picture of strips as SVG text. Hovering a band shows its content."""
     parts, left = list[str](), MARGIN + 76
     for number, strip in enumerate(picture.strips):
         parts += _strip(strip, left + number * (STRIP_WIDTH + 40), ruled=not number)
@@ -465,7 +469,7 @@ def strips_svg(picture: Picture, style: str | None = None) -> str:
 
 
 def _strip(strip: Strip, x: float, *, ruled: bool) -> list[str]:
-    """A strip with its bands; `ruled` with what stands beside it."""
+    """A strip with its bands; `ruled` with its ticks and names."""
     scale = STRIP_HEIGHT / (strip.end - strip.begin)
     parts = [rect(x, STRIP_TOP, STRIP_WIDTH, STRIP_HEIGHT, "g e"), text(x + STRIP_WIDTH / 2, STRIP_TOP - 28, "b t m", strip.title)]
     parts += [text(x, STRIP_TOP - 8, "s", strip.across[0]), text(x + STRIP_WIDTH, STRIP_TOP - 8, "s r", strip.across[1])]

@@ -1,4 +1,4 @@
-"""Pictures in a terminal, styled where somebody looks at one."""
+"""Pictures in a terminal, with styles if the output is one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stderr() -> Console:
     return Console(file=sys.stderr, highlight=False, emoji=False, markup=False)
 
 
-# ---- Pictures: the last grid, and all that is said of it; nothing is said by colour alone
+# ---- Pictures: the last grid and its texts. Colour is never the only sign
 
 
 def picture_text(picture: Picture, widest: int | None = None) -> RenderableType:

@@ -1,8 +1,9 @@
-"""C++ names as people write them: `_Z4gemmILi3E4TileILi64EEEvPfi` is gemm<3, Tile<64>>.
+"""Readable C++ names: `_Z4gemmILi3E4TileILi64EEEvPfi` is gemm<3, Tile<64>>.
 
-Names of the Itanium C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling), which nvcc and clang give kernels and variables. What
-makes such a name long is left out: the parameters of the function, template arguments deeper than two levels, and what a substitution
-(`S1_`) stands for, which is an ellipsis. No libstdc++ is asked, whose demangler takes time and memory without bound for some names.
+The input are names of the Itanium C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling), which nvcc
+and clang give kernels and variables. Long parts are left out: the parameters of the function, template arguments
+below two levels, and substitutions (`S1_`), which become an ellipsis. libstdc++'s demangler is not used: it needs
+unbounded time and memory for some names.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class _Reader:
     # ---- template arguments
 
     def arguments(self, parts: list[str]) -> None:
-        """`I … E` behind a component."""
+        """Template arguments (`I … E`) after a component."""
         where = len(parts) - 1
         if where >= 0:
             parts[where] += f"<{_ELLIPSIS}>"  # until they are known
@@ -277,7 +278,7 @@ _ELEMENTS = {  # C++ types by the letters of the ABI, and those of CUDA's header
 
 
 def pointed_types(name: str) -> list[str]:
-    """The element type that each parameter of a C++ function points to, as far as its symbol says so: "" for what is no pointer, or points to something else.
+    """The element type that each parameter of a C++ function points to, if its symbol has it; "" for other parameters.
 
     >>> pointed_types("_Z4gemmPK13__nv_bfloat16S1_Pfi"), pointed_types("_Z3runI5PolicyEvT_Pf")
     (['bf16', 'bf16', 'f32', ''], [])

@@ -1,7 +1,7 @@
-"""What a PTX module holds: functions, variables, instructions, and a list of the forms in it.
+"""The content of a PTX module: functions, variables, instructions, and a list of its forms.
 
-A register is a number: `Function.registers[slot]`; the registers of inner scopes have slots of their own. Labels stand in
-`Function.labels`, by the index of the instruction they are in front of. Numbers are bit patterns: of `0f3F800000` the 32 bits.
+A register is a number: `Function.registers[slot]`; registers of inner scopes have their own slots. `Function.labels`
+maps labels to the index of the next instruction. Numbers are bit patterns: `0f3F800000` is its 32 bits.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Label:
 
 @dataclasses.dataclass(frozen=True)
 class Sink:
-    """`_`: a result nobody wants."""
+    """`_`: a result that is discarded."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +161,7 @@ _NO_RESULT = frozenset(("bar", "barrier", "nanosleep", "red", "st"))  # their fi
 
 
 def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:
-    """What an operand is put together from, and whether that is part of an address; nothing of the lists of a call."""
+    """The parts of an operand, and whether each is part of an address; without the lists of a call."""
     pending = [(operand, False)]
     while pending:
         x, in_address = pending.pop()
@@ -268,8 +268,8 @@ def _of_operands(i: Instruction) -> Iterator[str]:
 class Variable:
     """A variable in "global", "const", "shared", "local" or "param" space.
 
-    `size` is in bytes, 0 for `extern .shared x[]`. `initial` are the bytes it begins with, where given; `references` the (offset, symbol, addend)
-    of addresses in them, which are known only once everything has its place.
+    `size` is in bytes, 0 for `extern .shared x[]`. `initial` are the first bytes, if given. `references` are the
+    (offset, symbol, addend) of addresses in them, which are known only after placement.
     """
 
     name: str
@@ -293,12 +293,12 @@ class Parameter:
     align: int
     size: int
     slot: int | None = None  # of a function's `.reg` parameter
-    is_hidden: bool = False  # whoever launches does not give it: the driver does
+    is_hidden: bool = False  # the driver gives it, not the launch
 
 
 @dataclasses.dataclass(frozen=True)
 class Prototype:
-    """What an indirect call is told of its target (`.callprototype`); the names are "_"."""
+    """The target of an indirect call (`.callprototype`); the names are "_"."""
 
     parameters: tuple[Parameter, ...]
     results: tuple[Parameter, ...]
@@ -306,9 +306,11 @@ class Prototype:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Function:
-    """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has none at all.
+    """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has no
+    body.
 
-    `directives` has the performance directives by name without the dot: {"reqntid": (128, 1, 1), "maxnreg": (64,), "explicitcluster": ()}.
+    `directives` has the performance directives by name without the dot: {"reqntid": (128, 1, 1), "maxnreg": (64,),
+    "explicitcluster": ()}.
     """
 
     name: str
@@ -352,7 +354,7 @@ class Module:
         return {name: n for n, name in enumerate(self.functions)}
 
 
-# ---- What a PTX file contains, told without running it: the forms of its instructions and where they stand
+# ---- The forms of the instructions of a PTX file and their lines, without running it
 
 
 def instruction_forms(module: Module) -> dict[str, list[int]]:
@@ -372,9 +374,11 @@ def instruction_forms(module: Module) -> dict[str, list[int]]:
 
 
 def simd_selectors(i: Instruction) -> tuple[tuple[int, ...], ...]:
-    """Of a SIMD video instruction: the elements of the result that are written, and which elements its two sources are, of those of a and then b.
+    """The selectors of a SIMD video instruction: the elements of the result that are written, and which elements of a,
+    then b, its two sources are.
 
-    The lowest element comes first, in a selector the highest one (PTX ISA 9.1 §9.7.19). InputError for a selector that is none.
+    The lowest element comes first; in the text of a selector the highest one (PTX ISA 9.1 §9.7.19). Raises InputError
+    for a malformed selector.
     """
     count = int(i.op[-1])
     parts = [operand.part[1:] if isinstance(operand, Register) else "" for operand in i.operands]

@@ -37,9 +37,9 @@ class Scope:
     ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
     numbered: dict[str, int] = dataclasses.field(default_factory=dict)  # of single registers such as a1: the smallest number after "a"
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
-    labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)  # the same; lists of targets and prototypes, too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
-    # Of it, by the prefixes of ranges that it could be of; made where a range is declared behind a use.
+    # Names by the prefixes of ranges that may declare them; filled if a range is declared after a use.
     known_as: dict[str, set[str]] | None = None
     open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
     open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
@@ -57,7 +57,7 @@ class Scope:
         return bool(self.types or self.ranges or self.variables or self.vectors)
 
     def could_be_of(self, prefix: str) -> Collection[str]:
-        """What was looked up in here that a range with this prefix may have."""
+        """The names that were looked up here and that a range with this prefix may declare."""
         if self.known_as is None:
             if not self.known:
                 return ()
@@ -75,7 +75,8 @@ class Scope:
 class Names:
     """The scopes of a function as they open and close.
 
-    `outside` has the names of the module, which a variable of the function may hide, and `elements` the bytes of an element of its variables.
+    `outside` has the names of the module, which a variable of the function may hide. `elements` has the bytes of an
+    element of its variables.
     """
 
     def __init__(self, outside: Container[str], elements: Mapping[str, int] = types.MappingProxyType({})) -> None:

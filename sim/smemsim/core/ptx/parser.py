@@ -133,7 +133,9 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
 
 
 def _indexed(tokens: Tokens, names: Names, array: Symbol, element: int) -> Address:
-    """`array[%r + 1]` of a load, a store or an atomic: its address is worked out in front of it, as ptxas does, in as many bits as the register has."""
+    """`array[%r + 1]` of a load, a store or an atomic. Its address is computed before it, like ptxas does, in the width
+    of the register.
+    """
     register = _named(tokens, names, "")
     if not isinstance(register, Register) or register.type[1:] not in ("32", "64") or register.type[0] == "f":
         tokens.fail("an index is a number, or a register of 32 or 64 bits, and a number that is added to it")
@@ -258,9 +260,10 @@ class _Piece:
 
 
 def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: tuple[int | None, ...], lanes: int = 1) -> Contents:
-    """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it.
+    """Read the text after `=` of variable `name` with elements of `element` bytes. The first extent is None if the
+    contents decide it.
 
-    The last extent is the elements of a vector, where it has `lanes`.
+    The last extent is the elements of a vector, if it has `lanes`.
     """
     if not element or kind in ("f16", "f16x2"):
         tokens.fail(f"{name}: a .{kind} has no contents")
@@ -445,7 +448,7 @@ def _declare(tokens: Tokens, names: Names, name: str, kind: str, lanes: int) -> 
 
 
 def _alignment(tokens: Tokens) -> int:
-    """The number behind `.align`."""
+    """The number after `.align`."""
     value = whole_number(tokens, ".align")
     if value < 1 or value & (value - 1):
         tokens.fail(f".align {shown(value)}: needs a power of two, in bytes")
@@ -534,7 +537,9 @@ def _type(tokens: Tokens, what: str) -> str:
 
 
 def _qualified(tokens: Tokens, what: str) -> tuple[int | None, str, int]:
-    """(alignment, type, elements of a vector) before the names; `.ptr` of a parameter says what it points to, which nothing here needs."""
+    """(alignment, type, elements of a vector) before the names. `.ptr` of a parameter describes its target, which is
+    not needed here.
+    """
     align: int | None = None
     kind: str | None = None
     lanes = 1
@@ -618,7 +623,7 @@ _LISTS = (".branchtargets", ".calltargets")
 
 @dataclasses.dataclass
 class Body:
-    """What a body gathers while it is read."""
+    """The parts of a body, collected while it is read."""
 
     instructions: list[Instruction] = dataclasses.field(default_factory=list)
     variables: list[Variable] = dataclasses.field(default_factory=list)
@@ -647,7 +652,7 @@ def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[t
 
 
 def skip_pragma(source: Source, at: int) -> int:
-    """Where a `.pragma` ends: hints to ptxas, which change no result."""
+    """The end of a `.pragma`: hints to ptxas that change no result."""
     match = _PRAGMA.match(source.text, at)
     if not match:
         source.fail(at, "'.pragma' needs a text in quotes and a ';'")
@@ -655,7 +660,7 @@ def skip_pragma(source: Source, at: int) -> int:
 
 
 def read_body(source: Source, start: int, names: Names, files: Mapping[int, str]) -> tuple[Body, int]:
-    """The statements from behind a function's '{' to its '}', and where that ends."""
+    """The statements of a function from after '{' to '}', and their end."""
     reader = _BodyReader(source, names, files)
     return reader.body, reader.read(start)
 
@@ -925,11 +930,11 @@ class _ModuleReader:
                 source.fail(0, f"no {needed} in the file; a PTX file begins with .version and .target")
         self.finish()
         target = tuple(word.strip() for word in self.heads[".target"].split(","))
-        size = int(self.heads.get(".address_size", "64"))  # ptxas takes a text that does not say so as one of 64 bits
+        size = int(self.heads.get(".address_size", "64"))  # ptxas assumes 64 bits if the text has no .address_size
         return Module(self.heads[".version"], target, size, self.functions, self.variables)
 
     def no_directive(self, at: int) -> None:
-        if ".version" not in self.heads:  # what else it may be is nobody's business: its text is not shown
+        if ".version" not in self.heads:  # the text of other statements is not shown
             self.source.fail(at, "this is no PTX, which begins with .version; nvcc -ptx writes it")
         line = self.source.text[at : at + 200].partition("\n")[0].strip()
         what = "a '}' too much" if line.startswith("}") else "a directive expected outside of functions"
@@ -967,7 +972,7 @@ class _ModuleReader:
         return end + 1
 
     def linkage(self, tokens: Tokens) -> str:
-        """The one word of that kind that may stand in front of a declaration, or none."""
+        """The one word of that kind before a declaration, or none."""
         linkage = tokens.take()[1:] if tokens.peek()[1:] in LINKAGE else ""
         kind = tokens.peek()
         if linkage and kind[1:] in LINKAGE:
@@ -1111,7 +1116,7 @@ class _ModuleReader:
         self.aliases.append((alias, target, self.source.line(tokens.start)))
 
     def finish(self) -> None:
-        """What can be judged only when everything has been read."""
+        """Check what needs the whole module."""
         for alias, target, line in self.aliases:
             if self.functions[target].body is None:
                 self.source.fail_line(line, f"alias {alias}: {target} has no body in this file")

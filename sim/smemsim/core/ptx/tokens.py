@@ -126,7 +126,7 @@ class Tokens:
         return " ".join(self.source.text[self.start : self.end].split())
 
     def position(self) -> int:
-        """Where the next word stands in the text."""
+        """The place of the next word in the text."""
         for i, match in enumerate(_TOKEN.finditer(self.source.text, self.start, self.end)):
             if i == self.i:
                 return match.start()

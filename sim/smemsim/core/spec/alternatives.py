@@ -1,7 +1,7 @@
-"""What hardware may do instead of a rule that nobody has measured on Blackwell: every alternative can be run (`assuming`, --assume RULE=ALTERNATIVE).
+"""Alternatives of rules that are not measured on Blackwell. Each can be run (`assuming`, --assume RULE=ALTERNATIVE).
 
-A row names the rule (`smemsim.RULES`), says what would be so instead and why one could think that, and has the function that makes it so at a point of
-`smemsim.core.spec.assumptions`. Who refutes which of them is data of its own: `smemsim.core.spec.refuted`.
+A row names the rule (`smemsim.RULES`), the alternative and the reason for it. Its function applies it at a point of
+`smemsim.core.spec.assumptions`. `smemsim.core.spec.refuted` has the programs that refute it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _roles(swizzled: bool | None, k_major: bool) -> Callable[..., Any]:
 
 
 def _start(keep: int, swizzled: bool = False) -> Callable[..., Any]:
-    """Of the start's 14 bits only these count."""
+    """Only these of the 14 bits of the start count."""
     return lambda words, _: np.where((_fields(words, _CODE, 7) != 0) | (not swizzled), _with(words, 0, _14, words & np.uint64(keep)), words)
 
 
@@ -668,7 +668,8 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
 # fmt: on
 
 _ZERO_BITS = "the documents want these bits 0: a program that keeps to them has the same words in both readings"
-# Alternatives that no program can tell from the rule while it keeps to the documents: nobody will refute them but an experiment made for it.
+# Alternatives that programs cannot tell from the rule while they follow the documents. Only an experiment can refute
+# them.
 ALIKE: dict[str, str] = {
     "tcgen05.alloc=unaligned": "a program uses the columns that it is told, whichever they are",
     **{f"tcgen05.idesc_bits={name}": _ZERO_BITS for name in ("bit_6_is_d_type", "bit_23_is_n", "bit_29_is_m")},

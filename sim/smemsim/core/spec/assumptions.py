@@ -1,6 +1,7 @@
-"""The one rule about hardware that this process takes otherwise: formulas ask here, at the points that `POINTS` names, and nobody notices where nothing is assumed.
+"""The one rule about hardware that this process replaces. Formulas ask at the points that `POINTS` names; without an
+assumption nothing changes.
 
-What can be assumed instead of a rule stands in `smemsim.core.spec.alternatives`.
+`smemsim.core.spec.alternatives` lists the alternatives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ __all__ = ["MEASURED_POINTS", "POINTS", "assume_nothing", "assumed", "exchange",
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where an assumption can take effect, and what passes there; what stands behind the semicolon says of what it is. Of wgmma only `MEASURED_POINTS` are asked.
+# The points at which an assumption can take effect, and the value that passes there; after the semicolon, its
+# subject. For wgmma only `MEASURED_POINTS` are asked.
 POINTS: dict[str, str] = {
     "idesc.word": "the instruction descriptor of a tcgen05.mma, before it is decoded; kind",
     "accumulator.path": "the organization of D, an AccumulatorPath",
@@ -47,7 +49,7 @@ POINTS: dict[str, str] = {
     "tma.mode": "the swizzle of a transfer, a SwizzleMode",
 }
 
-# Of rules that are measured on Hopper (`smemsim.core.spec.calibration`).
+# Points of rules that are measured on Hopper (`smemsim.core.spec.calibration`).
 MEASURED_POINTS: dict[str, str] = {
     "wgmma.words": "64-bit matrix descriptors of wgmma, before their fields are taken; is the operand K-major",
     "wgmma.tables": "tables of wgmma's descriptors, as operand.tables",
@@ -81,7 +83,7 @@ def remembered(maxsize: int) -> Callable[[F], F]:
 
 
 def exchange(changes: dict[str, Callable[..., Any]], name: str = "") -> None:
-    """From now on let these functions say what passes at their points, and no others."""
+    """Set the functions that replace values at their points. All others are removed."""
     unknown = [point for point in changes if point not in POINTS and point not in MEASURED_POINTS]
     if unknown:
         raise KeyError(unknown[0])

@@ -1,7 +1,7 @@
-"""Rules about Hopper that are measured, and what they could have been instead: they say how far programs can be trusted as witnesses.
+"""Measured rules about Hopper with alternatives. They show how reliable programs are as witnesses.
 
-For these rules the truth is known. Had nobody measured them, would programs that run right on Hopper have refuted everything else? The answer for these is the best
-guess for rules about Blackwell that programs alone support.
+For these rules the truth is known. If they had not been measured, would programs that run right on Hopper have
+refuted all alternatives? The answer is the best guess for rules about Blackwell that programs alone support.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The cards that a virtual GPU stands for: what their drivers say of them, each value with its source and how sure it is.
+"""The cards that a virtual GPU can be: the values that their drivers report, each with its source and grade.
 
-The H200's attributes are what cuDeviceGetAttribute gave on one (driver 580.159.04, CUDA 13.0). No other card was measured for this table. A value is
-documented if a document, a header or the posted output of such a card has it. What is in none of them is unknown: attributes that differ from
-product to product are then 0, and the device says so once. All other attributes are taken over from the H200 (inferred).
+The attributes of the H200 are the results of cuDeviceGetAttribute (driver 580.159.04, CUDA 13.0). No other card was
+measured for this table. A value is documented if a document, a header or the posted output of such a card has it.
+Other values are unknown: attributes that differ between products are 0, and the device prints that once. The rest is
+taken from the H200 (inferred).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
 DRIVER_VERSION = 13090
 DRIVER_RELEASE = "580.159.04"  # of the H200 that was measured
-MAPPING_BYTES = 2 << 20  # cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents say so; not measured here)
+MAPPING_BYTES = 2 << 20  # cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents; not measured here)
 
 # Attributes of CUdevice_attribute by name: (number, value on an H200).
 # fmt: off
@@ -153,7 +154,7 @@ _H200_CLUSTERS = {
 
 
 class Known(NamedTuple):
-    """A value of a card, how sure it is, and who says so. `value` None: nobody says."""
+    """A value of a card, its grade and its source. `value` None: unknown."""
 
     value: int | None
     grade: Grade | None
@@ -171,11 +172,13 @@ OF_PRODUCTS = frozenset((
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them.
+    """One kind of card. `own` are the attributes that differ from the H200's, with `source`.
 
-    `clusters` tells how many clusters of so many CTAs the card holds at once, by how many CTAs a multiprocessor holds: which multiprocessors of
-    which GPC are switched off decides, and no simple formula does. Where it is empty, `gpcs` counts: multiprocessors of each GPC. `names` are
-    short names for --card. `sources` has the source of single attributes, with their grades; `is_whole` is whether every attribute is taken as known.
+    - `clusters`: how many clusters of each size the card holds at once, by the CTAs that a multiprocessor holds. It
+      depends on which multiprocessors of which GPC are disabled; there is no simple formula. If it is empty, `gpcs`
+      is used: multiprocessors of each GPC.
+    - `names`: short names for --card. `sources`: the source and grade of single attributes. `is_whole`: every
+      attribute is known.
     """
 
     name: str
@@ -191,9 +194,10 @@ class Card:
     is_whole: bool = False
 
     def clusters_at_once(self, size: int, each: int) -> int:
-        """Clusters of `size` CTAs that the whole card holds, where a multiprocessor holds `each` CTAs; more than 8 do not count.
+        """The clusters of `size` CTAs that the whole card holds, if a multiprocessor holds `each` CTAs; more than 8 do
+        not count.
 
-        For a card whose GPCs are unknown this is the most that there can be: as if one GPC had all multiprocessors.
+        For a card with unknown GPCs this is an upper bound: as if one GPC had all multiprocessors.
 
         >>> [CARDS["sm_90a"].clusters_at_once(size, 1) for size in (1, 2, 4, 8, 16)]
         [132, 66, 30, 15, 7]
@@ -365,7 +369,7 @@ def _plain(name: str) -> str:
 
 
 def card_named(name: str) -> Card:
-    """The card of a name, as `--card` takes it, or of an architecture. InputError says which there are and what a new one needs.
+    """The card of a name, as in `--card`, or of an architecture. InputError lists the cards, and what a new one needs.
 
     >>> card_named("rtx 5090").name, card_named("NVIDIA GeForce RTX 4090").arch, card_named("sm_121a").name
     ('NVIDIA GeForce RTX 5090', 'sm_89', 'NVIDIA GB10')

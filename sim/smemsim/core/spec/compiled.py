@@ -1,6 +1,7 @@
-"""What shipping compilers write for Blackwell: no proof of what hardware does, but what runs there is written so. It contradicts alternatives, and refutes none.
+"""The output of shipping compilers for Blackwell. It is no proof of what hardware does: it contradicts alternatives,
+and refutes none.
 
-`python -m tools.witnesses.compiled_words` asks the compilers again, where they are installed.
+`python -m tools.witnesses.compiled_words` runs the compilers again, if they are installed.
 """
 
 from __future__ import annotations

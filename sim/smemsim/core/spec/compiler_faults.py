@@ -11,9 +11,10 @@ __all__ = ["COMPILER_FAULTS", "CompilerFault"]
 
 
 class CompilerFault(NamedTuple):
-    """A fault of a compiler: the findings it gives (`codes`), a pattern of the instruction's text, operations that the program must have.
+    """A fault of a compiler: the findings it causes (`codes`), a pattern of the instruction's text, operations that the
+    program must have.
 
-    `says` is what the compiler does, `free` what is free of it, `source` where it was seen.
+    `says` is what the compiler does, `free` what does not have the fault, `source` where it was seen.
     """
 
     compiler: str

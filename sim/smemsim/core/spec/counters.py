@@ -31,7 +31,8 @@ COPY_ISSUE = 4  # wavefronts that the hardware counter has for each cp.async bes
 WGMMA_ISSUE = 5  # and for each wgmma besides those of its operands: trace access_shared
 # How many lanes go together, by the bytes of each; groups go one after the other. Trace access_shared and access_lines.
 LANES_TOGETHER: dict[int, int] = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}
-# Of loads of 8 and 16 bytes two groups go together if every active lane has the address of this neighbour (lane XOR n), or the neighbour is inactive.
+# Two groups of a load of 8 or 16 bytes go together if every active lane has the address of its neighbour (lane XOR
+# n), or the neighbour is inactive.
 PAIRED = (1, 2)
 
 

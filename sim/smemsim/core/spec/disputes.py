@@ -62,8 +62,8 @@ WIDE_STEP_DISPUTE = Dispute(
     "PTX ISA 9.1 §5.5.5.2 names the stride of W alone",
 )
 
-# Bits that the PTX ISA reserves and that the classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) have names for: of shared-memory
-# descriptors by architecture, of instruction descriptors by a kind that has the format.
+# Bits that the PTX ISA reserves and that classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) name: of
+# shared-memory descriptors by architecture, of instruction descriptors by a kind with the format.
 CUTE_DSL_BITS: dict[str, dict[int, str]] = {
     "sm_100a": {14: "start_address", 30: "leading_byte_offset"},
     "f16": {6: "sparse_format", 29: "k_dim"},

@@ -51,10 +51,12 @@ def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -
 
 @functools.cache
 def kill_matrix() -> dict[str, Any]:
-    """Which program comes out wrong under which alternative (kill_matrix.json, written by tools/witnesses/kill.py and, of others' programs, tools/evidence).
+    """Which program gives a wrong result under which alternative (kill_matrix.json, written by tools/witnesses/kill.py
+    and, for other projects, tools/evidence).
 
-    `programs` by name say whether they are known right on hardware (`witness`) or written for this package; `alternatives` by RULE=ALTERNATIVE have
-    `refuted_by`, program to what it did ("wrong", "traps", "hangs", "refused"). Programs of others have their `origin`, project and commit (tools/evidence).
+    `programs` by name: known to be right on hardware (`witness`), or written for this package. `alternatives` by
+    RULE=ALTERNATIVE: `refuted_by` maps a program to its end ("wrong", "traps", "hangs", "refused"). Programs of other
+    projects have their `origin`, project and commit.
     """
     found: dict[str, Any] = json.loads((pathlib.Path(__file__).parent / "kill_matrix.json").read_text())
     return found

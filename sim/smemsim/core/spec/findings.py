@@ -147,8 +147,8 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("H803", "one-atom-hides",  "luck",  "a value is right only because an extent equals one atom"),
 )}
 
-# What is more likely the cause of the others comes first; codes of one line are as likely. The map, what arrives, the descriptors, the order of accesses,
-# and what follows from them.
+# Codes that are more likely the cause of others come first; codes of one line are equally likely. The order: the map,
+# the transfers, the descriptors, the order of accesses, and consequences.
 _UPSTREAM = """
 X016
 T201 T202 T203 T204 T205 T206 T207 T208 T209 T210 T211 T212 T213 T214 T215 T216 T217 T218 T219 T220 T221 T222
@@ -194,7 +194,7 @@ P101 P103
 """
 # fmt: on
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}
-UPSTREAM_IF_MENDED = {"R508": "R502"}  # where a single change of the scenario mends it, its place in the order is that of another code
-# Of a finding further upstream about the same bytes, in the same run:
+UPSTREAM_IF_MENDED = {"R508": "R502"}  # if a single change of the scenario fixes it, its place in the order is that of another code
+# Codes that a finding further upstream about the same bytes of the same run explains:
 CONSEQUENCES = frozenset(("R507", "R508", "X004", "X005", "X006", "X011"))
-TOLD_APART = ("X006", "X011")  # told of each place where threads wait, though the sentences are alike
+TOLD_APART = ("X006", "X011")  # reported at each place where threads wait, although the sentences are alike

@@ -10,12 +10,14 @@ __all__ = ["FLOAT_TYPES", "FloatType"]
 
 
 class FloatType(NamedTuple):
-    """A type of float instructions; `nan` is the result where there is no number. Measured on an H200 (`tools/capture/arithmetic_forms.py`,
-    digests in tests/data/h200_arithmetic.json; trace launches); on sm_100a inferred from that.
+    """A type of float instructions. `nan` is the result if there is no number. Measured on an H200
+    (`tools/capture/arithmetic_forms.py`, digests in tests/data/h200_arithmetic.json; trace launches); inferred for
+    sm_100a.
 
-    f32, f16 and bf16 have that one NaN. f64 hands on the NaN of an operand, made quiet, and has `nan` only where no operand is one: of several
-    that of the last operand, of b before c in an fma, of the dividend before the divisor. ptxas may exchange the
-    operands of sums and products: then it is the other one's (trace launches, float_f64).
+    f32, f16 and bf16 have that one NaN. f64 passes on the NaN of an operand, made quiet, and uses `nan` only if no
+    operand is one. Of several NaNs it takes that of the last operand: b before c in an fma, the dividend before the
+    divisor. ptxas may exchange the operands of sums and products: then it is the other one's (trace launches,
+    float_f64).
     """
 
     name: str

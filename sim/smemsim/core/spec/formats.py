@@ -11,10 +11,12 @@ __all__ = ["FORMATS", "SCALE_BIAS", "SCALE_MAGNITUDE", "ElementFormat", "element
 
 
 class ElementFormat(NamedTuple):
-    """One element type: its name in the PTX ISA, its bits, the names numpy and ml_dtypes have for it, and what its bits mean.
+    """One element type: its name in the PTX ISA, its bits, its names in numpy and ml_dtypes, and the meaning of its
+    bits.
 
-    Floats have `exponent_bits` and `fraction_bits` (bias 2^(exponent_bits - 1) - 1; tf32 is the upper 19 bits of its word) and these
-    `specials`: "ieee" infinities and NaNs, "nan" only a NaN whose magnitude is all ones, "" none. Integers have neither; `signed` counts.
+    Floats have `exponent_bits` and `fraction_bits` (bias 2^(exponent_bits - 1) - 1; tf32 is the upper 19 bits of its
+    word). `specials` is "ieee" (infinities and NaNs), "nan" (only a NaN, with all bits of the magnitude set) or "".
+    Integers have `signed`.
     """
 
     name: str
@@ -57,7 +59,7 @@ class ElementFormat(NamedTuple):
         return 1 + int(self.fraction_bits > 0) - (1 << self.exponent_bits - 1)
 
     def elements_per_chunk(self, packing: str = "packed") -> int:
-        """Elements that one 16-byte chunk of shared memory holds: 128 / bits, but 16 for the padded sub-byte containers.
+        """Elements of one 16-byte chunk of shared memory: 128 / bits, or 16 for the padded sub-byte containers.
 
         6-bit types are always padded (PTX ISA 9.1 §9.7.16.10.4): 12 bytes of data, then 4 of padding.
 
@@ -102,7 +104,7 @@ _ALIASES = {alias: f for f in FORMATS.values() for alias in (f.name, *f.numpy_na
 
 
 def element_format(dtype: Any) -> ElementFormat:
-    """The format of a name, or of a numpy or ml_dtypes dtype.
+    """The format of a name, or of a dtype of numpy or ml_dtypes. Raises InputError for unknown ones.
 
     >>> element_format("bf16").bits
     16

@@ -18,7 +18,7 @@ class Grade(enum.StrEnum):
 
     MEASURED = "measured"  # a golden trace shows it
     WITNESSED = "witnessed"  # programs known right come out right with it, and wrong with each of its alternatives
-    DOCUMENTED = "documented"  # the PTX ISA, the CUDA guide or the driver's header says so
+    DOCUMENTED = "documented"  # text of the PTX ISA, the CUDA guide or the driver's header
     COMPILED = "compiled"  # shipping compilers and kernels rely on it
     INFERRED = "inferred"  # reasoned from the others
 

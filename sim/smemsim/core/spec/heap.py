@@ -9,9 +9,10 @@ __all__ = ["HEAP", "HeapSpec"]
 
 
 class HeapSpec(NamedTuple):
-    """Sizes of the heap of `malloc` in kernels; allocations are counted in units.
+    """Sizes of the heap of `malloc` in kernels. Allocations are counted in units.
 
-    `classes` are the most bytes of an allocation and the units that it takes; a larger one takes blocks of `block`, (bytes, units).
+    `classes` are the largest bytes of an allocation with its units. A larger one takes blocks of `block`, (bytes,
+    units).
     """
 
     align: int  # bytes; of an address no more is known

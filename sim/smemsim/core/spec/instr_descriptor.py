@@ -12,7 +12,8 @@ __all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_C
 
 
 _T42, _T43, _T44 = (f"PTX ISA 9.1 §9.7.16.4.2, table {n}" for n in (42, 43, 44))
-# Its class sets the bit unless told otherwise, and calls it irrelevant for SM100; its example 2cta_mma_blockscale_m128.py runs with 0x08401480.
+# Its class sets the bit by default, and calls it irrelevant for SM100. Its example 2cta_mma_blockscale_m128.py runs
+# with 0x08401480.
 _CUTE_DSL = "CuTe DSL 4.8.1, cutlass.experimental.primitives.Tcgen05MxOmmaInstrDesc"
 
 # fmt: off

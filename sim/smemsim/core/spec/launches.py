@@ -1,4 +1,4 @@
-"""What a launch may ask for."""
+"""The limits of a launch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAUNCH_LIMITS = LaunchLimits(
 
 # Architectures of which it is known that clusters of more CTAs than that exist (measured on an H200; documented for compute capability 10.0).
 LARGE_CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
-PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
+PORTABLE_CLUSTER = 8  # CTAs of a cluster, if the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
 
 
@@ -52,9 +52,10 @@ class Residency(NamedTuple):
     reserved_bytes: int  # of each CTA
 
 
-# Where the windows of generic addresses begin; each has 2^32 bytes, so that .shared addresses with a rank fit. Made up: hardware has other numbers,
-# which the driver chooses, and no program may rely on them (PTX ISA 9.1 §5.1). They lie below all memory that an array can have: Linux gives a process addresses
-# from 2^47 downwards, and memory of the host that is bound to a GPU stays where it is.
+# The begins of the windows of generic addresses. Each has 2^32 bytes, so that .shared addresses with a rank fit. The
+# numbers are made up: hardware has others, which the driver chooses, and no program may rely on them (PTX ISA 9.1
+# §5.1). They are below all memory of arrays: Linux gives a process addresses from 2^47 downwards, and host memory
+# that is bound to a GPU keeps its address.
 SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 
 # %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
@@ -73,9 +74,10 @@ class Registers(NamedTuple):
     source: str
 
     def at_entry(self, maxnreg: int, threads: int, ctas: int) -> int:
-        """Registers that each thread of a kernel with setmaxnreg begins with, of the directives .maxnreg, .maxntid and .minnctapersm (0: absent).
+        """The registers of each thread at the start of a kernel with setmaxnreg, from .maxnreg, .maxntid and
+        .minnctapersm (0: absent).
 
-        0 where ptxas cannot say: then it ignores setmaxnreg (C7508).
+        0 if ptxas cannot tell: it ignores setmaxnreg then (C7508).
 
         >>> REGISTERS.at_entry(128, 256, 0), REGISTERS.at_entry(0, 384, 1), REGISTERS.at_entry(0, 384, 2), REGISTERS.at_entry(0, 384, 0)
         (128, 168, 80, 0)

@@ -1,9 +1,10 @@
-"""What the tensor core does with numbers: one row for each instruction and set of types, as `arithmetic.dot` uses them.
+"""The arithmetic of the tensor core: one row for each instruction and set of types, for `arithmetic.dot`.
 
     largest = the largest exponent of the products and of c; each term is cut, toward zero, at 2^(largest - kept_bits); the sum is converted once
 
-Grades: the rows of wgmma are measured (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). No B200 has been measured: those of tcgen05
-are inferred from public studies, which name MMA-Sim (arXiv 2511.10909) as the only one that says it ran tcgen05 itself.
+Grades: the rows of wgmma are measured (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). No B200 was measured:
+the rows of tcgen05 are inferred from public studies. MMA-Sim (arXiv 2511.10909) is the only one that says it ran
+tcgen05 itself.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ __all__ = [
 
 
 class MmaArithmetic(NamedTuple):
-    """The constants of one instruction's dot product; `a_types` and `b_types` go together in any combination.
+    """The constants of one instruction's dot product. `a_types` and `b_types` go together in any combination.
 
-    `kept_bits` None: integers, summed exactly in 32 bits. `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every
-    result are 0. `group` elements are summed exactly before the scale is applied and terms are aligned (1: every product is a term).
+    - `kept_bits` None: integers, summed exactly in 32 bits.
+    - `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every result are 0.
+    - `group`: elements that are summed exactly before the scale is applied and terms are aligned (1: every product is
+      a term).
     """
 
     kinds: tuple[str, ...]
@@ -101,8 +104,8 @@ OTHER_KEPT_BITS, OTHER_ZERO_EXPONENTS = (23, 24), (-132, -126, -22)
 
 NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}  # of every NaN result: positive, without the payload; measured on wgmma
 
-# For deciding which results of tcgen05 no known datapath computes otherwise: the fewest bits that one keeps beside its largest term, and the
-# largest exponent that a zero term has been said to count with.
+# For results of tcgen05 that every known datapath computes alike: the fewest bits that a datapath keeps next to its
+# largest term, and the largest exponent of a zero term.
 LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT = 25, -126
 
 
@@ -119,8 +122,9 @@ def arithmetic_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithm
     return None
 
 
-# How far apart, as a part of the largest numbers, two right results may be that were summed in another order or with accumulators of another type.
-# Inferred from the rows above and the ISA's bounds of the approximate functions; nobody has measured such a bound.
+# The largest difference of two right results with another order of summation or another type of accumulation, as a
+# part of the largest numbers. Inferred from the rows above and the ISA's bounds of the approximate functions; not
+# measured.
 ROUNDING = {
     "approximated": 2.0**-10,  # ex2.approx.f16, tanh.approx (PTX ISA 9.1 §9.7.3, 9.7.4)
     "multiplied": 2.0**-9,  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned

@@ -1,15 +1,18 @@
-"""The warp-level matrix instructions `mma.sync` and `mma.sp.sync` of every card: which types, shapes and selectors there are, and their numbers.
+"""The warp-level matrix instructions `mma.sync` and `mma.sp.sync` of every card: types, shapes, selectors, and their
+numbers.
 
     mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc}  d, a, b, c {, metadata, selector}
 
-Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below. Its code for 8-bit floats has no instruction of their own on sm_90a,
-sm_100a, sm_103a and sm_110a: operands become f16, two HMMA chained over K mod 4 in {0, 1} and {2, 3} start from zero, and C is added last (`expanded`). Of mma.sp K counts the
-elements of A that are stored; ptxas has it with results of f32 alone.
+Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below. On sm_90a, sm_100a, sm_103a and
+sm_110a its code has no instruction for 8-bit floats. Operands become f16, two HMMA chained over K mod 4 in {0, 1} and
+{2, 3} start from zero, and C is added last (`expanded`). K of mma.sp counts the stored elements of A; ptxas has
+mma.sp of 8-bit floats with results of f32 only.
 
-Grades: the sums are measured on an H200 (trace launches, kernels mma_hard*): one instruction of floats is one sum, of all its products and C, cut as
-that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak and Mikaitis measured mma.sync on an H100, an H200 and a B200.
-The sums of Ampere, Ada and RTX Blackwell are documented: MMA-Sim (arXiv 2511.10909, mmasim 2.1.1) says that its models agree with such cards bit for bit. No
-such card was measured for smemsim. Sums of 6-bit types, of 4-bit types in bytes and of sparse operands on these cards are inferred from their neighbours.
+Grades: the sums are measured on an H200 (trace launches, kernels mma_hard*). One instruction of floats is one sum of
+all its products and C, cut like that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak and
+Mikaitis measured mma.sync on an H100, an H200 and a B200. The sums of Ampere, Ada and RTX Blackwell are documented:
+MMA-Sim (arXiv 2511.10909, mmasim 2.1.1) says that its models agree with such cards bit for bit. No such card was
+measured for smemsim. Sums of 6-bit types, of 4-bit types in bytes and of sparse operands on these cards are inferred.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ class MmaSyncTypes(NamedTuple):
     group: int = 0
     satfinite: bool = False
     expanded: bool = False
-    kinds: tuple[str, ...] = ("",)  # behind `.kind::` in the name
+    kinds: tuple[str, ...] = ("",)  # after `.kind::` in the name
 
 
 F8F6F4 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
@@ -64,9 +67,9 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
 
 
 class WmmaTypes(NamedTuple):
-    """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have.
+    """Shapes (M, N, K) of wmma with A and B of one type, and the types of C and D.
 
-    `k_step` elements of K are multiplied at once, 0: all of them.
+    `k_step` elements of K are multiplied at once; 0: all of them.
     """
 
     shapes: tuple[Shape, ...]
@@ -96,7 +99,7 @@ class ScaleVector(NamedTuple):
     since: tuple[int, int] = (8, 7)  # the version of the PTX ISA that it came with
 
 
-# Of block-scaled kinds (PTX ISA 9.1 §9.7.14.3, table 36; ptxas 13.0.88; 4X with ue8m0: ptxas 13.4.59).
+# Block-scaled kinds (PTX ISA 9.1 §9.7.14.3, table 36; ptxas 13.0.88; 4X with ue8m0: ptxas 13.4.59).
 SCALE_VECTORS: dict[str, tuple[ScaleVector, ...]] = {
     "mxf8f6f4": (ScaleVector(1, ("ue8m0",), is_default=True),),
     "mxf4": (ScaleVector(2, ("ue8m0",), is_default=True),),
@@ -173,8 +176,8 @@ _BY_UNIT: dict[str, dict[tuple[str, str], MmaArithmetic]] = {
         **dict.fromkeys((("mxf4", "f32"), ("mxf4nvf4", "f32")), _studied(("e2m1",), "f32", 64, kept=35, zeros=(-139, 0), group=16)),
     },
 }  # fmt: skip
-# One sum of at most `k` products, by (unit, kind or A's type, D's type): "fp8" are e4m3 and e5m2 where the card has a unit of its own for them; s4, u4 and b1 are
-# counted as bytes. f64 is a chain of fused multiply-adds in the order of K.
+# One sum of at most `k` products, by (unit, kind or A's type, D's type). "fp8" are e4m3 and e5m2 on cards with a unit
+# for them. s4, u4 and b1 are counted as bytes. f64 is a chain of fused multiply-adds in the order of K.
 MMA_SYNC_SUMS: dict[tuple[str, str, str], MmaArithmetic] = {
     (unit, *key): row for unit, rows in _BY_UNIT.items() for key, row in (rows | {("s8", "s32"): _exact(("s8", "u8"), 32)}).items()
 }

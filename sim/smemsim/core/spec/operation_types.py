@@ -1,7 +1,8 @@
-"""Which types arithmetic, warp-wide and atomic instructions, loads and stores have: of `setp`, `set`, `selp` and `slct` those of what is compared or
-selected.
+"""The types of arithmetic, warp-wide and atomic instructions, loads and stores. For `setp`, `set`, `selp` and `slct`:
+those of the operands.
 
-*Compiled*: ptxas 13.0.88 takes these for sm_100a and refuses all others (PTX ISA 9.1, chapter 9.7, which it follows). Pairs of f32 are sm_100a's.
+*Compiled*: ptxas 13.0.88 accepts these for sm_100a and refuses all others (PTX ISA 9.1, chapter 9.7). Pairs of f32
+are sm_100a's.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ VECTOR_BYTES = 16  # of a variable that is a vector (5.4.2), at the most
 SPACES = ("global", "const", "shared", "local", "param")
 LINKAGE = ("visible", "weak", "extern", "common")
 
-# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7; .language is tileiras 13.4's), and how
-# many numbers each has, least and most.
+# Directives between the parameters of a function and its body, for its launch or compilation (11.4, 11.7; .language
+# is from tileiras 13.4), with the least and most numbers of each.
 PERFORMANCE = {
     "abi_preserve": (1, 1), "abi_preserve_control": (1, 1), "blocksareclusters": (0, 0), "explicitcluster": (0, 0), "language": (0, 3),
     "maxclusterrank": (1, 1), "maxnreg": (1, 1), "maxntid": (1, 3), "minnctapersm": (1, 1), "noreturn": (0, 0), "reqnctapercluster": (1, 3),
@@ -34,9 +34,9 @@ PERFORMANCE = {
 FROM_ONE_ON = ("maxnreg", "maxntid", "minnctapersm", "reqntid")  # of which none is 0 (ptxas 13.0)
 OF_FUNCTIONS = frozenset(
     ("abi_preserve", "abi_preserve_control", "noreturn")
-)  # the others are those of entries, but for .language (likewise)
-NEEDED = {"blocksareclusters": ("reqntid", "reqnctapercluster")}  # with what one has to stand (likewise)
-NOT_TOGETHER = (("maxntid", "reqntid"), ("maxclusterrank", "reqnctapercluster"))  # likewise
+)  # the others are directives of entries, except .language (also observed)
+NEEDED = {"blocksareclusters": ("reqntid", "reqnctapercluster")}  # the required companion directive (also observed)
+NOT_TOGETHER = (("maxntid", "reqntid"), ("maxclusterrank", "reqnctapercluster"))  # also observed
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 

@@ -1,6 +1,7 @@
-"""The words that PTX instructions are written with: their first words, and what stands behind the dots (PTX ISA 9.1, chapter 9).
+"""The words of PTX instructions: their first words, and the words after the dots (PTX ISA 9.1, chapter 9).
 
-They tell a slip of the pen from an instruction that is not modelled. Numbers and shapes (`m64n128k16`, `32x32b`, `x16`) are not among them.
+They distinguish a typing error from an instruction that is not modelled. Numbers and shapes (`m64n128k16`, `32x32b`,
+`x16`) are not included.
 """
 
 from __future__ import annotations

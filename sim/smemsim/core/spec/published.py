@@ -1,4 +1,6 @@
-"""What others published of tcgen05 on silicon: it refutes nothing here, since nobody can run it again, and is told beside the alternatives that it contradicts."""
+"""Published measurements of tcgen05 on silicon. They cannot be repeated here, so they refute nothing; they are printed
+next to the alternatives that they contradict.
+"""
 
 from __future__ import annotations
 

@@ -58,10 +58,12 @@ class HandsOn(enum.IntEnum):
 class ReductionType(NamedTuple):
     """One element type. The last five columns decide everything about a float that IEEE 754 leaves open.
 
-    `nan`: what an addition makes where there is no number: of infinities of unlike sign, and of a NaN operand unless `hands_on_nan`.
-    `hands_on_nan`: which NaN operand an addition gives.
-    `extremum_nan`: min and max of two NaNs, 0 for types without min and max; of one NaN and a number they give the number, and -0 lies
-    below +0. `flush`: an addition takes subnormal operands and results as zeros of the same sign.
+    - `nan`: the result of an addition without a number: infinities of different sign, or a NaN operand unless
+      `hands_on_nan`.
+    - `hands_on_nan`: which NaN operand an addition gives.
+    - `extremum_nan`: min and max of two NaNs; 0 for types without min and max. A NaN and a number give the number,
+      and -0 is below +0.
+    - `flush`: an addition takes subnormal operands and results as zeros of the same sign.
     """
 
     name: str
@@ -162,7 +164,7 @@ TENSOR_TYPES: dict[str, str] = {
 }
 # fmt: on
 NO_REDUCTION = ILLEGAL_INSTRUCTION
-# What some instruction computes on each type; of anything else nobody knows the values.
+# The operations that some instruction has on each type. The values of others are unknown.
 KNOWN_REDUCTIONS: dict[str, frozenset[ReductionOp]] = {
     name: frozenset().union(
         *(table.get(name, frozenset()) for table in BULK_REDUCTIONS.values()),

@@ -1,7 +1,8 @@
-"""Which `.target` an instruction needs: what no assembler takes for another one never ran anywhere.
+"""The `.target` that an instruction needs. No assembler accepts it for other targets.
 
-Compiled: every row is what ptxas 13.0.88 answers to such an instruction under targets sm_75 to sm_121a (13.4.59 to those of PTX ISA 9.2), and a
-test holds the rows against the ptxas that is there. The PTX ISA's sections on target ISAs say the same of those that it documents.
+Compiled: every row is the answer of ptxas 13.0.88 to such an instruction for targets sm_75 to sm_121a (13.4.59 for
+those of PTX ISA 9.2). A test compares the rows with the installed ptxas. The PTX ISA's sections on target ISAs agree
+for the instructions that it documents.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ RTX_ALONE = ("sm_120a", "sm_121a")
 ULTRA = ("sm_103f", "sm_103a", *THOR)
 
 
-# The PTX ISA version that a target came with: ptxas refuses it under an older `.version`. Of targets that are not here every version that has `.address_size` has them.
+# The PTX ISA version of each target: ptxas refuses the target under an older `.version`. Targets that are missing
+# here exist in every version with `.address_size`.
 FIRST_VERSIONS = {
     "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_89": (7, 8), "sm_90": (7, 8), "sm_90a": (8, 0),
     "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8),
@@ -38,9 +40,9 @@ FIRST_VERSIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class TargetRule:
-    """One instruction: how its name begins, which words it has besides, and what it needs: a least number, or one of some targets.
+    """One instruction: the begin of its name, its further words, and its need: a least number, or one of some targets.
 
-    `begin` "" is any instruction; of `words` all must be there. The first rule that is broken is told.
+    `begin` "" is any instruction; all of `words` must be there. The first broken rule is reported.
     """
 
     begin: str
@@ -86,9 +88,10 @@ def family_of(target: str) -> int:
 
 
 def how_it_runs(target: str, arch: str) -> str:
-    """Why PTX for a target runs on a card of an architecture, as the driver chooses: "exact", "family", "older"; "" where it does not.
+    """Why PTX for a target runs on a card, as the driver chooses: "exact", "family", "older"; "" if it does not.
 
-    PTX for a target with `a` runs on that card alone, with `f` on cards of its family from that number on, without either on every card from it on.
+    PTX for a target with `a` runs on that card only, with `f` on cards of its family from that number on, without
+    either on every card from it on.
 
     >>> [how_it_runs(target, "sm_121a") for target in ("sm_121a", "sm_120f", "sm_120", "sm_120a", "sm_100f")]
     ['exact', 'family', 'older', '', '']

@@ -1,8 +1,9 @@
 """The CUtensorMap: the driver's enums, its limits, and the 128 bytes it writes.
 
-The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the traces
-encode_tiled, encode_im2col and encode_im2col_wide bit for bit; the bits marked tcgen05 are what ptxas emits for `tensormap.replace`,
-not measured. Which bits no transfer looks at is measured on Hopper, and on Blackwell what maps hold that shipping kernels use (`grade_unread`).
+The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the
+traces encode_tiled, encode_im2col and encode_im2col_wide bit for bit. The bits marked tcgen05 are what ptxas emits
+for `tensormap.replace`, not measured. Which bits transfers ignore is measured on Hopper. On Blackwell it follows from
+the maps of shipping kernels (`grade_unread`).
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
 # Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.1 §9.7.9.28.
 _ATOMS = {code: ("sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
 SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
-# Where a tensor load whose destination is written .shared::cluster has no sub-byte types and no swizzle atomicity; .shared::cta has both (PTX ISA 9.1 §9.7.9.27).
+# Architectures whose tensor loads with .shared::cluster have no sub-byte types and no swizzle atomicity; .shared::cta
+# has both (PTX ISA 9.1 §9.7.9.27).
 WITHOUT_PADDED_TO_CLUSTER = ("sm_120a", "sm_121a")
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
     code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)
@@ -209,8 +211,9 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 
-# The pointers of cuTensorMapEncodeTiled that may not be null, by our names: trace encode_pointers, ranks 1, 2 and 5. globalStrides is one
-# of them although a tensor of rank 1 has no stride. globalAddress, which the driver does not follow, may be null (trace encode_tiled).
+# The pointers of cuTensorMapEncodeTiled that must not be null, by our names: trace encode_pointers, ranks 1, 2 and 5.
+# globalStrides is one of them, although a tensor of rank 1 has no stride. globalAddress may be null: the driver does
+# not follow it (trace encode_tiled).
 POINTERS = {
     "tensor_map": "tensorMap",
     "global_dim": "globalDim",
@@ -285,8 +288,9 @@ TENSOR_MAP = Word("tensor_map", 8 * MAP_BYTES, {
 })
 # fmt: on
 
-# Host code that encodes maps itself: CuTe DSL (nvidia-cutlass-dsl 4.8.1, 189 maps of its examples for sm_100a and sm_103a) writes words 0 to 15
-# as the driver does, but for `version` = 1; words 16 to 31 are whatever the stack held. TensorRT writes version 1 as well.
+# Host code that encodes maps itself: CuTe DSL (nvidia-cutlass-dsl 4.8.1, 189 maps of its examples for sm_100a and
+# sm_103a) writes words 0 to 15 like the driver, except for `version` = 1. Words 16 to 31 have the old content of the
+# stack. TensorRT writes version 1, too.
 VERSIONS = (0, 1)
 FIRST_UNREAD_WORD = 16
 # Fields that choose what a transfer does: no encoder writes other values there than the modes have.
@@ -294,11 +298,12 @@ MODE_FIELDS = ("swizzle_low", "atomicity", "swizzle_high", "to_tf32")
 
 
 def grade_unread(name: str, raw: int, arch: str | None) -> Grade | None:
-    """What says that no transfer looks at a field that holds `raw`, where the encoder would have written something else; None: nobody knows.
+    """The evidence that transfers ignore a field that holds `raw`, if the encoder would have written something else;
+    None if it is not known.
 
-    Measured (H200): trace tma_edited for every field, tma_swizzle_bits for the modes; `to_tf32` matters there (`descriptors.tensor_map.traps`).
-    On Blackwell it is what CuTe DSL's kernels rely on. Fields of dimensions that the map has not are inferred from Hopper; reserved bits
-    below word 16 stay unknown, since im2col::w has its bits somewhere and no document says where.
+    Measured (H200): trace tma_edited for every field, tma_swizzle_bits for the modes; `to_tf32` matters there
+    (`descriptors.tensor_map.traps`). On Blackwell, CuTe DSL's kernels rely on it. Fields of missing dimensions are
+    inferred from Hopper. Reserved bits below word 16 stay unknown, because the bits of im2col::w are undocumented.
 
     >>> grade_unread("box_bytes", 0x7fcc1234, "sm_100a"), grade_unread("_r2_23", 1, "sm_100a")
     ('compiled', None)

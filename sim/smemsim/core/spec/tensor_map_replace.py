@@ -1,11 +1,11 @@
-"""`tensormap.replace`: which bits of the 128 bytes each field of the instruction writes, and what with.
+"""`tensormap.replace`: the bits of the 128 bytes that each field of the instruction writes.
 
-There is no such machine instruction: ptxas expands it into loads, masks and stores of single 32-bit words (64 bits for the address).
-The rows are the constants of those in the code of ptxas 13.0.88 for sm_90a, sm_100a and sm_103a, the same for `.global` and
-`.shared::cta` and for every PTX version from 8.3 on. Older ones differ in two rows: before CUDA 12.5 global_stride is not shifted (the
-operand counts 16 bytes, its bits 35:32 become the high ones), and in 12.5 and before swizzle_mode leaves bit 22 alone, which 12.8 does
-not. Which codes exist is what ptxas accepts; their names and the instruction's form are PTX ISA 9.1 §9.7.9.28. The grades stand in
-evidence.py, rule tensor_map.replace.
+There is no such machine instruction: ptxas expands it into loads, masks and stores of single 32-bit words (64 bits
+for the address). The rows are the constants in the code of ptxas 13.0.88 for sm_90a, sm_100a and sm_103a, the same
+for `.global` and `.shared::cta` and for every PTX version from 8.3 on. Older versions differ in two rows. Before CUDA
+12.5 global_stride is not shifted: the operand counts 16 bytes, and its bits 35:32 become the high ones. Up to 12.5
+swizzle_mode leaves bit 22 alone. The codes are those that ptxas accepts; their names and the form of the instruction
+are in PTX ISA 9.1 §9.7.9.28. Grades: evidence.py, rule tensor_map.replace.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Write(NamedTuple):
 class ReplaceField:
     """One `.field` of the instruction: the operand, the ordinals, the writes in their order.
 
-    `codes` names the values 0, 1, … of an immediate operand and `accepted` says how many of them an architecture has; a field
-    without codes takes a register of `bits` bits.
+    `codes` names the values 0, 1, … of an immediate operand; `accepted` is how many of them an architecture has. A
+    field without codes takes a register of `bits` bits.
     """
 
     name: str

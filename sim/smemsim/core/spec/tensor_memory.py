@@ -1,7 +1,7 @@
-"""Tensor memory of sm_100a and sm_103a as tables: its size, its allocator, and where every instruction puts what.
+"""Tensor memory of sm_100a and sm_103a as tables: its size, its allocator, and the layout of every instruction.
 
-Nothing here has been measured. `Grade.DOCUMENTED` is text of the PTX ISA, `Grade.COMPILED` what CUTLASS and production kernels rely on
-(most of the PTX ISA's lane maps are figures), `Grade.INFERRED` reasoned from those.
+Nothing here is measured. `Grade.DOCUMENTED` is text of the PTX ISA. `Grade.COMPILED` is what CUTLASS and production
+kernels rely on (most lane maps of the PTX ISA are figures). `Grade.INFERRED` is reasoned from those.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ __all__ = [
 TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a", "sm_110a")
 LANES, COLUMNS, CELL_BITS = 128, 512, 32  # of one CTA: 256 KiB; PTX ISA 9.1 §9.7.16.1
 LANE_SHIFT = 16  # address = lane << 16 | column; PTX ISA 9.1 §9.7.16.1.1
-# Of an address of scale factors: bits 31:30 are the scale id, from which CUTLASS's make_runtime_instr_desc_block_scaled (mma_sm100_desc.hpp) and
-# CuTe DSL make that of the instruction descriptor; they pass the address with them.
+# Bits 31:30 of an address of scale factors are the scale id. CUTLASS's make_runtime_instr_desc_block_scaled
+# (mma_sm100_desc.hpp) and CuTe DSL make that of the instruction descriptor from them, and pass the address with these
+# bits.
 SCALE_ID_SHIFT = 30
 WARP_LANES = 32  # warp w of a warpgroup reaches lanes 32 w ... 32 w + 31; PTX ISA 9.1 §9.7.16.8.1
 
@@ -71,9 +72,10 @@ ALLOCATION = Allocation()
 
 
 class AccumulatorPath(NamedTuple):
-    """One of the seven organizations of D. `rows` of M are in one CTA; N lies in `split` bands of lanes, one after the other in N.
+    """One of the seven organizations of D. `rows` of M are in one CTA. N is in `split` bands of lanes, one after the
+    other.
 
-    Of every 32 lanes the rows take the first `block`, from one of the `lanes` on. `ws` or `sparse` None: either.
+    The rows take the first `block` of every 32 lanes, from one of the `lanes` on. `ws` or `sparse` None: either.
     """
 
     name: str
@@ -200,8 +202,9 @@ class Decompression(NamedTuple):
 _NARROW = "TIRx-harness 0.1.2.post2 tests/numsim/microtests/cases/tcgen05_transfer_semantics.py, compared byte by byte with a B200"
 # fmt: off
 DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
-    # Which elements a chunk has is text (PTX ISA 9.1 §9.7.16.9.1); where they stand in their byte is figures 194 to 201. E2M1 stands so that its sign is where
-    # that of the 6-bit types is. CuTe DSL's cp_narrow_a_to_tmem_mma.py says bits 6:1 of the latter; its own check holds wherever copy and product agree.
+    # The elements of a chunk are text (PTX ISA 9.1 §9.7.16.9.1); their place in the byte is in figures 194 to 201.
+    # The sign of E2M1 is at the place of the sign of the 6-bit types. CuTe DSL's cp_narrow_a_to_tmem_mma.py says bits
+    # 6:1 for the latter; its own check passes whenever copy and product agree.
     Decompression("b4x16_p64", 4, 2, ("e2m1",),         _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:2); CUTLASS fp4_shift"),
     Decompression("b6x16_p32", 6, 0, ("e2m3", "e3m2"),  _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:0)"),
 )}
@@ -236,8 +239,8 @@ SCALE_MODES: tuple[ScaleMode, ...] = (
 class MetadataRow(NamedTuple):
     """Sparsity metadata of one kind: `k` logical elements a row, `pair_bits` bits for two of them, `columns` columns.
 
-    Where it is `interleaved`, 16 rows share 8 lanes twice: rows m and m + 8 lie in one cell, the second half of K 8 lanes further.
-    An index has 4 bits for `chunk` logical elements; `indices` are the meaningful ones.
+    With `interleaved`, 16 rows share 8 lanes twice: rows m and m + 8 are in one cell, the second half of K 8 lanes
+    further. An index has 4 bits for `chunk` logical elements; `indices` are the valid ones.
     """
 
     kinds: tuple[str, ...]
@@ -251,8 +254,9 @@ class MetadataRow(NamedTuple):
     source: str
 
 
-# What encoders write for a group whose elements are all zero: both indices 0. The PTX ISA lists it nowhere; where the stored elements are zero it is
-# the same product whichever elements of B they meet. Compiled: CUTLASS transform/kernel/sm90_sparse_gemm_compressor.hpp, example 83 on sm_100a.
+# The index that encoders write for a group of zeros: both indices 0. The PTX ISA does not list it. If the stored
+# elements are zero, the product is the same for any elements of B. Compiled: CUTLASS
+# transform/kernel/sm90_sparse_gemm_compressor.hpp, example 83 on sm_100a.
 EMPTY_GROUP = 0b0000
 
 _TWO_OF_FOUR = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)

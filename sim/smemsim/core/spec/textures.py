@@ -1,4 +1,4 @@
-"""What textures and surfaces are made of, and the fixed-point numbers of filtering."""
+"""The parts of textures and surfaces, and the fixed-point numbers of filtering."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ ARRAY_FORMATS = {
 
 
 class Filtering(NamedTuple):
-    """Bits of fixed-point numbers: a normalised coordinate keeps `coordinate` bits behind the point, a weight has `weight`; texels that are weighed
-    together are cut `texels` bits below the largest one's exponent, by bits of the element, `srgb` bits below it where they are in sRGB. Planes are aligned
-    to exponents (of significands below 1) that are `phase` and multiples of `step` more."""
+    """Bits of fixed-point numbers: a normalised coordinate has `coordinate` fraction bits, a weight has `weight`.
+
+    Texels of one sum are cut `texels` bits (by bits of the element; `srgb` bits for sRGB) below the largest exponent.
+    Planes are aligned to exponents (of significands below 1) that are `phase` plus multiples of `step`.
+    """
 
     coordinate: int
     weight: int

@@ -62,7 +62,7 @@ _HOW = {
 
 
 class _Look:
-    """What has passed so far, and the alternatives that nothing of it would have told."""
+    """The values so far, and the alternatives that none of them would have distinguished."""
 
     def __init__(self, alternatives: Mapping[str, Alternative], *, by_products: bool) -> None:
         self.by_products = by_products

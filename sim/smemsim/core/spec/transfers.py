@@ -43,7 +43,8 @@ HALO_LIMITS = {"im2col::w": (512, 32), "im2col::w::128": (32, 32)}
 HALO_EVERY = 32  # im2col::w::128 loads its halo after every 32 pixels
 GATHERED_ROWS = 4
 
-# Bytes of global memory behind 16 bytes of shared memory, for the types that leave gaps there (PTX ISA 9.1 §5.5.1.1); 16 for all others.
+# Bytes of global memory for 16 bytes of shared memory, for the types with gaps (PTX ISA 9.1 §5.5.1.1); 16 for all
+# others.
 CHUNK_BYTES = {TensorMapDataType.U4_ALIGN16B: 8, TensorMapDataType.U6_ALIGN16B: 12}
 # Bits that a store takes of each shared byte, lowest first (PTX ISA 9.1 §5.5.1.1: b6p2x16); 8 for all others.
 STORED_BITS = {TensorMapDataType.U6_ALIGN16B: 6}

@@ -21,4 +21,4 @@ ASSERTION = 710  # a failed assert; CUDA driver API, CUDA_ERROR_ASSERT
 LAUNCH_FAILURE = 719  # "unspecified": a write that another CTA of the cluster cannot take
 STACK_ERROR = 714  # CUDA driver API, CUDA_ERROR_HARDWARE_STACK_ERROR
 INVALID_PC = 718  # CUDA driver API, CUDA_ERROR_INVALID_PC
-TIMEOUT = 702  # a kernel that never ends, where the driver looks; CUDA driver API, CUDA_ERROR_LAUNCH_TIMEOUT
+TIMEOUT = 702  # a kernel that never ends, if the driver checks; CUDA driver API, CUDA_ERROR_LAUNCH_TIMEOUT

@@ -1,9 +1,10 @@
-"""The wgmma instructions of sm_90a: which types, shapes, transposes, signs and selectors there are.
+"""The wgmma instructions of sm_90a: types, shapes, transposes, signs and selectors.
 
     wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc}  d, a, b {, sp-meta, sp-sel}, scale-d {, imm-scale-a, imm-scale-b
                                                                            {, imm-trans-a, imm-trans-b}}
 
-Sources: PTX ISA 9.1 §9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). ptxas 13.0.88 assembles every row below and refuses what is not in it.
+Sources: PTX ISA 9.1 §9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). ptxas 13.0.88 assembles every row below
+and refuses all others.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ A_REGISTERS = 4  # .b32 of each thread that hold A, dense and sparse; PTX ISA 9.
 OPERAND_ROW_BYTES = 32  # of K that an instruction reads of every row of A as stored, and of dense B; of B twice that with .sp
 
 EVERY_8 = tuple(range(8, 257, 8))
-# The shape table (PTX ISA 9.1 §9.7.15.2) ends at n256, the syntax block of 9.7.15.5.2 at n224 for s8 and u8. ptxas 13.0.88 takes 240 and 256, and an
-# H200 runs them (trace wgmma_s32).
+# The shape table (PTX ISA 9.1 §9.7.15.2) ends at n256, the syntax block of 9.7.15.5.2 at n224 for s8 and u8. ptxas
+# 13.0.88 accepts 240 and 256, and an H200 runs them (trace wgmma_s32).
 INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
 # Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a meaning for all sixteen values
@@ -42,10 +43,11 @@ METADATA_1_2 = frozenset((0b0100, 0b1110))  # of tf32, the only meaningful value
 
 
 class WgmmaTypes(NamedTuple):
-    """One syntax of the instruction: the types that go together, and the operands it has.
+    """One syntax of the instruction: the types that go together, and its operands.
 
-    `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp), half of them are stored.
-    `selectors`: legal values of sp-sel. `transposes`: imm-trans of operands in shared memory; `signs`: imm-scale of both.
+    `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp); half of
+    them are stored. `selectors`: legal values of sp-sel. `transposes`: imm-trans of operands in shared memory.
+    `signs`: imm-scale of both.
     """
 
     a: tuple[str, ...]
@@ -85,9 +87,10 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
 
 
 class Guarded(NamedTuple):
-    """What ptxas makes of an instruction that touches a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7 leaves undefined.
+    """The code of ptxas for an instruction that uses a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7
+    leaves undefined.
 
-    `is_safe`: the machine code is right all the same. `does` says how, `told` are the messages that it prints then.
+    `is_safe`: the machine code is right anyway. `does` says how; `told` are the messages that ptxas prints.
     """
 
     does: str

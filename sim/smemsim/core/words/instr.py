@@ -42,13 +42,15 @@ _MAJORS = ("K", "MN")
 
 @dataclasses.dataclass(frozen=True, repr=False, init=False)
 class InstrDescriptor:
-    """What one tcgen05.mma of a `.kind` multiplies: types, shape, major-ness. Every 32-bit word has one under every kind.
+    """The instruction descriptor of tcgen05.mma under a `.kind`: types, shape, major-ness. Every 32-bit word has a
+    meaning under every kind.
 
         kinds f16, tf32, f8f6f4, i8     max_shift - M>>4 - N>>3 transpose B A negate B A b_type a_type - d_type saturate sparsity selector
         kinds mxf8f6f4, mxf4, mxf4nvf4  K  A's scale id  M>>7 - scale_type N>>3 transpose B A negate B A b_type a_type - B's scale id - sparsity -
 
-    M and N are those of the instruction, of both CTAs together with `.cta_group::2`. Two descriptors are equal when their kinds and words
-    are. Documented: PTX ISA 9.1 §9.7.16.4.2 (tables 42 to 44), not measured; compilers emit the words under golden/compiled.
+    M and N are those of the instruction, of both CTAs with `.cta_group::2`. Two descriptors are equal if their kinds
+    and words are. Documented: PTX ISA 9.1 §9.7.16.4.2 (tables 42 to 44), not measured. Compilers emit the words under
+    golden/compiled.
 
     >>> i = InstrDescriptor.decode(0x08200490, kind="f16")
     >>> i
@@ -336,7 +338,7 @@ Check = Callable[[InstrDescriptor, Context], Iterator[Finding]]
 
 @dataclasses.dataclass(frozen=True)
 class InstrRule:
-    """One rule: its name, what it asks for, where that is written, how sure it is."""
+    """One rule: its name, its requirement, its source and its grade."""
 
     name: str
     text: str

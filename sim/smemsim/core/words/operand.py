@@ -48,19 +48,22 @@ def operand_addresses(
     packing: str = "packed",
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The shared address of every element that one MMA reads through a descriptor.
+    """The shared address of every element that one MMA reads through a descriptor. Returns uint32, shape
+    descriptor.shape + (rows, k): the address of each element's first byte in the `.shared` window.
 
-    `descriptor` is a raw 64-bit word, a `SmemDescriptor`, or an array of words; `arch` "sm_90a" (wgmma), "sm_100a" or "sm_103a"
-    (tcgen05); `major` "K" or "MN"; `rows` the M or N elements and `k` the K elements of the operand (the doubled K for the dense
-    operand of a sparse instruction); `packing` "packed" or "padded" for 4-bit types. The result is uint32 of shape
-    descriptor.shape + (rows, k): byte addresses in the CTA's `.shared` window, of each element's first byte. They are the plain
-    sums, also past the end of the window. `out` takes a preallocated result.
+    - `descriptor`: a raw 64-bit word, a `SmemDescriptor`, or an array of words.
+    - `arch`: "sm_90a" (wgmma), "sm_100a" or "sm_103a" (tcgen05). `major`: "K" or "MN".
+    - `rows`, `k`: the M or N elements and the K elements of the operand (the doubled K for the dense operand of a
+      sparse instruction).
+    - `packing`: "packed" or "padded" for 4-bit types. `out`: a preallocated result.
 
-    Raises InputError for arguments no kernel could have, and Unmodelled where nobody knows what hardware does (an invalid layout
-    code, say). What the ISA forbids but hardware does anyway is answered here and reported by `SmemDescriptor.problems`.
+    Addresses are plain sums, also past the end of the window. For words that the ISA forbids the result is what
+    hardware does; `SmemDescriptor.problems` reports them.
 
-    Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm); for tcgen05 documented by
-    PTX ISA 9.1 §9.7.16.3.3 and emitted by compilers, not measured. `smemsim.RULES` has the grade of each rule.
+    Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm). For tcgen05
+    documented by PTX ISA 9.1 §9.7.16.3.3 and emitted by compilers. `smemsim.RULES` has the grade of each rule.
+
+    Raises InputError for arguments that no kernel has, and Unmodelled for unknown behaviour (an invalid layout code).
 
     >>> operand_addresses(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)[:3, 0]
     array([1024, 1168, 1312], dtype=uint32)
@@ -105,7 +108,7 @@ def _raw(words: np.ndarray, machine: Architecture, name: str) -> np.ndarray:
 
 
 def _check_known(words: np.ndarray, machine: Architecture, major: str, k_bytes: int) -> None:
-    """Unmodelled for the first descriptor whose behaviour nobody knows."""
+    """Raise Unmodelled for the first descriptor of unknown behaviour."""
     codes = layout_codes(machine.smem_descriptor)
     kinds = _raw(words, machine, "layout_type") << 4
     if "lbo_mode" in machine.smem_descriptor.fields:
@@ -148,7 +151,7 @@ def _result(out: Any, shape: tuple[int, ...], n: int, rows: int, k: int) -> tupl
 
 @functools.cache
 def _tables(machine: Architecture) -> tuple[np.ndarray, np.ndarray]:
-    """Where the fields stand and what the layout codes mean, as `loops.operand_addresses` takes them."""
+    """The fields and the layout codes as tables for `loops.operand_addresses`."""
     table, codes = machine.smem_descriptor.fields, layout_codes(machine.smem_descriptor)
     names = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "layout_type", "lbo_mode")
     rows = [(table[n].low, table[n].mask, table[n].shift) if n in table else (0, 0, 0) for n in names]

@@ -72,7 +72,7 @@ def check_packing(packing: Any) -> None:
 
 
 def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool, base_offset: int, major: str, k_bytes: int) -> str:
-    """Why nobody can say what hardware reads through such a descriptor; empty when the rules cover it.
+    """Why the reads of such a descriptor are not known; empty if the rules cover it.
 
     `k_bytes` are the bytes of K in one row of a K-major operand.
     """

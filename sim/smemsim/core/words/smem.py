@@ -36,13 +36,14 @@ class LboMode(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, repr=False, init=False)
 class SmemDescriptor:
-    """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word has one.
+    """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word is one.
 
         63  61        52 51 49 48 46 45            32 31 30 29            16 15 14 13             0
         layout  … lbo_mode base  const stride_byte_offset  -- leading_byte_offset  -- start_address     (all three >> 4)
 
-    Two descriptors are equal when their architectures and words are. Documented: PTX ISA 9.1 §9.7.16.4.1 (tcgen05), 9.7.15.5.1.2.2
-    (wgmma); on wgmma every field is measured, the reserved bits having no effect (trace wgmma_reserved_bits).
+    Two descriptors are equal if their architectures and words are. Documented: PTX ISA 9.1 §9.7.16.4.1 (tcgen05),
+    9.7.15.5.1.2.2 (wgmma). For wgmma every field is measured; the reserved bits have no effect (trace
+    wgmma_reserved_bits).
 
     >>> d = SmemDescriptor.decode(0x4000404000010040, arch="sm_100a")
     >>> d
@@ -174,10 +175,10 @@ class SmemDescriptor:
         packing: str = "packed",
         tile_bytes: int | None = None,
     ) -> list[Finding]:
-        """What is wrong with the descriptor, or suspicious; the more context is given, the more can be said.
+        """The findings about the descriptor. More context allows more checks.
 
-        `dtype`, `major`, `rows`, `k` and `packing` as in `operand_addresses`; `tile_bytes` is the size of the buffer from the start
-        address on.
+        `dtype`, `major`, `rows`, `k` and `packing` are those of `operand_addresses`. `tile_bytes` is the size of the
+        buffer from the start address on.
 
         >>> for finding in SmemDescriptor.decode(0x6000400000000000, arch="sm_100a").problems(): print(finding.code, finding.severity)
         D302 wrong
@@ -520,7 +521,7 @@ def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
 
 
 def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
-    """An operand that no single instruction reads: what is said of it would be about something else."""
+    """An operand that no single instruction reads."""
     source = "PTX ISA 9.1 §9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.1 §9.7.16.2"
     if c.rows is not None and (not 1 <= c.rows <= 256 or (c.arch.instruction == "wgmma" and c.rows % 8)):
         wanted = "a multiple of 8 up to 256" if c.arch.instruction == "wgmma" else "at most 256"

@@ -72,8 +72,8 @@ class TmemAddress:
     def advance(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
         """The address so many lanes and columns further.
 
-        The hardware adds to the word: a column past 511 is none, and only past 65535 would it carry into the lane. What an access
-        there does is not known: Unmodelled.
+        The hardware adds to the word. A column past 511 does not exist, and only past 65535 would it carry into the
+        lane. The effect of such an access is not known: Unmodelled.
 
         >>> TmemAddress(0, 480).advance(columns=64)
         Traceback (most recent call last):
@@ -131,7 +131,7 @@ def indices(name: str, value: Any, end: int, what: str) -> Any:
 
 
 def together(*values: Any) -> tuple[Any, ...]:
-    """Numbers as they are; where one is an array, all as arrays of one shape."""
+    """Numbers unchanged; if one is an array, all as arrays of one shape."""
     if not any(isinstance(value, np.ndarray) for value in values):
         return values
     try:

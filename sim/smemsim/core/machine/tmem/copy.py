@@ -114,15 +114,17 @@ def tcgen05_cp(
     src_fmt: str = "",
     cta_group: int = 1,
 ) -> tuple[TmemCopy, ...]:
-    """`tcgen05.cp`: rows of shared memory, read through a descriptor (always K-major), to lanes of tensor memory.
+    """`tcgen05.cp`: copy rows of shared memory, read through a descriptor (always K-major), to lanes of tensor memory.
+    Returns one TmemCopy for each CTA, which knows the writer of every byte.
 
-    `shape` and `multicast` as in PTX: "128x256b", "128x128b", "4x256b", "64x128b" with "warpx2::02_13" or "warpx2::01_23", "32x128b" with
-    "warpx4". `src_fmt` "b4x16_p64" or "b6x16_p32" makes a byte of each 4- or 6-bit element (.b8x16). With `cta_group` 2 both memories are
-    pairs, and each CTA copies from its own shared memory (inferred). The result has one TmemCopy for each CTA, which knows for every byte
-    who wrote the shared byte behind it. Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured.
+    - `shape`, `multicast`: as in PTX: "128x256b", "128x128b", "4x256b", "64x128b" with "warpx2::02_13" or
+      "warpx2::01_23", "32x128b" with "warpx4".
+    - `src_fmt` "b4x16_p64" or "b6x16_p32": make a byte of each 4- or 6-bit element (.b8x16).
+    - `cta_group` 2: both memories are pairs, and each CTA copies from its own shared memory (inferred).
 
-    Raises InputError for forms that there are not and lanes that do not fit; HardwareTrap when the rows leave the shared window; Unmodelled
-    past the last column and for descriptors nobody knows the meaning of.
+    Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured. Raises InputError for forms that do not exist and lanes
+    that do not fit, HardwareTrap if the rows leave the shared window, and Unmodelled past the last column and for
+    descriptors of unknown meaning.
 
     >>> import smemsim
     >>> import numpy as np
@@ -165,7 +167,9 @@ def copy_unowned(
     tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int, descriptor: int, *, shape: str,
     shared: SharedMemory | tuple[SharedMemory, SharedMemory], multicast: str, src_fmt: str, cta_group: int,
 ) -> Grade | None:  # fmt: skip
-    """`tcgen05_cp` for tensor memories that keep no account of owners: its grade; None, and nothing is copied, where nobody wrote some of what is read."""
+    """`tcgen05_cp` for tensor memories without owners. Returns its grade; None, and nothing is copied, if a source byte
+    is uninitialised.
+    """
     form = _Form.of(tensor_memory, taddr, descriptor, shape, shared, multicast, src_fmt, cta_group)
     read = [form.operand.bits(source) for source in form.sources]
     if any(missing for _, missing in read):
@@ -220,10 +224,12 @@ def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.
 
 
 def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int | TmemAddress, *, cta_group: int = 1) -> None:
-    """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes what the next one had; the last of 32 keeps its own.
+    """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes the content of the next one.
+    The last of 32 keeps its own. Owners move with their bytes.
 
-    Owners move with their bytes. Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises
-    InputError for a lane that is no multiple of 32, and Unmodelled for one above 0: whether the lanes below are shifted too is not known.
+    Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises InputError
+    for a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes below shift, too, is
+    not known.
 
     >>> tmem = TensorMemory()
     >>> to = tmem.alloc(32)

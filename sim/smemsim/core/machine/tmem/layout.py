@@ -1,4 +1,4 @@
-"""What lies where in tensor memory: accumulators, A, metadata and scale factors, and the cells they use.
+"""The layout of tensor memory: accumulators, A, metadata and scale factors, and the cells they use.
 
 >>> d = AccumulatorLayout(m=128, n=256, cta_group=2)
 >>> d
@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 
-# ---- `AccumulatorLayout`: where the elements of D lie, for every shape of tcgen05.mma
+# ---- `AccumulatorLayout`: the place of the elements of D, for every shape of tcgen05.mma
 
 
 def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> AccumulatorPath:
@@ -111,11 +111,14 @@ def legal_n(cta_group: int, ws: bool, sparse: bool) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class AccumulatorLayout:
-    """Where D of one tcgen05.mma lies in tensor memory: a cell of 32 bits for each element, of 16-bit types its lower half.
+    """The place of D of one tcgen05.mma in tensor memory: a cell of 32 bits for each element; 16-bit types use the
+    lower half.
 
-    `m` and `n` are those of the instruction (of the pair, with `cta_group` 2). `lane` and `column` are those of the address of D: lane 0,
-    or 16 for the layouts that use half of the lanes. `name` is the layout's letter in the PTX ISA, `grade` and `source` what it rests on;
-    none has been measured. Raises InputError for shapes that tcgen05.mma does not have, Unmodelled past the last column.
+    - `m`, `n`: those of the instruction (of the pair, with `cta_group` 2).
+    - `lane`, `column`: those of the address of D: lane 0, or 16 for the layouts that use half of the lanes.
+    - `name`: the letter of the layout in the PTX ISA. `grade`, `source`: its evidence; none is measured.
+
+    Raises InputError for shapes that tcgen05.mma does not have, and Unmodelled past the last column.
 
     >>> import smemsim
     >>> d = smemsim.AccumulatorLayout(128, 64)
@@ -204,7 +207,7 @@ class AccumulatorLayout:
         return cell
 
     def element(self, cta: Any, lane: Any, column: Any) -> tuple[Any, Any]:
-        """(m, n) of the element in a cell. Where none lies there: InputError for numbers, -1 in arrays.
+        """(m, n) of the element in a cell. For an empty cell: InputError for numbers, -1 in arrays.
 
         >>> AccumulatorLayout(64, 8).element(0, 36, 3)
         (20, 3)
@@ -254,11 +257,11 @@ def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: s
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ATmemLayout:
-    """Where A of one tcgen05.mma lies when it comes from tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
+    """The place of A of one tcgen05.mma in tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
 
-    `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction, see AccumulatorLayout; k counts stored elements (of a sparse A
-    the kept ones). Each band of N reads A from its own lanes: with the layouts B, E and G of D, A lies there twice, twice and four times.
-    Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); `grade` and `source` say which.
+    `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction (see AccumulatorLayout). k counts stored
+    elements. Each band of N reads A from its own lanes: with the layouts B, E and G of D, A is stored twice, twice
+    and four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); see `grade` and `source`.
 
     >>> a = ATmemLayout(128, "f16", cta_group=2)
     >>> a.location(70, 3), a.location(70, 3, copy=1), a.element(1, 70, 1, 16)
@@ -337,7 +340,7 @@ class ATmemLayout:
         return cell
 
     def element(self, cta: Any, lane: Any, column: Any, bit: Any = 0) -> tuple[Any, Any]:
-        """(m, k) of the element that a bit of a cell belongs to. Where none lies there: InputError for numbers, -1 in arrays."""
+        """(m, k) of the element of a bit of a cell. For an empty cell: InputError for numbers, -1 in arrays."""
         path = self._path
         cta, lane, column, bit = _cell(cta, lane, column, bit, self.cta_group)
         row, band = path_row(lane, path.rows, path.block, self.lane)
@@ -359,11 +362,11 @@ def _cell(cta: Any, lane: Any, column: Any, bit: Any, ctas: int) -> tuple[Any, .
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class MetadataLayout:
-    """Where the sparsity metadata of tcgen05.mma.sp lies: 2, 1 or half a bit for each logical element of A.
+    """The place of the sparsity metadata of tcgen05.mma.sp: 2, 1 or half a bit for each logical element of A.
 
-    `m` is the instruction's; k counts logical elements. Of the kinds with one column the `selector` (instruction descriptor, bits 1:0) picks
-    one of two, so that `column` is even. With .ws and M below 128 every band of lanes has a copy.
-    Compiled: CUTLASS tmem_e_frg. Raises Unmodelled for 64 rows a CTA without .ws, which are in figures only.
+    `m` is the instruction's; k counts logical elements. For kinds with one column the `selector` (instruction
+    descriptor, bits 1:0) picks one of two, so `column` is even. With .ws and M below 128 every band of lanes has a
+    copy. Compiled: CUTLASS tmem_e_frg. Raises Unmodelled for 64 rows a CTA without .ws, which are in figures only.
 
     >>> e = MetadataLayout(128, "f16", selector=1)
     >>> e.location(25, 20), e.element(0, 25, 1, 20)
@@ -460,7 +463,8 @@ class MetadataLayout:
         return found[0], found[1]
 
 
-# ---- `ScaleLayout`: where the scale factors of the block-scaled kinds lie in tensor memory, and in the shared memory they are copied from
+# ---- `ScaleLayout`: the place of the scale factors of block-scaled kinds, in tensor memory and in the shared memory
+# they are copied from
 
 
 CELL_BYTES = CELL_BITS // 8
@@ -469,25 +473,23 @@ _KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ScaleLayout:
-    """Where the scale factors of A or of B are in tensor memory, for one tcgen05.mma of a block-scaled kind. A factor is a
-    byte, repeated in every 32 lanes.
+    """The place of the scale factors of A or of B in tensor memory, for one tcgen05.mma of a block-scaled kind. A
+    factor is a byte, repeated in every 32 lanes.
 
-    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or
+      "mxf4nvf4".
     - `scale_vec`: "1X", "2X", "4X", "block16" or "block32". .blockN are other names of .scale_vec, except with `k` 96
       (sm_103a).
-    - `k`: the instruction's K, by default the dense one that is not 96. `scale_id`: SFA_ID or SFB_ID. `column`: that of
+    - `k`: the instruction's K. Default: the dense one that is not 96. `scale_id`: SFA_ID or SFB_ID. `column`: that of
       the scales' address.
 
-    In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is 64
-    lanes further (TIRx-harness
-    test_mxf8_cta2.py). Scales of K = 96 that have no room in the first cell go on in a second one, after the first
-    cells of all rows.
+    In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is
+    64 lanes further (TIRx-harness test_mxf8_cta2.py). Scales of K = 96 that do not fit the first cell continue in a
+    second one, after the first cells of all rows.
 
     Documented: PTX ISA 9.1 §9.7.16.10.7. Compiled: the lanes of rows and the pairs (CUTLASS tmem_sf_frg), the second
-    cell for 128 and 256 rows (CuTe DSL
-    sm103_dense_blockscaled_gemm_persistent.py). Inferred: the second cell for other rows. Raises Unmodelled for a
-    second cell in a pair with M = 128,
-    which no program shows.
+    cell for 128 and 256 rows (CuTe DSL sm103_dense_blockscaled_gemm_persistent.py). Inferred: the second cell for
+    other rows. Raises Unmodelled for a second cell in a pair with M = 128.
 
     >>> import smemsim
     >>> sfa = smemsim.ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X")
@@ -638,7 +640,7 @@ class ScaleLayout:
 
 
 Lanes = slice | np.ndarray
-Box = tuple[int, Lanes, int, int]  # CTA of the group, lanes, the first column and the one behind the last: all that one access touches
+Box = tuple[int, Lanes, int, int]  # CTA of the group, lanes, first column and end column: everything that one access touches
 
 Parts = tuple[tuple[np.ndarray, np.ndarray], ...]  # (lane, column) in each CTA
 Copies = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy

@@ -1,7 +1,7 @@
-"""Tensor memory with its owners: allocated, written, read by lanes and columns or as a whole, and that of a pair of CTAs.
+"""Tensor memory with its owners: allocated, written, read by lanes and columns or as a whole, also for a pair of CTAs.
 
-What hardware refuses is what the code of ptxas checks (`RULES["tcgen05.alloc"]`): the allocator keeps two bits for every 32 columns, one that says
-taken, one that says that an allocation begins there.
+Refused accesses are those that the code of ptxas checks (`RULES["tcgen05.alloc"]`). The allocator has two bits for
+every 32 columns: one for "taken", one for the start of an allocation.
 
 >>> epilogue = TmemAccess("16x256b", repeat=4)
 >>> epilogue.registers, epilogue.columns
@@ -138,9 +138,10 @@ class Columns:
         return column
 
     def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> int:
-        """`tcgen05.dealloc`: give the columns of an allocation back, and of those that follow it. Lanes in the address do not count.
+        """`tcgen05.dealloc`: free the columns of an allocation, and of those that follow it. Lanes in the address do
+        not count.
 
-        Returns how many columns it has cut off from their allocation, so that nobody can give them back any more: 0 for a kernel that is right.
+        Returns how many columns lost their allocation, so that they can never be freed: 0 for a correct kernel.
 
         >>> tmem = Columns()
         >>> first, second, third = tmem.alloc(128), tmem.alloc(64), tmem.alloc(64)
@@ -192,15 +193,18 @@ class Columns:
         return group
 
 
-# ---- Who writes tensor memory: stores of threads, copies from shared memory, anybody with a name; and the chain back to the data's origin
+# ---- Writers of tensor memory: stores of threads, copies from shared memory, named writers; and the chain back to
+# the origin of the data
 
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """Who wrote a byte, and which part of the writer's data it is (`where`); `source` is the owner of what a copy took it from.
+    """The writer of a byte, and the part of the writer's data (`where`). `source` is the owner of the bytes that a copy
+    took.
 
-    `where` is, for tcgen05.st, (warp, thread, register, byte); for tcgen05.cp, (row, byte of the row); for a TMA transfer, the tensor
-    coordinate; for `write_cells`, (element, byte), but what the writer's own `where(place)` says if it has such a method.
+    `where` is (warp, thread, register, byte) for tcgen05.st, (row, byte of the row) for tcgen05.cp, the tensor
+    coordinate for a TMA transfer. For `write_cells` it is (element, byte), or the result of the writer's own
+    `where(place)`.
     """
 
     writer: Any
@@ -209,7 +213,7 @@ class Owner:
 
     @property
     def origin(self) -> Owner:
-        """The last owner of the chain: for a copy who wrote shared memory, if anybody did."""
+        """The last owner of the chain: for a copy the writer of shared memory, if there is one."""
         return self if self.source is None else self.source.origin
 
 
@@ -243,10 +247,10 @@ class TmemMatrix:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TmemCopy:
-    """What one CTA's part of a tcgen05.cp moved.
+    """The bytes that one CTA's part of a tcgen05.cp moved.
 
-    `writer` (int64, rows x bytes) and `position` say for every byte it wrote who wrote the shared byte that it, or its lowest bit, came
-    from: an index into `writers` (-1: nobody) and the byte's place in that writer's data.
+    `writer` and `position` (int64, rows x bytes) give, for every written byte, the writer of its shared byte (an
+    index into `writers`, -1 if uninitialised) and the index of the byte in that writer's data.
     """
 
     shape: CopyShape
@@ -268,7 +272,7 @@ class TmemCopy:
         return divmod(place, self.shape.row_bytes)
 
     def unwritten(self, places: np.ndarray) -> np.ndarray:
-        """Which of the copy's bytes `places` came from shared bytes that nobody had written."""
+        """Which of the copy's bytes `places` came from uninitialised shared bytes."""
         row, byte = np.divmod(places, self.shape.row_bytes)
         nobody: np.ndarray = self.writer[row, byte] < 0
         return nobody
@@ -315,8 +319,7 @@ class TmemAccess:
     - `pack`: .pack::16b or .unpack::16b. A register holds the lower halves of two neighbouring columns.
     - `half_split_offset`: immHalfSplitoff of .16x32bx2, in columns.
     - `taddr`: the address before the kernel adds the warp's lanes: lane 0, or 16 for the shapes of 16 lanes.
-      `operand(warp)` is the operand of warp
-      `warp`.
+      `operand(warp)` is the operand of warp `warp`.
 
     Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
 
@@ -446,9 +449,11 @@ class TmemAccess:
         return first_lane(warp, base.lane) + lane, base.column + column
 
     def register(self, lane: Any, column: Any) -> tuple[Any, ...]:
-        """(warp of the warpgroup, thread, register) of a cell, with `pack` and the half of the register. The other way of `location`.
+        """(warp of the warpgroup, thread, register) of a cell; with `pack` also the half of the register. The inverse
+        of `location`.
 
-        Where it touches no such cell: InputError for numbers, -1 in arrays. Cells that both halves of .16x32bx2 have are given to the first.
+        For a cell that is not accessed: InputError for numbers, -1 in arrays. A cell of both halves of .16x32bx2
+        belongs to the first.
         """
         lane = indices("lane", lane, LANES, "tensor memory has lanes")
         column = indices("column", column, COLUMNS, "tensor memory has columns")
@@ -486,7 +491,7 @@ def same_in_same_cells(cells: np.ndarray, values: np.ndarray) -> bool:
     return not ((named[1:] == named[:-1]) & (written[1:] != written[:-1])).any()
 
 
-# ---- `TensorMemory`: the 128 lanes x 512 columns of one CTA, who wrote each byte of them, and who may use them
+# ---- `TensorMemory`: the 128 lanes x 512 columns of one CTA, the writer of each byte, and the allocations
 
 
 CELL_BYTES = CELL_BITS // 8
@@ -594,7 +599,7 @@ class TensorMemory(Columns):
             self.check_allocated(0, np.arange(first, end))
 
     def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:
-        """Who wrote a byte of a cell; None: nobody."""
+        """The writer of a byte of a cell; None if it is uninitialised."""
         at = indices("lane", whole("lane", lane), LANES, "tensor memory has lanes") * COLUMNS
         at += indices("column", whole("column", column), COLUMNS, "tensor memory has columns")
         byte = indices("byte", whole("byte", byte), CELL_BYTES, "a cell has bytes")
@@ -602,7 +607,9 @@ class TensorMemory(Columns):
         return None if number < 0 else owner_of(self.writers[number], int(self._place[at, byte]))
 
     def owners(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(writer, place) of the four bytes of cells, int32 (..., 4): an index into `writers` (-1: nobody) and the byte of its data."""
+        """(writer, place) of the four bytes of cells, int32 (..., 4): an index into `writers` (-1: uninitialised) and
+        the index of the byte in its data.
+        """
         lane, column = together(
             indices("lane", lane, LANES, "tensor memory has lanes"), indices("column", column, COLUMNS, "tensor memory has columns")
         )
@@ -610,9 +617,10 @@ class TensorMemory(Columns):
         return self._writer[at], self._place[at]
 
     def doubts(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Two bool arrays (..., 4) for the four bytes of cells: nobody wrote them (nor what was copied there); their writer was not certain of them.
+        """Two bool arrays (..., 4) for the four bytes of cells: the byte (or its source) is uninitialised; its writer
+        was not certain of it.
 
-        A writer says so with methods `unwritten(places)` and `unsure(places)`, if it has them.
+        A writer may have methods `unwritten(places)` and `unsure(places)` for this.
         """
         writer, place = self.owners(lane, column)
         unwritten, unsure = writer < 0, np.zeros(writer.shape, bool)
@@ -627,7 +635,9 @@ class TensorMemory(Columns):
     def write_bytes(
         self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, mine: np.ndarray, writer: Any, place: np.ndarray
     ) -> None:
-        """Write cells of which only the bytes where `mine` (…, 4) is set are the writer's; `place` (…, 4) says which byte of its data each is."""
+        """Write cells of which only the bytes with `mine` (…, 4) set are the writer's. `place` (…, 4) is the index of
+        each byte in its data.
+        """
         lane, column = self._cells("written", lane, column)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = self._values(values)
@@ -649,10 +659,11 @@ class TensorMemory(Columns):
     # ---- threads
 
     def ld(self, access: TmemAccess, *, warp: int | None = None, taddr: int | None = None) -> np.ndarray:
-        """`tcgen05.ld`: uint32 (32 threads, registers) of one warp, or (4, 32, registers) of a warpgroup's four when `warp` is None.
+        """`tcgen05.ld`: uint32 (32 threads, registers) of one warp, or (4, 32, registers) of the four warps of a
+        warpgroup if `warp` is None.
 
-        `taddr`, for one warp, is the address it gives if that is not `access.operand(warp)`: of its lane only bits 4:0 count, the warp has
-        32 lanes of its own (`smemsim.RULES["tcgen05.warp_window"]`).
+        `taddr`, for one warp, is the address if it differs from `access.operand(warp)`. Only bits 4:0 of its lane
+        count, because a warp has its own 32 lanes (`smemsim.RULES["tcgen05.warp_window"]`).
         """
         warps, access = self._warps(access, warp, taddr)
         lane, column = access.location(*_registers(warps, access))
@@ -821,18 +832,16 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
     if isinstance(layout, AccumulatorLayout):
         return shape, bits, [(*layout.location(row, column), np.zeros(shape, np.int64))]
     places = [layout.location(row, column, copy) for copy in range(copies)]
-    unit = 8 if isinstance(layout, ScaleLayout) else 1  # scales are told by their byte, the others by their bit
+    unit = 8 if isinstance(layout, ScaleLayout) else 1  # scales are named by their byte, the others by their bit
     return shape, bits, [(cta, lane, where, at * unit) for cta, lane, where, at in places]
 
 
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
-    """Write a matrix into the tensor memory of a CTA, or of both of a pair, as its layout says, every copy of it.
+    """Write a matrix into the tensor memory of a CTA, or of both of a pair, in its layout, with every copy.
 
-    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales) bytes
-    of scale factors, or (M, groups) sets of four
-    bits of metadata. Bits beside them stay. `label` is the writer's name.
-
-    Raises InputError for anything else, and if columns are not allocated, as TensorMemory does.
+    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales)
+    bytes of scale factors, or (M, groups) sets of four bits of metadata. Neighbouring bits stay. `label` is the
+    writer's name. Raises InputError for anything else, and for columns that are not allocated.
 
     >>> tmem = TensorMemory()
     >>> layout = ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X", column=tmem.alloc(32).column)

@@ -74,9 +74,9 @@ Call = Literal["tiled", "im2col", "im2col_wide"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What an encode call is given. Of its three calls each has the fields of its own; the others hold nothing.
+    """The arguments of an encode call. Each of the three calls has its own fields; the others are empty.
 
-    While arguments are judged, an enum whose code is out of range is None, and `unknown_codes` has the sentence.
+    While arguments are checked, an enum with an unknown code is None, and `unknown_codes` has the sentence.
     """
 
     data_type: TensorMapDataType
@@ -199,7 +199,7 @@ _ALIASES = {
 
 
 def _no_such(name: str, value: Any, number: str | int) -> str:
-    """Why a name or a code means no member: what there is, and what was probably meant.
+    """Why a name or a code is not a member: the members, and the closest one.
 
     >>> _no_such("interleave", 16, 16)
     "interleave = 16: no such code (did you mean '16B'? known: none = INTERLEAVE_NONE = 0, 16B = INTERLEAVE_16B = 1, 32B = INTERLEAVE_32B = 2)"

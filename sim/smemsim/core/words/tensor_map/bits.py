@@ -1,7 +1,7 @@
-"""The 128 bytes of a tensor map, both ways. Where the fields lie stands in `spec.tensor_map.TENSOR_MAP` alone.
+"""The 128 bytes of a tensor map, both ways. `spec.tensor_map.TENSOR_MAP` has the places of the fields.
 
-Measured (driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide). What newer swizzles and sub-byte types put
-there is what ptxas emits for tensormap.replace: compiled.
+Measured (driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide). The bits of newer swizzles
+and sub-byte types are those that ptxas emits for tensormap.replace: compiled.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def encode_parts(a: Arguments) -> list[int]:
 
 
 def decode_parts(parts: Sequence[int]) -> dict[str, Any]:
-    """The arguments, by name; TensorMapError, with a sentence for every field, where the bits hold no map at all."""
+    """The arguments by name. Raises TensorMapError, with a sentence for every field, if the bits are not a map."""
     im2col, rank, interleave, promotion, fill, form, tf32, low, atomicity, high = _HEAD.read(parts)
     data_type = _TYPE_OF.get((form, tf32))
     if rank > LIMITS.max_rank or (im2col and rank < 3) or data_type is None or interleave not in _INTERLEAVES:
@@ -188,7 +188,9 @@ def _swizzle_of(low: int, atomicity: int, high: int) -> TensorMapSwizzle:
 
 
 def _type_of() -> dict[tuple[int, int], TensorMapDataType]:
-    """By (format, to_tf32). tensormap.replace of the element type leaves a set tf32 bit behind: of other formats it is an unknown bit."""
+    """By (format, to_tf32). tensormap.replace of the element type leaves a set tf32 bit: for other formats it is an
+    unknown bit.
+    """
     plain = {(form, 1): code for code, (form, tf32) in _FORMATS.items() if not tf32}
     return plain | {bits: code for code, bits in _FORMATS.items()}
 
@@ -202,7 +204,7 @@ class Encoded(Arguments):
     """The arguments of a tensor map together with its 128 bytes, `bytes(encoded)`."""
 
     unknown_bits: int = dataclasses.field(default_factory=int)  # of 1024: where other bytes were found than the encoder writes
-    on_hopper: bool = False  # a wide map encoded for Hopper, where it is a plain im2col map
+    on_hopper: bool = False  # a wide map encoded for Hopper, which has only plain im2col maps
 
     @functools.cached_property
     def unknown_fields(self) -> tuple[str, ...]:
@@ -219,7 +221,7 @@ class Encoded(Arguments):
         return {name: grade_unread(name, TENSOR_MAP.fields[name].raw(raw), arch) for name in self.unknown_fields}
 
     def __getattr__(self, name: str) -> int:
-        # A map from bytes is compared with what the encoder writes when somebody asks for it.
+        # A map from bytes is compared with the encoder's only on demand.
         if name == "unknown_bits" and "_raw" in self.__dict__:
             bits = int.from_bytes(self.__dict__["_raw"], "little") ^ int.from_bytes(TENSOR_MAP.parts.pack(*encode_parts(self)), "little")
             self.__dict__[name] = bits

@@ -229,7 +229,7 @@ def _lines(text: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _row(line: str) -> tuple[bool, list[str]]:
-    """Is there a colon behind the address, and the tokens without the column of letters.
+    """Is there a colon after the address, and the tokens without the column of letters.
 
     >>> _row("00000010: 3f00 0000  ?..."), _row("0000020 3f 00  >?.<")
     ((True, ['00000010', '3f00', '0000']), (False, ['0000020', '3f', '00']))
@@ -242,7 +242,7 @@ def _row(line: str) -> tuple[bool, list[str]]:
 
 
 def _expanded(rows: list[list[str]], base: int) -> tuple[list[str], int, int] | None:
-    """All tokens, their size in bytes and their radix, when the addresses, read in `base` (0: there are none), fit what stands behind."""
+    """All tokens, their size in bytes and their radix, if the addresses (in `base`; 0: none) fit the data after them."""
     data = [row[bool(base) :] for row in rows if row != ["*"]]
     form = _form([token for row in data for token in row], rows, base)
     if form is None:
@@ -270,7 +270,7 @@ def _expanded(rows: list[list[str]], base: int) -> tuple[list[str], int, int] | 
         if row != ["*"]:
             starred, last = False, row[bool(base) :] or last
             tokens += row[bool(base) :]
-    if starred and not "".join(last).strip("0"):  # the last line, the address behind the end, was not copied
+    if starred and not "".join(last).strip("0"):  # the last line, the end address, was not copied
         tokens += last * ((SIZE - len(tokens) * size) // (len(last) * size))
     return (tokens, size, radix) if len(tokens) * size == SIZE else None
 

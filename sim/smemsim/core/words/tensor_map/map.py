@@ -57,10 +57,11 @@ class TensorMap(Encoded):
         oob_fill: Any = "zeros",
         arch: str | None = None,
     ) -> TensorMap:
-        """The map cuTensorMapEncodeTiled makes of these arguments; TensorMapError where it refuses them.
+        """The map that cuTensorMapEncodeTiled makes of these arguments. Raises TensorMapError if the driver refuses
+        them.
 
-        `arch` is the architecture the map is judged for; with None it must be legal on one of them. Enums are taken as names, as the
-        driver's codes, and as members of cuda.bindings' enums.
+        `arch` is the architecture that must accept the map; with None one of them must. Enums are names, the driver's
+        codes, or members of cuda.bindings' enums.
 
         >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,),
         ...                      box_dim=(64, 8), swizzle="128B")
@@ -127,12 +128,14 @@ class TensorMap(Encoded):
         oob_fill: Any = "zeros",
         arch: str | None = None,
     ) -> TensorMap:
-        """The map cuTensorMapEncodeIm2colWide makes of these arguments, for im2col::w and im2col::w::128 loads of sm_100 and later.
+        """The map that cuTensorMapEncodeIm2colWide makes of these arguments, for im2col::w and im2col::w::128 loads of
+        sm_100 and later.
 
-        `mode` is "W" or "W128" (128 pixels whatever `pixels_per_column` says). On Blackwell the rules are documented, not measured, and
-        the 128 bytes are in no document: `bytes` raises Unmodelled. With arch="sm_90a", where no instruction reads such a map, rules and
-        bytes are measured: driver 580 takes the call for cuTensorMapEncodeIm2col with corners of 0 along H and D, and drops the mode.
-        `from_bytes` reads the plain im2col map that it wrote. With arch=None the map is legal where one of the two is.
+        `mode` is "W" or "W128" (128 pixels, whatever `pixels_per_column` is). On Blackwell the rules are documented,
+        not measured, and the 128 bytes are undocumented: `bytes` raises Unmodelled. With arch="sm_90a", which has no
+        such loads, rules and bytes are measured: driver 580 takes the call as cuTensorMapEncodeIm2col with corners of
+        0 along H and D, and drops the mode. `from_bytes` reads that plain im2col map. With arch=None the map is legal
+        if one of the two is.
 
         >>> tm = TensorMap.im2col_wide(data_type="bf16", global_address=0x10000, global_dim=(64, 9, 7, 4), global_strides=(128, 1152, 8064),
         ...                            pixel_box_lower_corner_width=-1, pixel_box_upper_corner_width=-1, channels_per_pixel=64,
@@ -229,7 +232,7 @@ class TensorMap(Encoded):
 
     @property
     def broken_rules(self) -> tuple[str, ...]:
-        """Rules of the encode call that the map breaks: none but for maps from `from_bytes` that no driver makes."""
+        """Rules of the encode call that the map breaks. Only maps from `from_bytes` can break any."""
         return self.broken_on(None)
 
     def broken_on(self, arch: str | None) -> tuple[str, ...]:
@@ -249,7 +252,8 @@ class TensorMap(Encoded):
         return known[arch]
 
     def problems(self, arch: str | None = None) -> list[Finding]:
-        """What is odd about a map that the driver accepts: things the documents forbid, and transfers that will not do what was meant.
+        """The findings about a map that the driver accepts: things the documents forbid, and transfers with an
+        unexpected effect.
 
         >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(32, 8),
         ...                      swizzle="128B")

@@ -37,13 +37,13 @@ finding = functools.partial(in_word, "tensor map")
 
 
 def measured(at: Target, source: str, trace: str) -> str:
-    """The source of a finding, with its trace; measured is what is said of the architecture that was measured, and of no other."""
+    """The source of a finding, with its trace; "measured" only for the architecture that was measured."""
     if at.arch in (None, "sm_90a"):
         return f"{source}; measured on an H200, trace {trace}"
     return f"{source}; measured on sm_90a only (trace {trace}), for {at.arch} inferred"
 
 
-# ---- What a map's box does at the edges of its tensor: fill that comes with every load, and bytes that stores write behind a row
+# ---- The edges of the tensor: fill in every load, and bytes that stores write past a row
 
 
 def walked(a: Arguments) -> list[int]:
@@ -89,7 +89,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
 
 
 def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
-    """Of an im2col walk that no offset brings inside, and of columns longer than the walk."""
+    """The pixels of an im2col walk that no offset brings inside, and columns longer than the walk."""
     if a.box_dim or (a.mode is not None and at.arch not in WIDE_IS_IM2COL):
         return
     pixels = inside = 1
@@ -280,7 +280,7 @@ def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
 
 
 def _wider_stride(stride: int, span: int, size: int) -> str:
-    """What to write instead of a stride that is too small; 0 is meant."""
+    """The stride to write instead of one that is too small. A stride of 0 is intended."""
     if stride == 0:
         return ""
     counted = " (strides count bytes, not elements)" if size > 1 and stride * size >= span else ""

@@ -32,23 +32,22 @@ def replaced(old: int, new: int, mask: int) -> int:
 
 
 def tensormap_replace(raw: Any, field: str, new_value: Any, *, ordinal: int | None = None, arch: str = "sm_90a") -> bytes:
-    """The 128 bytes after `tensormap.replace.tile.FIELD` with this operand. `raw` is a TensorMap, or anything that holds
-    128 bytes.
+    """The 128 bytes after `tensormap.replace.tile.FIELD` with this operand. `raw` is a TensorMap, or anything that
+    holds 128 bytes.
 
     Operands are those of the instruction: `rank` is the rank - 1, sizes and element strides count elements,
-    `global_stride` and `global_address` count bytes. Enums are PTX's codes
-    (or their names), which are not the driver's.
+    `global_stride` and `global_address` count bytes. Enums are PTX's codes (or their names), which are not the
+    driver's.
 
-    The instruction checks nothing. What does not fit a field is cut: operand 8 of rank, box_dim 300, a stride that is
-    no multiple of 16, or 2^40 and more. Three
-    things are easy to miss:
+    The instruction checks nothing. A value that does not fit a field is cut: operand 8 of rank, box_dim 300, a stride
+    that is not a multiple of 16, or 2^40 and more. Three things are easy to miss:
 
     - elemtype tf32 sets bit 16 of word 2, and no other type clears it;
     - swizzle_mode also writes bit 22;
     - global_stride ordinal 4 overwrites the high bits of all strides.
 
-    Source and grade: RULES["tensor_map.replace"]. Raises InputError for what ptxas refuses on the architecture, and for
-    what is no 32- or 64-bit register.
+    Source and grade: RULES["tensor_map.replace"]. Raises InputError for operands that ptxas refuses on the
+    architecture, and for values that do not fit a 32- or 64-bit register.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,),
     ...                      box_dim=(64, 8), swizzle="128B")

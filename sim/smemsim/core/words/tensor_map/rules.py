@@ -1,11 +1,12 @@
-"""What the driver's encode calls accept: the rules for tiled and im2col maps, and the verdict.
+"""The rules of the driver's encode calls for tiled and im2col maps, and the driver's answer.
 
-On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col and
-encode_im2col_wide; documented rules that it does not enforce are findings (`problems`). On Blackwell they are what the driver's
-header says, or inferred where it says nothing. Here are the rules of tiled maps; `im2col_rules` adds those of im2col maps.
+On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col
+and encode_im2col_wide. Documented rules that it does not enforce are findings (`problems`). On Blackwell they are
+those of the driver's header, or inferred. This module has the rules of tiled maps; `im2col_rules` adds those of
+im2col maps.
 
-Both are measured on an H200, where driver 580 judges the second as it does the first, with corners of 0 along H and D. What the second
-asks for on Blackwell is what the driver's header and the PTX ISA say.
+Both calls are measured on an H200. Driver 580 treats the second like the first, with corners of 0 along H and D. The
+rules of the second on Blackwell are those of the driver's header and the PTX ISA.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ FINE: Sequence[Broken] = ()
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a map is judged for: an architecture (None: one of them all), and an encode call or, with `encode` False, bytes that exist.
+    """The target of a check: an architecture (None: any), and an encode call or, with `encode` False, existing bytes.
 
-    Instructions can give a map fields that no encode call gives it (tensormap.replace); such maps are legal where the PTX ISA says so.
+    tensormap.replace can make maps that no encode call makes; they are legal if the PTX ISA allows them.
     """
 
     arch: str | None
@@ -96,10 +97,10 @@ Check = Callable[[Arguments, Target], Sequence[Broken]]
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule: its name, what it asks for, where that is written, how sure it is on each architecture, which calls it is for.
+    """One rule: its name, its requirement, its source, its grade on each architecture, and its calls.
 
-    `code` is the finding's number when a larger check reports it; `needs` names the enums without which there is nothing
-    to judge; `newer` rules are about types and swizzles that Hopper has not.
+    `code` is the code of its finding in a larger check. `needs` names the enums that the rule needs. `newer` rules
+    are about types and swizzles that Hopper does not have.
     """
 
     name: str
@@ -551,8 +552,9 @@ def corners(a: Arguments, at: Target) -> Sequence[Broken]:
 
 @rule(IM2COL_RULES, f"in no document; {_BOTH_TRACES}", "measured", "inferred", calls=(*IM2COL, *WIDE), needs=("interleave",))
 def bounding_box(a: Arguments, at: Target) -> Sequence[Broken]:
-    """The box between the corners is not empty on any axis: dimensions 1 .. without interleave, 0 .. with interleave, W first; the
-    driver takes dim + upper as a signed 32-bit number, so that dimensions above 2^31 are refused here."""
+    """The box between the corners is not empty on any axis: dimensions 1 .. without interleave, 0 .. with interleave, W
+    first. The driver takes dim + upper as a signed 32-bit number, so dimensions above 2^31 are refused here.
+    """
     first = 0 if a.interleave else 1
     broken: list[Broken] = []
     if _truly_wide(a, at):
@@ -626,7 +628,7 @@ _TARGETS = {(arch, encode): Target(arch, encode) for arch in (None, *MACHINES) f
 
 
 def target(arch: Any, *, encode: bool) -> Target:
-    """What a map is judged for; the architecture by its name, None for one of them all."""
+    """The target of a check; the architecture by its name, None for any."""
     if arch is None:
         return _TARGETS[None, encode]
     found = any_architecture(arch)

@@ -194,7 +194,7 @@ def _read(name: str, node: ast.expr, source: str, names: Names, depth: int) -> A
 
 
 def _defined(name: str, word: str, names: Names, depth: int, refuse: Callable[[str], InputError]) -> Any:
-    """What a name of the text stands for."""
+    """The value of a name in the text."""
     given = names[word]
     if given.why_not:
         raise refuse(f"{word} {given.why_not}; put its value there")
@@ -342,7 +342,7 @@ _WRITTEN = re.compile(r"[(,=]\s*&\s*([A-Za-z_]\w*)\b(?!\s*\[)|\bcin\s*>>\s*([A-Z
 
 
 def _unsure(text: str) -> dict[str, str]:
-    """Names that may stand for something else where the call is: parameters, and what others may write to.
+    """Names that may have another value at the call: parameters, and names that others may write to.
 
     >>> _unsure("void f(int M) {} ... scanf(s, &N);")
     {'M': 'is a parameter too in the text', 'N': 'is changed in the text'}
@@ -398,7 +398,7 @@ _NAME = re.compile(
 
 
 def _assigned(text: str) -> list[tuple[str, Definition]]:
-    """Assignments that stand in no round or square brackets; "" for a name that is changed, or set entry by entry.
+    """Assignments outside of round and square brackets; "" for a name that is changed, or set entry by entry.
 
     >>> _assigned("int M = 4 * (1 + 1), N = 3; f(K=5)"), _assigned("dims[0] = 4; n += 1")
     ([('M', '4 * (1 + 1)'), ('N', '3')], [('dims', ''), ('n', '')])
@@ -429,7 +429,7 @@ def _assigned(text: str) -> list[tuple[str, Definition]]:
 
 
 def _until_end(text: str, begin: int) -> str:
-    """The value that begins there: to the semicolon, the comma or the line's end behind it.
+    """The value from here to the semicolon, the comma or the end of the line.
 
     >>> _until_end("M = 64 *\\n 2, N = 3;", 3)
     ' 64 *\\n 2'
@@ -447,17 +447,17 @@ def _until_end(text: str, begin: int) -> str:
     return text[begin : begin + _LONGEST_MARKED]
 
 
-# ---- Null pointers in an encode call: they break a rule of their own, because no list is there to be judged
+# ---- Null pointers in an encode call: they break a rule of their own, because there is no list to check
 
 
 _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")  # of cuTensorMapEncodeIm2col: inferred
 
 
 def refused_nulls(names: Iterable[str]) -> list[Finding]:
-    """A finding for every argument, by our name, that an encode call may not be given as a null pointer.
+    """A finding for every argument, by our name, that must not be a null pointer in an encode call.
 
-    No document says so. Measured for cuTensorMapEncodeTiled (driver 580 on an H200): trace encode_pointers; for the im2col calls, and on
-    Blackwell, inferred from that.
+    No document says so. Measured for cuTensorMapEncodeTiled (driver 580 on an H200): trace encode_pointers. For the
+    im2col calls, and on Blackwell, inferred.
 
     >>> [refusal.message for refusal in refused_nulls(["box_dim", "global_address"])]
     ['box_dim is a null pointer: the driver refuses it']
@@ -467,7 +467,7 @@ def refused_nulls(names: Iterable[str]) -> list[Finding]:
     return [refused(f"{name} is a null pointer: the driver refuses it{also.get(name, '')}", "null_pointer") for name in nulls]
 
 
-# ---- The encode calls in a text of C, C++ or Python: which they are, where they stand, and their arguments by our names
+# ---- The encode calls in a text of C, C++ or Python: their kind, their place, and their arguments by our names
 
 
 # The parameters of each call in the driver's order: the header's name and ours.
@@ -516,7 +516,7 @@ class Pasted:
         return not self.name.startswith("TensorMap")
 
     def hints(self) -> list[str]:
-        """What the numbers look like, where they are not what the call reads.
+        """Likely mistakes in the numbers, such as elements instead of bytes.
 
         >>> call = "cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)64, {64, 8}, {2, 128}, {64, 8}, {1, 1}, 0, 0, 0, 0)"
         >>> find_calls(call)[0].hints()
@@ -563,8 +563,8 @@ class Pasted:
 
 
 def find_calls(text: str, values: Mapping[str, str] | None = None) -> list[Pasted]:
-    """Every encode call of a text in its order; comments, `#if 0`, strings, and declarations of the function are none. `values` of names count more than
-    what the text says.
+    """Every encode call of a text in order, without comments, `#if 0`, strings, and declarations of the function.
+    `values` of names override those of the text.
 
     >>> [(c.name, c.line) for c in find_calls("// cuTensorMapEncodeTiled(&a)\\nencode(&b, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, p, 0, 0, 0, 0, 0, 0, 0, 0)")]
     [('encode', 2)]
@@ -604,7 +604,8 @@ def find_calls(text: str, values: Mapping[str, str] | None = None) -> list[Paste
 
 
 def parse_call(text: str) -> tuple[Call, dict[str, Any]] | None:
-    """(which call, its arguments by our names) of the encode call in a text; None when there is none, InputError for several.
+    """(call, arguments by our names) of the encode call in a text. None if there is none, InputError if there are
+    several.
 
     >>> parse_call("TensorMap.tiled(data_type='u8', global_address=0x100, global_dim=[64 * 2], global_strides=[], box_dim=[1 << 6])")
     ('tiled', {'data_type': 'u8', 'global_address': 256, 'global_dim': [128], 'global_strides': [], 'box_dim': [64]})

@@ -27,10 +27,11 @@ _MEASURED = ("sm_90a", None)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapTrap:
-    """A reason why every `direction` ("transfer": both) through a map traps: the field, a sentence, the CUDA error, what to do, the source.
+    """A reason why every `direction` ("transfer": both) through a map traps: the field, a sentence, the CUDA error, the
+    fix, the source.
 
-    `traces` are the suites that show it on sm_90a, none where nothing is measured; `is_meant` says that the documents have the map for
-    the other direction, so that a kernel may well have it.
+    `traces` are the suites that show it on sm_90a, empty if nothing is measured. `is_meant`: the documents allow the
+    map for the other direction, so a kernel may have it.
     """
 
     where: str
@@ -48,7 +49,8 @@ class MapTrap:
 
 
 def map_traps(tm: Encoded, arch: str | None, mode: str | None = None) -> Iterator[MapTrap]:
-    """Every reason, in the order in which hardware's errors come; `mode` is the instruction's, None the one that goes with the map.
+    """Every reason, in the order in which hardware reports its errors. `mode` is the instruction's; None is that of the
+    map.
 
     `arch` None: as on sm_90a, with what only Blackwell has.
 
