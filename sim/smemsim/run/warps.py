@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.ptx import WARP_SIZE
@@ -17,7 +18,7 @@ from smemsim.core.spec.wgmma import WGMMA_THREADS
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["ALL", "EXITED", "WARP", "WARPGROUP", "Cta", "Ctas", "are_whole_warps", "warp_name"]
+__all__ = ["ALL", "EXITED", "WARP", "WARPGROUP", "Cta", "Ctas", "are_whole_warps", "warp_name", "warps_of"]
 
 
 WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
@@ -97,3 +98,13 @@ def warp_name(x: Wave, warp: int) -> str:
     """A warp, by its number in the wave, as a kernel author knows it."""
     cta, own = divmod(int(warp), x.stride // WARP)
     return f"warp {own} of CTA {x.ctas[cta].number}"
+
+
+def warps_of(threads: np.ndarray) -> np.ndarray:
+    """The warps of threads (ascending), each once.
+
+    >>> warps_of(np.array([3, 5, 70])).tolist()
+    [0, 2]
+    """
+    found: np.ndarray = threads[::WARP] >> 5 if are_whole_warps(threads) else distinct(threads >> 5)
+    return found

@@ -34,6 +34,7 @@ Formal: TypeAlias = str  # what alone is in the way of order (a key of EXCUSES),
 EXCUSES = ("relaxed", "wait", "arrive")  # rules order.relaxed_cluster_arrive, order.narrow_wait, order.narrow_arrival
 Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
 Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
+_NOBODY = np.zeros(0, np.int64)
 P = ParamSpec("P")
 
 
@@ -114,6 +115,11 @@ def _each_once(*tables: dict[Any, _Phase]) -> list[_Phase]:
     return list({id(phase): phase for table in tables for phase in table.values()}.values())
 
 
+def _row(rows: Rows, n: int | None) -> Rows:
+    """What the `n`th of barriers that are alike has of rows with one for each; all of them for None."""
+    return rows if n is None else tuple(m[n] for m in rows)
+
+
 def _joined_rows(before: Rows | None, more: Rows) -> Rows:
     return more if before is None else tuple(map(np.maximum, before, more))
 
@@ -158,7 +164,7 @@ class _Phase:
         self.own: dict[tuple[int, int], _Released] = {}
         self.over = 0  # phases that are complete
         self.history: list[_Released] = []  # what was closed behind each of the last three
-        self.waited: dict[int, int] = {}  # by warp: how many it has waited for or been past
+        self.waited = _NOBODY  # by warp: how many it has waited for or been past, 0 for none; made when one first waits
         self.handed: dict[
             tuple[bool, int], tuple[Rows, Foreign]
         ] = {}  # what `VectorClocks.hands_on` keeps: since the last phase, and of that
@@ -172,7 +178,7 @@ class _Phase:
         other.closed = None if self.closed is None else self.closed.copy()
         other.told = {key: set(warps) for key, warps in self.told.items()}
         other.own = {key: released.copy() for key, released in self.own.items()}
-        other.history, other.waited = [released.copy() for released in self.history], dict(self.waited)
+        other.history, other.waited = [released.copy() for released in self.history], self.waited.copy()
         return other
 
     def of_twin(self, n: int) -> _Phase:
@@ -181,7 +187,7 @@ class _Phase:
         other.open, other.closed = self.open.of_twin(n), None if self.closed is None else self.closed.of_twin(n)
         other.operations, other.over = [ops[n : n + 1] if len(ops) > 1 else [ops[0].of(n)] for ops in self.operations], self.over
         other.told = {key: set(warps) for key, warps in self.told.items()}
-        other.history, other.waited = [released.of_twin(n) for released in self.history], dict(self.waited)
+        other.history, other.waited = [released.of_twin(n) for released in self.history], self.waited.copy()
         return other
 
     def spread(self, barriers: tuple[Any, ...], twins: Twins) -> _Phase:
@@ -198,7 +204,7 @@ class _Phase:
         other.history, other.over = [of(released) for released in self.history], self.over
         other.operations = list(self.operations)
         other.told = {key: twins.warps_of(warps) for key, warps in self.told.items()}
-        other.waited = twins.by_warp(self.waited, lambda over, n: over)
+        other.waited = np.tile(self.waited, twins.count)
         return other
 
     @property
@@ -351,7 +357,7 @@ class VectorClocks:
 
     def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
         """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
-        phase = self._looked_at(what)
+        phase, _ = self._looked_at(what)
         if phase is None or phase.closed is None:
             return False
         own = set(self.cta_of[warps].tolist())
@@ -359,8 +365,8 @@ class VectorClocks:
 
     def closed(self, what: Any) -> list[Rows]:
         """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
-        phase = self._looked_at(what)
-        return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
+        phase, n = self._looked_at(what)
+        return [] if phase is None or phase.closed is None else [_row(rows, n) for rows in phase.closed.known.get(self.wave, {}).values()]
 
     def has_seen(self, warps: Any, others: Any) -> Any:
         """Up to which clocks warps have seen others of whom they may have heard."""
@@ -422,12 +428,12 @@ class VectorClocks:
         phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
         return phases[what]
 
-    def _looked_at(self, what: Any) -> _Phase | None:
-        """`_found` for who only looks: barriers that are alike stay so."""
+    def _looked_at(self, what: Any) -> tuple[_Phase | None, int | None]:
+        """`_found` for who only looks, and which of the barriers that are alike it is: these stay so. None where it is all of them, or there are no others."""
         if isinstance(what, Alike):
-            return self._phases.get(what.each[0])
+            return self._phases.get(what.each[0]), None
         phase = self._phases.get(what)
-        return phase if phase is None or not phase.twins else phase.of_twin(phase.twins.index(what))
+        return phase, phase.twins.index(what) if phase is not None and phase.twins else None
 
     def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
         """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs each, else one after the other."""
@@ -828,7 +834,7 @@ class VectorClocks:
             scope = CLUSTER
         sure = self._is_past(warps, phase) if by_parity else np.ones(warps.shape, bool)
         if sure.all() and not self.too_early:
-            phase.waited.update(dict.fromkeys(warps.ravel().tolist(), phase.over))
+            self._has_waited(phase)[warps] = phase.over
             self._acquire(warps, phase, relaxed=relaxed, scope=scope)
             return
         for own, one, are_sure in zip(warps, what.each, sure, strict=True) if isinstance(what, Alike) else [(warps, what, sure)]:
@@ -843,7 +849,7 @@ class VectorClocks:
                 self.too_early.pop(warp, None)
             if not sure.all() and len(phase.history) > 2:
                 self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
-        phase.waited.update(dict.fromkeys(warps[sure].tolist(), phase.over))
+        self._has_waited(phase)[warps[sure]] = phase.over
         self._acquire(warps[sure], phase, relaxed=relaxed, scope=scope)
 
     @_both
@@ -866,10 +872,16 @@ class VectorClocks:
         told |= new
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
 
+    def _has_waited(self, phase: _Phase) -> np.ndarray:
+        """By warp: how many phases of a barrier it has waited for."""
+        if not len(phase.waited):
+            phase.waited = np.zeros(len(self.clock), np.int64)
+        return phase.waited
+
     def has_waited(self, warp: int, what: Any) -> bool:
         """Has a warp waited for a phase of an mbarrier?"""
-        phase = self._looked_at(what)
-        return phase is not None and warp in phase.waited
+        phase, _ = self._looked_at(what)
+        return phase is not None and warp < len(phase.waited) and bool(phase.waited[warp])
 
     def why_early(self, warp: int) -> str:
         """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""
@@ -884,38 +896,40 @@ class VectorClocks:
 
     def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
         """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
-        phase = self._looked_at(what)
+        phase, n = self._looked_at(what)
         if phase is None or not phase.over:
             return np.ones(warps.shape, bool)
-        known = self._know(warps, phase, 0)
+        known = self._know(warps, phase, 0, n)
         return known if self.tensor is None else known | self.tensor.know_last(warps, what)
 
     def know_phase(self, warps: np.ndarray, what: Any, number: int) -> np.ndarray:
         """Which warps know that a phase of an mbarrier is over, by a wait of their own or by what was released into it? Of phases that are no longer kept all do."""
-        phase = self._looked_at(what)
+        phase, n = self._looked_at(what)
         if phase is None or phase.over <= number:
             return np.zeros(warps.shape, bool)
         back = phase.over - 1 - number
         if back >= len(phase.history):
             return np.ones(warps.shape, bool)
         released = phase.history[-1 - back].known.get(self.wave, {}).values()
-        if not any(row.any() for row, *_ in released):
+        if not any(_row(rows, n)[0].any() for rows in released):
             return np.isin(warps, self.waited_for(what, number))
-        known = self._know(warps, phase, back)
+        known = self._know(warps, phase, back, n)
         return known if self.tensor is None else known | self.tensor.know_phase(warps, what, number)
 
     def waited_for(self, what: Any, number: int) -> list[int]:
         """The warps that have waited for a phase of an mbarrier, or for a later one."""
-        phase = self._looked_at(what)
-        return [] if phase is None else [warp for warp, over in phase.waited.items() if over > number]
+        phase, _ = self._looked_at(what)
+        return [] if phase is None else np.flatnonzero(phase.waited > max(number, 0)).tolist()
 
-    def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
-        """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
-        past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.ravel().tolist()], bool).reshape(warps.shape)
+    def _know(self, warps: np.ndarray, phase: _Phase, back: int, n: int | None = None) -> np.ndarray:
+        """Which warps know that the phase so many before the last complete one is over, of the `n`th of barriers that are alike: they have waited for it, or seen all that
+        was released into it."""
+        past: np.ndarray = self._has_waited(phase)[warps] >= phase.over - back
         if past.all():
             return past
         heard = np.ones(warps.shape, bool)
-        for known in phase.history[-1 - back].known.get(self.wave, {}).values():
+        for rows in phase.history[-1 - back].known.get(self.wave, {}).values():
+            known = _row(rows, n)
             seen, done = known[0][..., None, :], known[2][..., None, :]
             heard &= (self.seen[warps] >= seen).all(axis=-1) & (self.done[warps] >= done).all(axis=-1)
         return past | heard

@@ -177,6 +177,7 @@ class Operations:
 
     def _make_room(self, columns: int) -> None:
         self.columns, room = columns, self.units * columns
+        self._begins = np.arange(self.units)[:, None] * columns  # the first number of each unit
         self.generic, self.copies, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
         self.chain = np.zeros(room, np.int64)
 
@@ -236,7 +237,7 @@ class Operations:
         when = self.clock[firsts].tolist()
         stand_for_all = own > 0 and when == when[:own] * self.units
         numbers, count = (
-            self._next_of_all(firsts, own) if stand_for_all else self._next_of_each(firsts),
+            self._next_of_all(own) if stand_for_all else self._next_of_each(firsts),
             own if stand_for_all else len(firsts),
         )
         if numbers is None:
@@ -252,13 +253,13 @@ class Operations:
         self.chain[numbers] = self._chain(kind, i, firsts * WARP if is_group else np.asarray(threads))
         return made
 
-    def _next_of_all(self, firsts: np.ndarray, own: int) -> np.ndarray:
-        """The next numbers of the units of warps, where each has `own` of them: the same ones but for the unit's."""
+    def _next_of_all(self, own: int) -> np.ndarray:
+        """The next `own` numbers of each unit: the same ones but for the unit's."""
         if max(self._used) + own > self.columns:
             self.forget(own)
         begin = max(self._used)
         self._used = [begin + own] * self.units
-        found: np.ndarray = firsts // self._warps * self.columns + np.tile(np.arange(begin, begin + own), self.units)
+        found: np.ndarray = (self._begins + np.arange(begin, begin + own)).reshape(-1)
         return found
 
     def _next_of_each(self, firsts: np.ndarray) -> np.ndarray | None:

@@ -80,7 +80,7 @@ from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.sanitizer.uninitialised_reads import UninitialisedReads
 from smemsim.run.scopes import CTA, GPU
 from smemsim.run.views import Mbarrier, current
-from smemsim.run.warps import ALL, EXITED, WARP
+from smemsim.run.warps import ALL, EXITED, WARP, warps_of
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
@@ -660,7 +660,7 @@ class Sanitizer(Events, Observer):
         for threads, barrier in waits:
             if self.clocks.might_be and "cta" in i.modifiers and self.clocks.hears_afar(distinct(threads >> 5), barrier):
                 self.reporting.excuses["wait"] = i
-            self.reporting.waits.update(dict.fromkeys((threads >> 5).tolist(), (barrier, i.line, barrier.state.last)))
+            self.reporting.waits.update(dict.fromkeys(warps_of(threads).tolist(), (barrier, i.line, barrier.state.last)))
 
     def waited_for_launch(self, x: Wave, i: Instruction) -> None:
         """griddepcontrol.wait of the running threads."""
@@ -749,7 +749,7 @@ class Sanitizer(Events, Observer):
             if self.clocks.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
                 self.reporting.excuses["arrive"] = current(x)
             self._releases(threads, relaxed=relaxed)
-        for warps, what in self.clocks.together([distinct(threads >> 5) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
+        for warps, what in self.clocks.together([warps_of(threads) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
             self.clocks.release(warps, what, relaxed=relaxed, scope=scope)
 
     def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
@@ -825,10 +825,10 @@ class Sanitizer(Events, Observer):
     ) -> None:
         """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
         each = iter(waits)
-        for warps, what in self.clocks.together([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
+        for warps, what in self.clocks.together([warps_of(threads) for threads, _ in waits], [barrier for _, barrier in waits]):
             now = list(itertools.islice(each, count_of(what)))
-            for threads, _ in now if self.has_shared else ():
-                self.alone.waits_now(threads, self.lanes.meetings)
+            if self.has_shared:
+                self.alone.waits_now(np.concatenate([threads for threads, _ in now]), self.lanes.meetings)
             self.clocks.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
             for threads, barrier in now if self.alone.waits else ():
                 self.alone.waited(i, threads, barrier, relaxed=relaxed)

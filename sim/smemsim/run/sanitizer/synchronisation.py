@@ -325,7 +325,7 @@ class Initialised:
         """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
         EXCUSES alone is in the way."""
         made = self._made.get(barrier)
-        if made is None:
+        if made is None or made.seen_by.issuperset(warps.tolist()):
             return
         for warp in sorted(set(warps.tolist()) - made.seen_by):
             if self.clocks.has_seen(warp, made.warp) >= made.when:

@@ -27,7 +27,7 @@ from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
 from smemsim.run.sanitizer.uninitialised import half_of_cells, uninitialised
-from smemsim.run.warps import WARP
+from smemsim.run.warps import WARP, warps_of
 
 if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
@@ -126,7 +126,7 @@ class TensorShadow:
 
     def _columns(self, flags: np.ndarray, cta: int) -> np.ndarray:
         """The columns of a CTA's operations, from those of the first one."""
-        found, columns = np.zeros_like(self.clocks.done[0]), self.clocks.own_columns
+        found, columns = np.zeros(self.clocks.done.shape[1], bool), self.clocks.own_columns
         begin = cta * columns if self.clocks.are_shared else 0
         found[begin : begin + columns] = flags[:columns]
         return found
@@ -145,9 +145,9 @@ class TensorShadow:
         if self.knowledge is not None:
             own = cast("Cohort", x.cohort).own_running(x)
             if own is not None and self.knowledge.is_the_same():
-                return distinct(own // WARP).tolist()
+                return list(map(int, warps_of(own)))
             self.unfold()
-        return distinct(x.threads // WARP).tolist()
+        return list(map(int, warps_of(x.threads)))
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
         """The operations of all CTAs, each of which does something of its own from now on."""

@@ -92,7 +92,7 @@ def _arrivals(x: Wave, each: list[_Commit]) -> list[tuple[State, np.ndarray]]:
     if not each:
         return []
     thread, state = each[0][0], each[0][2].state
-    if tuple(barrier for *_, barrier in each) == state.members and all(n == thread + x.stride * k for k, (n, *_) in enumerate(each)):
+    if x.cohort is not None and tuple(barrier for *_, barrier in each) == state.members and x.cohort.own_count([n for n, *_ in each]) == 1:
         return [(state, np.array([thread]))]
     return [(barrier.alone(), np.array([thread])) for thread, _, barrier in each]
 
