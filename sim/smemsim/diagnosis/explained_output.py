@@ -25,6 +25,7 @@ from smemsim.diagnosis.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
 from smemsim.diagnosis.result.sums import Code, explain_sums, is_product
 from smemsim.run.engine.records import Load, Mma, Store
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.operands.read import OperandRead
@@ -110,10 +111,13 @@ def explained(run: Executed, wrong: Wrong) -> str:
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
     """The rounding errors to expect in an output of a type, by the instructions of the kernel."""
-    key = "rounding of sums", len(launch.result.events)
-    if key not in launch.kept:
-        launch.kept[key] = _rounding_of_sums(launch)
-    return Rounding.of(FORMATS.get(dtype), launch.kept[key])
+    known, events = _ROUNDING(launch), len(launch.result.events)
+    if events not in known:
+        known[events] = _rounding_of_sums(launch)
+    return Rounding.of(FORMATS.get(dtype), known[events])
+
+
+_ROUNDING: Slot[dict[int, float]] = Slot(lambda launch: {})  # by the number of events
 
 
 def _rounding_of_sums(launch: Launch) -> float:

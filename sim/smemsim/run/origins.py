@@ -23,6 +23,7 @@ from smemsim.run.engine.wave import COPIES
 from smemsim.run.isa.memory.spaces import locate
 from smemsim.run.isa.registers import bits_of, storage
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Step
+from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece
@@ -138,10 +139,22 @@ class Origins:
         return self.tensor.of(cta, (column * LANES + lane) * CELL + byte)
 
 
+@dataclasses.dataclass(eq=False)
+class _Followed:
+    bytes: int = 0  # whose origins were noted when threads stored them
+
+
+_FOLLOWED: Slot[_Followed] = Slot(lambda launch: _Followed())
+
+
 def origins_of(x: Wave) -> Origins | None:
     """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
     launch = x.launch
-    if not launch.checks_operands or x.in_flight is not None or (launch.followed > MOST_FOLLOWED and not launch.program.copied.has_factors):
+    if (
+        not launch.checks_operands
+        or x.in_flight is not None
+        or (_FOLLOWED(launch).bytes > MOST_FOLLOWED and not launch.program.copied.has_factors)
+    ):
         return None
     if x.origins is None:
         x.origins = Origins(x)
@@ -519,7 +532,7 @@ class FollowedStore(Unfollowed):
         if held is None or piece.space != "shared":
             return
         at, found = self._spread(piece.at), self.origins(x)
-        x.launch.followed += at.size
+        _FOLLOWED(x.launch).bytes += at.size
         chunks = distinct(at.reshape(-1) // CHUNK)
         others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
         if len(others):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["HasSlots", "Slot"]
+__all__ = ["HasSlots", "Slot", "same_for_waves"]
 
 
 State = TypeVar("State")
@@ -46,3 +46,15 @@ class Slot(Generic[State]):
         """The state at `owner`; None if nothing has asked for it yet."""
         found: State | None = owner.slots.get(self)
         return found
+
+
+_SAME: Slot[dict[tuple[int, Hashable], Any]] = Slot(lambda launch: {})
+
+
+def same_for_waves(launch: HasSlots, threads: int, name: Hashable, make: Callable[[], State]) -> State:
+    """What is the same for all waves of a launch that have so many threads, made when one of them first asks for it."""
+    kept, key = _SAME(launch), (threads, name)
+    if key not in kept:
+        kept[key] = make()
+    found: State = kept[key]
+    return found

@@ -374,42 +374,71 @@ class Launch:
     parameters: np.ndarray
     result: LaunchResult = dataclasses.field(default_factory=LaunchResult)
     waves: list[Wave] = dataclasses.field(default_factory=list)
-    kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
-    slots: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the state of instruction families (`slots.Slot`)
+    slots: dict[Any, Any] = dataclasses.field(
+        default_factory=dict
+    )  # the state of instruction families, and what waves leave to later ones (`slots.Slot`)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    followed: int = 0  # bytes whose origins were noted when threads stored them (`origins.py`)
-    watched: int = 0  # waves that began under the watch
-    released: tuple[dict[Any, Any], ...] = dataclasses.field(
-        default_factory=lambda: ({}, {}, {}, {}, {})
-    )  # at addresses of global memory, as each `VectorClocks` of a wave has it
-    messages: dict[Any, Any] = dataclasses.field(default_factory=dict)  # strong stores to global memory, where `Messages` follows them
     history: Any = None  # what its waves have done to global memory, where that is watched
     places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
     left_out: int = 0  # CTAs of the grid that are not run
     program: Program = dataclasses.field(init=False)
-    addresses: Mapping[str, int] = dataclasses.field(init=False)  # of variables in global memory
-    arch: str = dataclasses.field(init=False)
-    grid: tuple[int, int, int] = dataclasses.field(init=False)
-    block: tuple[int, int, int] = dataclasses.field(init=False)
-    cluster: tuple[int, int, int] = dataclasses.field(init=False)
     threads: int = dataclasses.field(init=False)  # of a CTA
     cluster_size: int = dataclasses.field(init=False)  # CTAs of a cluster
-    is_clustered: bool = dataclasses.field(init=False)  # has the launch clusters, if only of one CTA?
     ctas: int = dataclasses.field(init=False)  # of the grid
-    shared_bytes: int = dataclasses.field(init=False)
-    limit: int = dataclasses.field(init=False)
-    multiprocessors: int = dataclasses.field(init=False)  # of the card
     schedule: Schedule | None = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.schedule = None if self.options.schedule is None else Schedule(self.options.schedule)
-        self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
-        self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster or (1, 1, 1)
+        self.program = self.kernel.program
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
-        self.is_clustered = self.config.cluster is not None
-        self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
-        self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
+
+    @property
+    def arch(self) -> str:
+        """The card's architecture."""
+        return self.program.arch
+
+    @property
+    def addresses(self) -> Mapping[str, int]:
+        """Where variables lie in global memory."""
+        return self.kernel.addresses
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """CTAs along each axis."""
+        shape: tuple[int, int, int] = self.config.grid
+        return shape
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Threads of a CTA along each axis."""
+        shape: tuple[int, int, int] = self.config.block
+        return shape
+
+    @property
+    def cluster(self) -> tuple[int, int, int]:
+        """CTAs of a cluster along each axis."""
+        return self.config.cluster or (1, 1, 1)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Has the launch clusters, if only of one CTA?"""
+        return self.config.cluster is not None
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of dynamic shared memory."""
+        return self.config.shared_bytes
+
+    @property
+    def limit(self) -> int:
+        """Blocks of instructions that a wave may execute."""
+        return self.options.limit
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the card."""
+        return self.options.multiprocessors or int(card_of(self.arch).named("multiprocessor_count"))
 
     @property
     def status(self) -> int:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.run.slots import Slot
+
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
     from smemsim.run.lower.program import Program
 
-__all__ = ["RegisterFile", "forget_rooms", "idle_rooms", "leave_rooms", "new_room", "room_left"]
+__all__ = ["LEFT_BY_WAVES", "RegisterFile", "forget_rooms", "idle_rooms", "leave_rooms", "new_room", "room_left"]
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
@@ -32,6 +34,9 @@ class RegisterFile:
     pointers: np.ndarray
 
 
+LEFT_BY_WAVES: Slot[dict[int, list[RegisterFile]]] = Slot(
+    lambda launch: {}
+)  # of a launch: what waves that are over have left, by their threads
 _left: list[tuple[weakref.ref[Program], RegisterFile]] = []  # the last one left at the end
 
 
@@ -60,11 +65,8 @@ def room_left(program: Program, threads: int) -> RegisterFile | None:
 def leave_rooms(launch: Launch) -> None:
     """A launch is over: the next one may have what its waves have left."""
     with _lock:
-        for key, rooms in launch.kept.items():
-            if key[0] == "registers":
-                _left.extend((weakref.ref(launch.program), room) for room in rooms)
-                rooms.clear()
-        launch.kept.clear()  # the frames in there know it
+        _left.extend((weakref.ref(launch.program), room) for rooms in LEFT_BY_WAVES(launch).values() for room in rooms)
+        launch.slots.clear()  # the frames in there know it
         while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
             _left.pop(0)
 
@@ -73,7 +75,7 @@ def idle_rooms(launch: Launch) -> list[np.ndarray]:
     """The memory of rooms that no wave of a launch has, its own or left by others: who takes one begins with whatever is there."""
     with _lock:
         rooms = [room for _, room in _left]
-    return [room.raw for room in (*rooms, *(room for key, those in launch.kept.items() if key[0] == "registers" for room in those))]
+    return [room.raw for room in (*rooms, *(room for those in LEFT_BY_WAVES(launch).values() for room in those))]
 
 
 def forget_rooms(program: Program) -> None:

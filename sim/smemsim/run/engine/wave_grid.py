@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.core.spec.bulk import BULK_LIMITS
+from smemsim.run.slots import same_for_waves
 from smemsim.run.warps import ALL, WARP, WARPGROUP, Cta, Ctas, are_whole_warps
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ class WaveGrid:
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
         """What is the same for all waves of the launch that have as many threads, made when one of them first asks for it."""
-        kept, key = self.launch.kept, (self.total, name)
-        if key not in kept:
-            kept[key] = make()
-        return kept[key]
+        return same_for_waves(self.launch, self.total, name, make)
 
     def units(self, size: int) -> np.ndarray:
         """Of each thread the number of its unit of `size` threads: warps, or warpgroups. A unit lies in one CTA."""

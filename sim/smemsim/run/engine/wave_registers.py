@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.run.engine.register_pool import RegisterFile, new_room, room_left
+from smemsim.run.engine.register_pool import LEFT_BY_WAVES, new_room, room_left
 from smemsim.run.lower.cfg import read_first
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class WaveRegisters:
     def __init__(self, launch: Launch, total: int) -> None:
         """New registers, which are all zero. If a wave that is over has left its own, these, of which only those are zero that a kernel reads first."""
         self.launch = launch
-        left: list[RegisterFile] = launch.kept.setdefault(("registers", total), [])
+        left = LEFT_BY_WAVES(launch).setdefault(total, [])
         file = left.pop() if left else room_left(launch.program, total)
         if file is not None:
             for slot in read_first(launch.program):
@@ -52,5 +52,5 @@ class WaveRegisters:
 
     def leave(self) -> None:
         """The wave is over, and nobody looks at its registers any more: the next one may have them."""
-        self.launch.kept["registers", self._file.threads].append(self._file)
+        LEFT_BY_WAVES(self.launch).setdefault(self._file.threads, []).append(self._file)
         self.arrays = []

@@ -8,6 +8,7 @@ words by several instructions with no meeting between them: then it is the order
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -75,10 +76,11 @@ class Frames:
         found = _FRAMES.peek(x)
         if found is None:
             pointers = x.registers.pointers
-            key = x.total, cls, int(pointers[0]) if len(pointers) else 0
-            found = x.launch.kept.get(key)
+            key = x.total, int(pointers[0]) if len(pointers) else 0
+            left = _LEFT(x.launch)
+            found = left.frames.get(key)
             if found is None:
-                found = x.launch.kept[key] = cls(x)
+                found = left.frames[key] = cls(x)
             else:
                 found._enter(x)
             _FRAMES.put(x, found)
@@ -105,6 +107,15 @@ class Frames:
         return array
 
 
+@dataclasses.dataclass(eq=False)
+class _Left:
+    """What waves leave to later ones of a launch: frames, by threads and where the registers begin; room for places, by threads and rows."""
+
+    frames: dict[tuple[int, int], Frames] = dataclasses.field(default_factory=dict)
+    rooms: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+
+
+_LEFT: Slot[_Left] = Slot(lambda launch: _Left())
 _FRAMES: Slot[Frames] = Slot(Frames)
 _SHADOW: Slot[Shadow] = Slot(lambda x: Shadow(x, NOWHERE.ctypes.data))
 _STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE.ctypes.data))
@@ -125,7 +136,7 @@ class Frame:
             self._place(x, frames, found)
         self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
         self.total = x.total
-        self._kept = x.launch.kept
+        self._left = _LEFT(x.launch)
 
     @classmethod
     def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
@@ -139,11 +150,10 @@ class Frame:
     @functools.cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray]:
         """Of all threads the places and the shapes of accesses."""
-        key = self.total, ("places", self.count)
-        if key not in self._kept:
-            self._kept[key] = _room(self.count, self.total)
-        tables: tuple[np.ndarray, np.ndarray] = self._kept[key]
-        return tables
+        key, rooms = (self.total, self.count), self._left.rooms
+        if key not in rooms:
+            rooms[key] = _room(self.count, self.total)
+        return rooms[key]
 
     @functools.cached_property
     def outside(self) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.cohort import Cohort
+from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.history import History
@@ -26,6 +27,7 @@ from smemsim.run.sanitizer.sanitizer import MATRIX, Begin, Sanitizer, has_excuse
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import GPU
+from smemsim.run.slots import same_for_waves
 from smemsim.run.views import Mbarrier, mbarriers
 from smemsim.run.warps import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.run.word_ranges import WORD, WordRanges
@@ -88,10 +90,7 @@ class FirstCta:
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
         """As `Wave.alike`, of waves of one CTA."""
-        kept, key = self.launch.kept, (self.total, name)
-        if key not in kept:
-            kept[key] = make()
-        return kept[key]
+        return same_for_waves(self.launch, self.total, name, make)
 
 
 M = TypeVar("M", bound=Callable[..., Any])
@@ -251,14 +250,14 @@ class SanitizerOfFirst(Events):
 
     def __init__(self, x: Wave, history: History | None) -> None:
         self.x, self.history, self.count = x, history, len(x.ctas)
-        x.launch.watched += 1
+        number = ACROSS_WAVES(x.launch).begins()
         self.of_all: Sanitizer | None = None
         self.taint = Taint(x, self._blank_bytes, self._is_used)
-        entered = 0 if history is None else history.enters(x, x.launch.watched)
-        self.begin_of_all = Begin(x.launch.watched, entered, self.taint)
+        entered = 0 if history is None else history.enters(x, number)
+        self.begin_of_all = Begin(number, entered, self.taint)
         room = columns_of(x.total // WARP, self.count, is_alone=False)
         self.view = cast("Wave", FirstCta(x))
-        self.first = Sanitizer(self.view, None, Begin(x.launch.watched, 0, self.taint, room, x.total // WARP))
+        self.first = Sanitizer(self.view, None, Begin(number, 0, self.taint, room, x.total // WARP))
         self.has_shared = self.first.has_shared
         self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
         self.has_declared = history is not None and x.launch.memory.has_declared

@@ -8,7 +8,6 @@ comparison uses, the data is stored (not changed by an atomic operation) and loa
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.lower.dataflow import message_flags, message_loads
+from smemsim.run.sanitizer.across_waves import ACROSS_WAVES, Stored
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.sanitizer.reporting import WORD, Reporting
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
 __all__ = ["Messages"]
-
-
-@dataclasses.dataclass(eq=False)
-class Stored:
-    """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the clock of the first read."""
-
-    instruction: Instruction
-    wave: int
-    warp: int
-    clock: int
-    readers: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
 
 
 class Messages:
@@ -48,8 +37,7 @@ class Messages:
         self._shared: dict[Any, Stored] = {}
 
     def _of(self, what: Any) -> dict[Any, Stored]:
-        found: dict[Any, Stored] = self.x.launch.messages if what[0] == "global" else self._shared
-        return found
+        return ACROSS_WAVES(self.x.launch).messages if what[0] == "global" else self._shared
 
     def stored(self, i: Instruction, accesses: Sequence[tuple[np.ndarray, Any]]) -> None:
         """Threads are about to write, each at an address of its own; an atomic operation leaves no data there."""

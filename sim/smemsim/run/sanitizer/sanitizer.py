@@ -49,6 +49,7 @@ from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.marks import PART_BITS
 from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
@@ -115,8 +116,8 @@ class Sanitizer(Events, Observer):
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
         self.x = x
         if begin is None:
-            x.launch.watched += 1
-            begin = Begin(x.launch.watched, 0 if history is None else history.enters(x, x.launch.watched))
+            number = ACROSS_WAVES(x.launch).begins()
+            begin = Begin(number, 0 if history is None else history.enters(x, number))
         self.clocks = _order(x, begin)
         clocks = self.clocks
         self.operations = Operations(x, clocks.clock, clocks.units, clocks.own_columns, are_shared=clocks.are_shared)
@@ -650,10 +651,12 @@ class Sanitizer(Events, Observer):
             self.registers.free(dict(waited), by_all=by_all)
             return
         self.operations.waits.add(group)
-        writes = self.writes if group == "bulk" and not only_read else None
-        for _, over in waited if writes is not None else ():
+        writes = self.writes
+        if writes is None or group != "bulk" or only_read:
+            return
+        for _, over in waited:
             for operation in self.operations.each(over) if by_all else over:
-                writes.waited(operation)  # type: ignore[union-attr]
+                writes.waited(operation)
 
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads have found phases of mbarriers over: what these brought is what they expect to read."""
@@ -934,7 +937,7 @@ def _order(x: Wave, begin: Begin) -> VectorClocks:
             has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places, units=max(1, len(x.ctas) // x.launch.cluster_size),
             are_shared=x.program.needs_others or not x.launch.has_cohorts, room=begin.room,
         )
-        for places in x.launch.released
+        for places in ACROSS_WAVES(x.launch).released
     )  # fmt: skip
     excuses = _excuses(x)
     widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 
 if TYPE_CHECKING:
     from smemsim.core.machine.global_memory import Region
@@ -220,8 +221,7 @@ class Record:
             place = history.issues()  # which may make room
             history.waited[place] = when
         for first, of_each, ctas in self.waves:
-            history.launch.watched += 1
-            history.has_run(first + warps, history.launch.watched, of_each, list(ctas))
+            history.has_run(first + warps, ACROSS_WAVES(history.launch).begins(), of_each, list(ctas))
         history.warps += self.warps
         for place, done in self.used.items():
             history.has_done(body[place], warps, done)
