@@ -162,7 +162,7 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     before = counted(TRANSPOSE.format(change=""), block=64)
     (note,) = before.remarks
     assert (note.code, note.line) == ("P902", 9)
-    assert "128 wavefronts where 4 do without conflicts, 100% of all wavefronts of the launch" in note.message
+    assert "128 wavefronts, without conflicts 4; 100% of all wavefronts of the launch" in note.message
     assert "offset ^ (offset >> 5 & 0x7c)" in note.repair
     assert "tried on 128 wavefronts of all accesses of the buffer: 4 are left" in note.repair
     after = counted(TRANSPOSE.format(change="shr.u32 %y, %a, 5; and.b32 %y, %y, 0x7c; xor.b32 %a, %a, %y; "), block=64)
@@ -178,8 +178,8 @@ def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart() -> None:
     )
     found = [f for f in counted(body, block=64).remarks if f.code == "P902"]
     assert [f.line for f in found] == [9, 13]
-    assert "and at 1 other line (11)" in found[0].message
-    assert "and at 39 other lines" in found[1].message
+    assert "and at 1 more line (11)" in found[0].message
+    assert "and at 39 more lines" in found[1].message
 
 
 def test_few_conflicts_of_a_large_launch_are_no_note() -> None:

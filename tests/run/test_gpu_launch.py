@@ -722,7 +722,7 @@ mov.b64 %d1, map; cvta.param.u64 %d1, %d1;
 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%d1, {%r3, %r3}], [%r1];"""
     run = smemsim.Gpu().launch(kernel(".param .align 64 .b8 map[128]", body), args=[tensor_map(0x10000)])
     [finding] = [f for f in run.findings if f.code == "X001"]
-    assert "global_address 0x10000 lies in no array of this GPU" in finding.message
+    assert "global_address 0x10000 is in no array of this GPU" in finding.message
     assert "global_address=array.address" in finding.repair
 
 

@@ -187,7 +187,7 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
     assert found(text, np.zeros(16, np.uint32), grid=2, cluster=2) == {}
     codes = found(text + "@%p2 " + use, np.zeros(16, np.uint32), grid=2, cluster=2)
     assert list(codes) == ["X001"]
-    assert "name CTA 2 of a cluster that has 2" in codes["X001"]
+    assert "name CTA 2; the cluster has 2" in codes["X001"]
 
 
 # ---- traps
@@ -203,12 +203,12 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
         ("mad.lo.u32 %r2, %r1, 4, 5200; ld.shared.b32 %r3, [%r2];", "X001", "past the end of the CTA's window"),
         ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "not a multiple of the 4 bytes"),
         ("ld.local.b32 %r2, [loc+64];", "X001", "local memory has 16 bytes"),
-        ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3 of a cluster that has 1"),
+        ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3; the cluster has 1"),
         ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
         ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "not a multiple of the 4 bytes"),
         ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "not a multiple of the 16 bytes"),
-        ("ld.shared.b32 %r2, [%d20];", "X001", "the generic address of a byte of the array of args[0]"),
-        ("mov.u64 %d1, loc; cvta.local.u64 %d1, %d1; ld.shared.b32 %r2, [%d1+1024];", "X001", "of the thread's local memory"),
+        ("ld.shared.b32 %r2, [%d20];", "X001", "a generic address in the array of args[0]"),
+        ("mov.u64 %d1, loc; cvta.local.u64 %d1, %d1; ld.shared.b32 %r2, [%d1+1024];", "X001", "in the thread's local memory"),
     ],
 )
 def test_addresses_that_end_the_kernel(body, code, words):

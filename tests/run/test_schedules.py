@@ -127,7 +127,7 @@ def test_sums_of_floats_in_another_order_are_a_remark():
     run, _ = launched(SUMS, "all:6")
     assert run.ok
     assert [f.code for f in run.remarks] == ["X030"]
-    assert "round" in run.remarks[0].because
+    assert "round" in run.remarks[0].why
 
 
 TICKETS = f"""{HEAD}
