@@ -77,7 +77,7 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;"""
         (256, "leave out the bytes of line"),
         (128, "leave out the bytes of line"),
         (768, "twice the bytes that arrive"),
-        (192, "twice as many bytes arrive"),
+        (192, "half of the bytes that arrive"),
         (320, "expect 384 bytes, if"),
     ],
 )

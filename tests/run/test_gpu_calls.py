@@ -189,7 +189,11 @@ def test_threads_call_what_their_pointers_name(asked: list[tuple[int, int]]) -> 
 
 @pytest.mark.parametrize(
     ("pointer", "says"),
-    [("mov.u64 %d6, 0;", "calls address 0x0"), ("mov.u64 %d6, f0; add.u64 %d6, %d6, 4;", "no function"), ("mov.u64 %d6, wide;", "other sizes")],
+    [
+        ("mov.u64 %d6, 0;", "calls address 0x0"),
+        ("mov.u64 %d6, f0; add.u64 %d6, %d6, 4;", "no function"),
+        ("mov.u64 %d6, wide;", "other sizes"),
+    ],
 )
 def test_pointers_to_no_function_of_that_kind(pointer: str, says: str) -> None:
     call = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], 1; them: .calltargets f0, f1, wide; call (r), %d6, (a), them; }"

@@ -39,6 +39,8 @@ __all__ = [
     "headline_of",
     "in_word",
     "message_of",
+    "place_of",
+    "rows_of",
     "shortened",
     "told",
 ]
@@ -677,7 +679,7 @@ def message_of(found: Mapping[str, Any]) -> str:
     """
     return plain(
         message_lines(
-            Line([(f"{found['code']}  ", ""), (f"{_place_of(found)}  ", "")]), f"{_note(found)}{told(found['what'])}", _rows_of(found)
+            Line([(f"{found['code']}  ", ""), (f"{place_of(found)}  ", "")]), f"{_note(found)}{told(found['what'])}", rows_of(found)
         )
     )
 
@@ -688,10 +690,10 @@ def headline_of(found: Mapping[str, Any]) -> str:
     >>> headline_of(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used").as_dict())
     'D310 leading_byte_offset: LBO = 64 B is never used'
     """
-    return f"{found['code']} {_place_of(found)}: {told(found['what'])}"
+    return f"{found['code']} {place_of(found)}: {told(found['what'])}"
 
 
-def _place_of(found: Mapping[str, Any]) -> str:
+def place_of(found: Mapping[str, Any]) -> str:
     """The line of the source without its folder, else the place in words."""
     place = str(found.get("location") or found["where"])
     return place.rpartition("/")[2]
@@ -701,7 +703,8 @@ def _note(found: Mapping[str, Any]) -> str:
     return NOTES.get(Severity(found["severity"]), "")
 
 
-def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
+def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
+    """The labelled lines of a finding, of what `Finding.as_dict` says about it: the accesses, why, fix."""
     for half in found.get("halves", ()):
         source = str(half["location"] or "").rpartition("/")[2]
         yield Labelled(

@@ -171,7 +171,7 @@ class Report:
         if not self.arch:
             return ""
         if any_architecture(self.arch).measured:
-            return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
+            return f"{self.arch}: rules are measured on an H200 if the picture or the finding says so"
         return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')} (you have a card? smemsim capture)"
 
     def _counted(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
-from smemsim.core.finding import Finding, InLaunch, Path, Touched, shortened, told
+from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, shortened, told
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
@@ -51,7 +51,7 @@ from smemsim.run.engine.sampling import Sample
 from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
-    from smemsim.core.picture.model import Entry, Heat, Page
+    from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side
     from smemsim.diagnosis.schedules import Schedules
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
@@ -755,10 +755,7 @@ class Run:
         names = written.step_names(self.name) if written is not None else {}
         tiles = [_named(tile, names) for tile in report.tiles()]
         findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
-        none = "" if tiles else "No picture: no matrix instruction reads what TMA has brought."
-        above = Above(
-            self.summary(), tuple(outputs), self.output, self.evidence, none,
-        )  # fmt: skip
+        above = Above(self.summary(), tuple(outputs), self.output, self.evidence)
         entries = tuple(_entry(f, ptx, drawn) for f in findings[:MOST_ENTRIES])
         counted, more = _counted(self.findings), max(len(findings) - MOST_ENTRIES, 0)
         heading = (
@@ -766,9 +763,18 @@ class Run:
         )
         whole = report.page(tiles, names=names)
         return dataclasses.replace(
-            whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}, as it ran", counted=heading, entries=entries, more=more,
-            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back, heat=self._heat(),
+            whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
+            remarks=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(),
         )  # fmt: skip
+
+    def _checks(self) -> tuple[str, ...]:
+        """What was checked, and what was not, a line each."""
+        what = f"{self.ctas} of {self.launch.ctas} CTAs" if self.ctas != self.launch.ctas else f"{self.ctas} CTA{'s' * (self.ctas != 1)}"
+        seen = self.reads is not None
+        said = f"Races, waits, barriers and uninitialised values: {what if seen else 'not checked'}."
+        layouts, _, missed = str(self.judged).partition("not checked: ")
+        lines = (said, f"{layouts[:1].upper()}{layouts[1:].strip(' ;')}." if layouts else "", f"Not checked: {missed}." if missed else "")
+        return tuple(filter(None, (*lines, *(f"Limit of the race detector: {bound}." for bound in self.bounds))))
 
     def _heat(self) -> Heat | None:
         """What lines cost, of a launch that was counted."""
@@ -802,7 +808,7 @@ def _counted(findings: list[Finding]) -> str:
     return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}{at}"
 
 
-AROUND = 4  # lines of PTX before and behind a finding's, on a page
+AROUND = 4  # lines of PTX or source before and after a finding's, on a page
 MOST_ENTRIES = 40  # findings on a page
 
 
@@ -826,5 +832,32 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
             tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")),
         )
     others = f.others() if f.count > 1 else ""
-    return Entry(str(f.severity), f.code, f.where, told(f.what), told(f.repair), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
-                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code))  # fmt: skip
+    where = f.headed if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
+    return Entry(str(f.severity), f.code, where, told(f.what), told(f.repair), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
+                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=_sides(f, ptx))  # fmt: skip
+
+
+def _sides(f: Finding, ptx: list[str]) -> tuple[Side, ...]:
+    """The accesses of a finding with the source around each line; that of the finding itself if it names no access; none for a remark."""
+    from smemsim.core.picture.model import Side
+
+    if f.severity is Severity.NOTE:
+        return ()
+    launch = f.at.launch if isinstance(f.at, InLaunch) else ""
+    halves = [half for half in f.halves if half.instruction is not None]
+    if not halves and isinstance(f.at, InLaunch) and f.at.instruction is not None:
+        halves = [Half("at", f.at.instruction.name, f.at.instruction, f.place)]
+    return tuple(Side(half.does, told(half.text), half.at(launch), _source_around(half, f, ptx)) for half in halves)
+
+
+def _source_around(half: Half, f: Finding, ptx: list[str]) -> Excerpt:
+    """Lines of the source around an access; of the PTX, if the source cannot be read."""
+    from smemsim.base.files import source_text
+    from smemsim.core.picture.model import Excerpt
+
+    assert half.instruction is not None
+    place = half.place or half.instruction.location
+    text = source_text(place.file, f.folders).splitlines() if place is not None else []
+    lines, at = (text, place.line) if place is not None and 0 < place.line <= len(text) else (ptx, half.instruction.line)
+    numbers = range(max(1, at - AROUND), min(len(lines), at + AROUND) + 1)
+    return Excerpt(tuple((n, shortened(lines[n - 1]) if lines is ptx else lines[n - 1]) for n in numbers), at)

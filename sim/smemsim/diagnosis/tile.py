@@ -867,7 +867,8 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 # ---- The buffers: which issue filled which range of each
 
 
-BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "no step wrote it"
+BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "nothing"
+BY_THREADS = "threads, or nothing (TMA did not write it)"  # of a run, whose steps are what TMA and matrix instructions did
 
 
 def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Strip, ...]:
@@ -876,7 +877,7 @@ def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Stri
     The cells of a band are its range, its bytes, and who wrote them.
     """
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
-    strips = []
+    strips, empty = [], BY_THREADS if names else UNTOUCHED
     for buffer, after in zip(ordered, [*(b.address for b in ordered), REACH][1:], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
         writer = machine.memory.of(np.arange(buffer.address, min(end, REACH)))[0].astype(np.int64) - 1
@@ -886,16 +887,14 @@ def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Stri
         cuts = [0, *(np.flatnonzero(np.diff(writer)) + 1).tolist(), len(writer)] if len(writer) else []
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
-        bands = tuple(_band(machine, names, *run) for run in runs)
-        strips.append(
-            Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED)
-        )
+        bands = tuple(_band(machine, names, *run, empty) for run in runs)
+        strips.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=empty))
     return tuple(strips)
 
 
-def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int) -> Band:
+def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int, empty: str) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = f"{step_name(written.step, names)}: {written.text}" if written else UNTOUCHED
+    told = f"{step_name(written.step, names)}: {written.text}" if written else empty
     fill = colour(issue) if written else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))

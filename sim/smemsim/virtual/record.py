@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.files import write_whole
+from smemsim.core.finding import headline_of, place_of, rows_of
 from smemsim.core.picture.model import Entry, Part
 from smemsim.core.picture.page import program_html
 from smemsim.core.ptx.demangle import pointed_types
@@ -224,16 +225,21 @@ def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> N
     entries, parts = dict[tuple[str, str, str], Entry](), list[Part]()
     also: dict[tuple[str, str, str], list[str]] = {}
     for x in launches:
-        told = [(f["code"], f["where"], f["message"], f) for f in (x.run or {}).get("findings", [])]
+        told = [(f["code"], place_of(f), f["what"], f) for f in (x.run or {}).get("findings", [])]
         for code, where, message, f in told:
             key = (code, where, message)
             also.setdefault(key, []).append(str(x.number))
             severity = Severity(f["severity"])
-            repair = f["repair"] if isinstance(f["repair"], str) else ""
-            entries.setdefault(key, Entry(str(severity), code, f"{where}, {x.name}", message, repair, f.get("because") or "", link=x.page,
+            rows = tuple(row for row in rows_of(f) if row.label != "fix")
+            entries.setdefault(key, Entry(str(severity), code, f"{where}, {x.name}", message, f["fix"]["text"], f.get("because") or "", link=x.page, rows=rows,
                                           severity_says=severity.says, explained=CODES[code].cause if code in CODES else ""))  # fmt: skip
         remarks = len((x.run or {}).get("remarks", []))
-        said = [*dict.fromkeys(code for code, *_ in told), *x.named, x.refused, f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""]
+        said = [
+            *dict.fromkeys(headline_of(f) for *_, f in told),
+            *x.named,
+            x.refused,
+            f"{remarks} remark{'s' * (remarks > 1)}" if remarks else "",
+        ]
         verdict = "; ".join(filter(None, said)) or ("no findings" if x.run else x.told)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
         cells = (verdict, f"{x.seconds:.1f} s", _checked(x.told) or "-", shape)

@@ -33,6 +33,7 @@ __all__ = [
     "Part",
     "Picture",
     "Row",
+    "Side",
     "Stride",
     "Strip",
     "colour",
@@ -255,6 +256,15 @@ class Excerpt:
     below: tuple[str, ...] = ()
 
 
+class Side(NamedTuple):
+    """One access of a finding: what it does ("write"), in words what does it, where it is, and the source around its line."""
+
+    does: str
+    text: str
+    where: str
+    source: Excerpt
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """A fault for readers. `target` is the (picture, cell) to show next to it; `others` names further places."""
@@ -273,6 +283,7 @@ class Entry:
     explained: str = ""  # what the code means
     link: str = ""  # another page that shows it
     rows: tuple[Labelled, ...] = ()  # the accesses that it is about, and why
+    sides: tuple[Side, ...] = ()  # the accesses with their source, both halves of a race
 
 
 class HeatLine(NamedTuple):
@@ -304,7 +315,6 @@ class Above:
     outputs: tuple[tuple[str, bool], ...] = ()
     printed: str = ""
     sentences: tuple[str, ...] = ()
-    instead: str = ""  # why there is no picture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,7 +324,7 @@ class Page:
     - `data`: what its script draws. `stills`: (name, picture) for readers without scripts and for paper. `missing`:
       names of pictures that `data` has no room for.
     - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
-    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch.
+    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`: what was checked, and what was not.
     """
 
     title: str
@@ -335,6 +345,12 @@ class Page:
     named: tuple[str, ...] = ()
     back: tuple[str, str] = ("", "")
     heat: Heat | None = None
+    checked: tuple[str, ...] = ()
+
+    @property
+    def is_about_pictures(self) -> bool:
+        """Do the pictures show something that an entry is about, or are there remarks alone?"""
+        return all(entry.severity == "note" for entry in self.entries) or any(entry.target is not None for entry in self.entries)
 
 
 @dataclasses.dataclass(frozen=True)

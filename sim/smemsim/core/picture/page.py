@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Strip
+from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Strip
 from smemsim.core.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
@@ -24,16 +24,17 @@ def page_html(page: Page) -> str:
     """A page as the text of an HTML file."""
     packed = json.dumps(page.data, separators=(",", ":")).replace("<", "\\u003c")
     title = html.escape(page.title)
-    drawn, hidden = page.data.get("operands"), page.above is not None and page.above.instead
+    drawn = page.data.get("operands")
+    hidden = page.above is not None and not drawn
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1"><meta name=color-scheme content="light dark">
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div>{_back(page)}<h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div>{_THEME}</header>
-{_above(page.above) if page.above else ""}{_heat(page.heat) if page.heat else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
+{_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn or not page.is_about_pictures else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_checked(page.checked)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
 {"" if hidden else _strips(page)}</aside>
-<div class=work>{_workplace() if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
-{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
+<div class=work>{_drawn(page) if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
+{_heat(page.heat) if page.heat else ""}{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
 {_scripts(packed)}</body></html>
 """
 
@@ -49,6 +50,19 @@ def _scripts(packed: str) -> str:
 def _back(page: Page) -> str:
     link, words = page.back
     return f'<p><a href="{html.escape(link)}">← {html.escape(words)}</a></p>' if link else ""
+
+
+def _drawn(page: Page) -> str:
+    """The pictures of operands; closed if no entry is about them."""
+    if page.is_about_pictures:
+        return _workplace()
+    return f"<details class=aside><summary>The operands' tiles (no finding is about them)</summary>{_workplace()}</details>"
+
+
+def _checked(lines: Sequence[str]) -> str:
+    """What was checked, and what was not."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<h3>What was checked</h3><ul class=named>{items}</ul>" if items else ""
 
 
 def _named(lines: Sequence[str]) -> str:
@@ -96,19 +110,35 @@ def _entry(e: Entry) -> str:
     if e.target is not None:
         tag, more = "button", f" type=button data-operand={e.target[0]} data-chunk={e.target[1]} aria-pressed=false"
     grade = f" ({html.escape(e.grade)})" if e.grade else ""
-    why = "".join(
-        f"<span class=why>{html.escape(told)}</span>" for told in (f"follows from {e.because}" if e.because else "", e.others) if told
-    )
-    fix = f"<span class=fix>Repair: <code>{html.escape(e.repair)}</code></span>" if e.repair else ""
-    rows = "".join(
-        f"<span class=why>{html.escape(row.label)} {html.escape(row.text)}{html.escape(f' ({row.right})' * bool(row.right))}</span>"
-        for row in e.rows
-    )
+    because = f"follows from {e.because}" if e.because and not e.rows else ""
+    why = "".join(f"<span class=why>{html.escape(told)}</span>" for told in (because, e.others) if told)
+    told = {side.does for side in e.sides}  # with their source, below
+    rows = "".join(_row(row.label, row.text, row.right) for row in e.rows if row.label not in told)
+    fix = _row("fix", e.repair, "", " fix") if e.repair else ""
+    parts = f"<span class=parts>{rows}{fix}</span>" if rows or fix else ""
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
-    said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{rows}{fix}{why}{seen}</{tag}>'
+    said = f'<{tag} class="finding {e.severity}"{more}>{head}<span class=what>{html.escape(e.message)}</span>{parts}{why}{seen}</{tag}>'
     link = f'<p><a href="{html.escape(e.link)}">the page of this launch</a></p>' if e.link else ""
-    return f"<li>{said}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
+    return f"<li>{said}{_sides(e.sides)}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
+
+
+def _row(label: str, text: str, right: str, more: str = "") -> str:
+    """A part of a finding: its label, what it says, and the section of a document."""
+    source = f" <span class=dim>{html.escape(right)}</span>" if right else ""
+    return f'<span class="part{more}"><b>{html.escape(label)}</b><span>{html.escape(text)}{source}</span></span>'
+
+
+def _sides(sides: Sequence[Side]) -> str:
+    """The accesses of a finding side by side, each with its source: both halves of a race."""
+    if not sides:
+        return ""
+    figures = "".join(
+        f"<figure><figcaption><b>{html.escape(side.does)}</b> {html.escape(side.text)}<br><span class=dim>{html.escape(side.where)}</span></figcaption>"
+        f"<pre tabindex=0 role=region aria-label='source of the {html.escape(side.does)}'>{_excerpt(side.source)}</pre></figure>"
+        for side in sides
+    )
+    return f'<div class="sides of{len(sides)}">{figures}</div>'
 
 
 def _excerpted(excerpt: Excerpt | None) -> str:
@@ -163,7 +193,6 @@ def _heat(heat: Heat) -> str:
 def _above(above: Above) -> str:
     outputs = "".join(f"<li{'' if fine else ' class=bad-line'}>{html.escape(line)}</li>" for line, fine in above.outputs)
     parts = [f"<h3>Outputs</h3><ul class=outputs>{outputs}</ul>"] if outputs else []
-    parts += [f"<p class=dim>{html.escape(above.instead)}</p>"] if above.instead else []
     return f"<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(above.heading)}</h2>{''.join(parts)}</section>"
 
 
@@ -187,7 +216,7 @@ def _excerpt(excerpt: Excerpt) -> str:
 
 def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequence[str], parts: Sequence[Part]) -> str:
     """What was found in all launches of a program, each finding once with a link to its picture, then a table of the launches."""
-    found = Page(title, "", "", tuple(entries), clean="Nothing was found in any launch that was judged.")
+    found = Page(title, "", "", tuple(entries), clean="No findings in the launches that were checked.")
     rows = []
     for part in parts:
         name = f'<a href="{html.escape(part.link)}">{html.escape(part.name)}</a>' if part.link else html.escape(part.name)

@@ -290,22 +290,23 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
 
 
 FACTORS = {2: "twice", 4: "four times", 8: "eight times"}
+PARTS = {2: "half", 4: "a quarter", 8: "an eighth"}
 
 
 def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
     """Where a round expects `size` bytes and `each` come: which bytes were forgotten, or counted too often, as far as the numbers say so; "" else."""
     parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank}.values())
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
-        return f"they count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
+        return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
     if size > each and x.launch.cluster_size * each == size:
-        return f"they count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
+        return f"count the bytes of all {x.launch.cluster_size} CTAs of the cluster; an mbarrier counts only the bytes that arrive in its own CTA"
     if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
-        return f"they leave out the bytes of line{'s' * (len(left) > 1)} {' and '.join(map(str, left))}"
+        return f"leave out the bytes of line{'s' * (len(left) > 1)} {' and '.join(map(str, left))}"
     width = "check the size of an element (fp8 1 byte, bf16 2, fp32 4)"
     if size % each == 0 and size // each in FACTORS:
-        return f"they are {FACTORS[size // each]} the bytes that arrive: {width} and the box"
+        return f"are {FACTORS[size // each]} the bytes that arrive: {width} and the box"
     if each % size == 0 and each // size in FACTORS:
-        return f"{FACTORS[each // size]} as many bytes arrive: {width} and the number of boxes"
+        return f"are {PARTS[each // size]} of the bytes that arrive: {width} and the number of boxes"
     return ""
 
 
@@ -361,7 +362,7 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         at, why, right = cause
         halves = (halves[0], Half("copy", at.name, at), halves[1])
     elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
-        why, right = f"of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
+        why, right = f"the {size} expected bytes {why}", f"expect {int(each)} bytes"
     if cause is None and not hangs and state.all_brought > state.all_expected:
         why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
     milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
