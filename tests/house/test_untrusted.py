@@ -176,7 +176,7 @@ def test_a_file_is_written_whole_or_not_at_all(here):
     assert sorted(p.name for p in here.iterdir()) == ["kernel.ptx", "page.html"]
     for words, why in (
         (("--report", "/dev/null"), "it is a device"),
-        (("--report", "one.html", "--trace", "ONE.html"), "are one file"),
+        (("--report", "one.html", "--trace", "ONE.html"), "needs a file of its own"),
         (("--report", "out/arg0.npy", "--out", "out"), "may write too"),
     ):
         pathlib.Path("out").mkdir(exist_ok=True)

@@ -325,11 +325,11 @@ def test_the_list_of_instructions(run):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("run nothing.ptx", "No such file"),
-        ("run nothing.toml", "No such file"),
-        ("run k.ptx --launch nothing.toml", "No such file"),
+        ("run nothing.ptx", "there is no such file"),
+        ("run nothing.toml", "there is no such file"),
+        ("run k.ptx --launch nothing.toml", "there is no such file"),
         ("run .", "no launch.json or launch.toml"),
-        ("run k.ptx", "0 were given, the entry has 3 parameters (0: x (.u64); 1: s (.f32); 2: n (.u32))"),
+        ("run k.ptx", "0 given, the kernel has 3 parameters (0: x (.u64); 1: s (.f32); 2: n (.u32))"),
         (f"{GOOD} --entry scal", "did you mean 'scale'"),
         (f"{GOOD} --block 64", ".reqntid"),
         (f"{GOOD} --grid 0", "--grid"),
@@ -340,7 +340,7 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --ctas 2-1", "--ctas"),
         (f"{GOOD} --ctas 0-99999999999", "--ctas"),
         (f"{GOOD} --expect y=a.npy", "arrays are arg0"),
-        (f"{GOOD} --expect arg0=a.npy", "No such file"),
+        (f"{GOOD} --expect arg0=a.npy", "there is no such file"),
         (f"{GOOD} --expect arg0=k.ptx", ".npy"),
         *[
             (f"{GOOD} --expect arg0={digest}", "64 hexadecimal digits")

@@ -625,7 +625,7 @@ def test_a_folder_that_is_not_there_is_a_usage_error(repository):
     (repository.path / "golden").rmdir()
     result = repository.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*smemsim_golden: *golden is no folder*"])
+    result.stderr.fnmatch_lines(["*smemsim_golden: *golden is not a folder*"])
 
 
 def test_collecting_imports_neither_numpy_nor_numba(tmp_path):

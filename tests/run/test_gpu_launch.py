@@ -331,7 +331,7 @@ def test_an_argument_that_does_not_fit_names_its_parameter(place, value, said):
 @pytest.mark.parametrize(
     ("given_as", "said"),
     [
-        ({"args": [1]}, r"1 were given, the entry has 4 parameters \(0: to"),
+        ({"args": [1]}, r"1 given, the kernel has 4 parameters \(0: to"),
         ({"args": 5}, "needs a list"),
         ({"entry": "kk"}, "did you mean 'k'"),
         ({"grid": 0}, "grid"),
@@ -463,7 +463,7 @@ def test_a_description_runs_as_the_keywords_do():
         (lambda: LaunchConfig(cancel="neve"), "cancel = 'neve': needs one of .*never"), (lambda: LaunchConfig(cooperative=2), "cooperative"),
         (lambda: RunOptions(limit=0), "limit"), (lambda: RunOptions(limit_seconds=0), "limit_seconds = 0: needs a number of seconds above 0"),
         (lambda: RunOptions(workers=0), "workers"), (lambda: RunOptions(client=3), "client = 3: needs a distributed.Client"),
-        (lambda: RunOptions(sources=["/no/such/folder"]), "sources: '/no/such/folder' is no folder"), (lambda: RunOptions(sanitize="no"), "sanitize"),
+        (lambda: RunOptions(sources=["/no/such/folder"]), "sources: '/no/such/folder' is not a folder"), (lambda: RunOptions(sanitize="no"), "sanitize"),
     ],
 )  # fmt: skip
 def test_a_description_is_checked_where_it_is_made(make, said):

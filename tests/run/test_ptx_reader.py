@@ -458,7 +458,7 @@ def test_a_definition_may_follow_its_declaration_and_an_alias_is_its_target():
 REFUSALS = {
     "": "line 1: no .version in the file",
     "\x7fELF\2\1": "compiled file (ELF)",
-    "hello": "line 1: this is no PTX, which begins with .version",
+    "hello": "line 1: this is not PTX, which begins with .version",
     ".entry k() {}": "a PTX file begins with .version, not with .entry",
     ".version 8.8": "no .target in the file",
     HEAD + ".version 8.8": "line 4: .version stands twice",
@@ -494,7 +494,7 @@ REFUSALS = {
     HEAD + ".global .f64 x = 1 ? 1.5 : 2.5;": "'?' chooses between integers",
     HEAD + ".global .u64 x = 1.5 ? 1 : 2;": "'?' asks an integer, not a float",
     HEAD + ".global .u64 x = (.s64) 1.5;": "(.s64) of a float is no constant",
-    "# 1\n" + HEAD: "line 1: this is no PTX",
+    "# 1\n" + HEAD: "line 1: this is not PTX",
     HEAD + ".entry k() .maxntid 0 { ret; }": ".maxntid 0: each needs to be 1 or more",
     HEAD + ".entry k() .maxntid -1 { ret; }": ".maxntid -1: each needs to be 1 or more",
     HEAD + ".entry k() .maxntid 1, { ret; }": "a number expected, not the end of the statement",

@@ -501,7 +501,7 @@ def test_bytes_that_nobody_wrote_are_told_when_they_go_to_the_host(capsys):
     for size in (64, 256, 256):
         device.copy(host.ctypes.data, a, size)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "192 of 256 bytes that are copied to the host were written by nobody" in line
+    assert "192 of 256 bytes that are copied to the host are uninitialised" in line
     assert "allocation1: 256 bytes" in line
 
 

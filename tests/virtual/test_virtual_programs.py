@@ -669,7 +669,7 @@ def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(compiled, once):
     done = run(["sh", "-c", f"{program} printf; true"])
     assert done.stdout == "no device\n"
     assert done.stderr.count("link it with nvcc -cudart shared") == 1
-    assert "nothing was launched" in done.stderr
+    assert "no kernel was launched" in done.stderr
     assert done.returncode == 2  # nothing of it was simulated, whatever the program says
 
 
@@ -700,14 +700,14 @@ def test_ptx_for_another_card_is_no_code(runtime):
 def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_required(tmp_path):
     done = run(["true"])
     assert done.returncode == 0
-    assert "nothing was launched, so that nothing was judged: no process of the program asked for the device" in done.stderr
+    assert "no kernel was launched, and nothing was checked: no process of the program used the device" in done.stderr
     done = run(["true"], "--require-launches", 1, "--json", tmp_path / "found.json")
     assert done.returncode == 2
     assert "--require-launches asks for 1" in done.stderr
     assert json.loads((tmp_path / "found.json").read_text())["exit_code"] == 2
     assert run(["false"], env={"SMEMSIM_REQUIRE_LAUNCHES": "1"}).returncode == 1
     done = run([sys.executable, "-c", "from smemsim.virtual import process; process.device().allocate(64)"])
-    assert "so that nothing was judged; the program: exit code 0" in done.stderr
+    assert "and nothing was checked; the program: exit code 0" in done.stderr
 
 
 BUILDS_ITSELF = """__global__ void fill(int *to) { *to = 41 + threadIdx.x; }
@@ -772,7 +772,7 @@ def test_python_programs_on_the_driver_api_run_as_they_are(name, said, tmp_path)
     if done.returncode == 77 or missing:
         pytest.skip(done.stdout or f"needs {done.stderr.splitlines()[-2]}")
     assert done.stdout == said, done.stderr
-    launches = "nothing was launched, so that nothing was judged" if name == "bindings_runtime" else "no findings"
+    launches = "no kernel was launched, and nothing was checked" if name == "bindings_runtime" else "no findings"
     assert f"{launches}; the program: exit code 0" in done.stderr
 
 

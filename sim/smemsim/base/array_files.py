@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from smemsim.base.arguments import shown
 from smemsim.base.budget import ask, told
 from smemsim.base.errors import InputError
-from smemsim.base.files import opened, read_bytes
+from smemsim.base.files import opened, read_bytes, why_not
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ def read_npy(path: pathlib.Path, most: int | None = None) -> np.ndarray:
     except InputError:
         raise
     except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
+        raise InputError(f"{path}: {why_not(e)}") from None
     except (ValueError, EOFError, SyntaxError, TypeError, RecursionError):
         raise InputError(f"{path}: not an .npy file of plain numbers; numpy.save writes one") from None
 

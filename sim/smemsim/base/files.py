@@ -28,6 +28,7 @@ __all__ = [
     "source_folders",
     "source_line",
     "source_text",
+    "why_not",
     "write_whole",
 ]
 
@@ -46,6 +47,18 @@ def _kind(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
 
 
+def why_not(error: OSError) -> str:
+    """Why a file cannot be read or written, in words.
+
+    >>> why_not(FileNotFoundError(2, "No such file or directory")), why_not(PermissionError(13, "Permission denied"))
+    ('there is no such file', 'permission denied')
+    """
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    said = error.strerror or str(error)
+    return f"{said[:1].lower()}{said[1:]}"
+
+
 def opened(path: pathlib.Path, most: int) -> BinaryIO:
     """A regular file of at most `most` bytes, open for reading. InputError names it and says why not."""
     try:
@@ -53,7 +66,7 @@ def opened(path: pathlib.Path, most: int) -> BinaryIO:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         file = os.fdopen(number, "rb")
     except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
+        raise InputError(f"{path}: {why_not(e)}") from None
     except InputError:
         raise
     except ValueError:  # a zero byte
@@ -71,7 +84,7 @@ def opened(path: pathlib.Path, most: int) -> BinaryIO:
 
 def _regular(path: pathlib.Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: is {_kind(mode)}; smemsim reads regular files, and devices and pipes never")
+        raise InputError(f"{path}: is {_kind(mode)}; smemsim reads regular files only, no devices and pipes")
 
 
 def read_bytes(path: pathlib.Path, most: int) -> bytes:
@@ -81,9 +94,9 @@ def read_bytes(path: pathlib.Path, most: int) -> bytes:
             ask(str(path), os.fstat(file.fileno()).st_size)
             data = file.read(most + 1)
     except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
+        raise InputError(f"{path}: {why_not(e)}") from None
     if data is None:  # the kernel's own files, such as /proc/kmsg, say that there is nothing to read yet
-        raise InputError(f"{path}: has nothing to read; smemsim reads regular files, and devices and pipes never")
+        raise InputError(f"{path}: has nothing to read; smemsim reads regular files only, no devices and pipes")
     if len(data) > most:  # those of /proc say that they are empty
         raise InputError(f"{path}: more than {told(most)}; at most these are read")
     return data

@@ -27,10 +27,10 @@ __all__ = ["main"]
 # Commands: each is imported when it is asked for. And what the help says of it, its short_help.
 COMMANDS = {
     "run": ("run.run", "Run a kernel's PTX: what does it compute, and what is wrong with it?"),
-    "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and judge every kernel that it launches."),
+    "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and check every kernel that it launches."),
     "plan": ("plan.plan_command", "Plan an operand tile: what should I write?"),
     "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
-    "solve": ("solve.solve", "Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts."),
+    "solve": ("solve.solve", "Find descriptors that read an operand, the fault in a wrong D, or a layout without bank conflicts."),
     "show": ("show.show", "Draw where every element lies, and what is wrong with it."),
     "decode": ("decode.decode", "Explain a descriptor, a tensor map or a layout."),
     "map": ("map.map_command", "Show where an operand, or a TMA transfer, lies."),
@@ -38,9 +38,18 @@ COMMANDS = {
     "replay": ("replay.replay", "Hold hardware traces against the model."),
     "capture": ("capture.capture", "Capture what the GPU of this machine does, and hold it against the model."),
     "campaign": ("campaign.campaign", "Sweep whole spaces of descriptors, maps, plans and products: what disagrees?"),
-    "explain": ("explain.explain", "Explain a finding's code: cause, bad example, repair, evidence."),
-    "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives does nobody refute?"),
+    "explain": ("explain.explain", "Explain a finding's code: cause, bad example, fix, evidence."),
+    "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives are not refuted?"),
     "cache": ("cache.cache", "Show or clear the machine code that is kept on this machine."),
+}
+EXAMPLES = {  # what a command is called with, where something is missing
+    "run": "smemsim run kernel.ptx --block 128 --arg random:bf16:128x64 --arg zeros:f32:1024",
+    "exec": "smemsim exec --arch sm_90a -- ./program",
+    "plan": "smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K",
+    "show": "smemsim show kernel.toml --html report.html",
+    "decode": "smemsim decode 0x4000404000010040 --arch sm_90a",
+    "map": "smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16",
+    "dot": 'smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000',
 }
 ALLOCATED = 20_000  # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
 TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
@@ -94,8 +103,8 @@ class _Group(click.Group):
         try:
             with default_state():
                 return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException):
-            raise
+        except (click.exceptions.Exit, click.ClickException) as e:
+            raise _with_example(e) from None
         except (KeyboardInterrupt, click.Abort):
             _end(ctx, 130, "interrupted")
         except Unmodelled as e:
@@ -124,6 +133,15 @@ class _Group(click.Group):
             )
         finally:
             gc.set_threshold(*often)
+
+
+def _with_example(error: Exception) -> Exception:
+    """The error; of a parameter that is missing, with a command line that has it."""
+    if not isinstance(error, click.MissingParameter):
+        return error
+    name = error.param.get_error_hint(error.ctx) if error.param is not None and error.ctx is not None else "a parameter"
+    example = EXAMPLES.get((error.ctx.info_name if error.ctx is not None else "") or "")
+    return click.UsageError(f"{name} is missing{f'; for example: {example}' if example else ''}", error.ctx)
 
 
 @functools.cache
@@ -179,7 +197,7 @@ def main() -> None:
                                                         what should I write?
     smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
     smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
-    smemsim explain D308                                what does this code mean, and how is it mended?
+    smemsim explain D308                                what does this code mean, and how is it fixed?
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
                                                         which descriptors read this operand from that memory?
     smemsim decode 0x4000404000010040 --arch sm_100a
@@ -190,7 +208,7 @@ def main() -> None:
     smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000
     smemsim replay golden/
     smemsim campaign smem --cases 1e8                   whole spaces of inputs: what disagrees?
-    smemsim evidence --open sm_100a                     which alternatives of our rules does nobody refute?
+    smemsim evidence --open sm_100a                     which alternatives of our rules are not refuted?
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """

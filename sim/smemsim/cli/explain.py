@@ -31,7 +31,7 @@ def hint(codes: Iterable[str]) -> None:
     """Print after the findings which command explains them; nothing if there are none."""
     if known := [code for code in dict.fromkeys(codes) if code in CODES]:
         click.echo(
-            f"smemsim explain {' '.join(known)}: {'what these are, and how they are' if known[1:] else 'what that is, and how it is'} mended"
+            f"smemsim explain {' '.join(known)}: {'what they mean, and how to fix them' if known[1:] else 'what it means, and how to fix it'}"
         )
 
 
@@ -88,7 +88,7 @@ def _number(text: str) -> str:
             if speak
             else ""
         )
-        raise InputError(f"{text!r} is no finding code{hint}; smemsim explain lists them all")
+        raise InputError(f"{text!r} is not a finding code{hint}; smemsim explain lists them all")
     return found
 
 

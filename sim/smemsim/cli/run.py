@@ -102,9 +102,9 @@ def _recipe(where: str, kind: str, rest: str, n: int) -> dict[str, Any]:
         extents = [int(x, 0) for x in shape.replace(",", "x").split("x")]
         numbers = [int(x, 0) for x in limits]
     except ValueError:
-        raise InputError(f"{where}: needs a shape behind the type, as {kind}:{dtype or 'f32'}:128x64") from None
+        raise InputError(f"{where}: needs a shape after the type, as {kind}:{dtype or 'f32'}:128x64") from None
     if dtype not in WIDTHS:
-        raise InputError(f"{where}: {shown(dtype)} is none of the types {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
+        raise InputError(f"{where}: {shown(dtype)} is not an element type ({' '.join(WIDTHS)}){suggestion(dtype, WIDTHS)}")
     if min(extents) < 0 or len(numbers) != (2 if kind == "integers" else 0):
         raise InputError(f"{where}: needs {kind}:TYPE:SHAPE{':LOWEST:HIGHEST' if kind == 'integers' else ''}")
     what: Any = FILLS.get(kind)
@@ -119,7 +119,7 @@ def _number(where: str, text: str, *, is_float: bool) -> int | float:
     try:
         return float(text) if is_float else int(text, 0)
     except ValueError:
-        raise InputError(f"{where}: needs a {'number' if is_float else 'whole number'} behind the colon") from None
+        raise InputError(f"{where}: needs a {'number' if is_float else 'whole number'} after the colon") from None
 
 
 # ---- the command
@@ -261,7 +261,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     asked, types = _expected(o["expect"], list(arrays))
     expected = _files_and_digests(launch) | asked
     how = _wanted(launch, o)
-    _check_files(launch, expected, {n: _output(launch, n, arrays[n].numpy(), types.get(n, ""), x) for n, x in expected.items()}, o)
+    _check_files(path, launch, expected, {n: _output(launch, n, arrays[n].numpy(), types.get(n, ""), x) for n, x in expected.items()}, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
     done = _executed(gpu, module, launch, args, name, o)
@@ -444,8 +444,8 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     return Wanted(launch.tolerance)
 
 
-def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
-    """Raise InputError before a long run for files that cannot be read, written or compared after it."""
+def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
+    """InputError, before a run that may be long, for files that cannot be read, written or compared after it."""
     from smemsim.base.files import check_place, same_file
     from smemsim.diagnosis.outputs import Wanted, out_names
 
@@ -455,20 +455,22 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str
     written = {option: o[option] for option in ("report", "trace", "pipeline") if o[option] is not None}
     for option, path in written.items():
         check_place(f"--{option}", path)
-    for (option, path), (other, its) in itertools.combinations(written.items(), 2):
+    for (option, path), (other, its) in itertools.combinations({**written, "kernel": kernel}.items(), 2):
         if same_file(path, its):
-            raise InputError(f"--{option} {path} and --{other} {its}: are one file")
+            raise InputError(
+                f"--{option} {path}: is the file of {'the kernel' if its is kernel else f'--{other}'} too; needs a file of its own"
+            )
     if o["pipeline"] is not None and o["pipeline"].suffix not in PIPELINE_FILES:
         raise InputError(f"--pipeline {o['pipeline']}: needs a file that ends in {', '.join(PIPELINE_FILES)}")
     if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
-        raise InputError(f"--out {o['out']}: cannot write there: it is no folder")
+        raise InputError(f"--out {o['out']}: cannot write there: it is a file, needs a folder")
     if o["out"] is not None:
         names = out_names(one["name"] for one in launch.about["arrays"])
         for option, path in written.items():
             if any(same_file(path, o["out"] / name) for name in names.values()):
                 raise InputError(f"--{option} {path}: is a file that --out may write too")
     if o["trace"] is not None and o["no_sanitize"]:
-        raise InputError("--trace and --no-sanitize: without the watch nothing is kept of what ran")
+        raise InputError("--trace and --no-sanitize: a trace is kept only with the sanitizer")
 
 
 def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str) -> Output:

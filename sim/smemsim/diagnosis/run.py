@@ -832,7 +832,7 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
             tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")),
         )
     others = f.others() if f.count > 1 else ""
-    where = f.headed if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
+    where = f.parts.where[0] if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
     return Entry(str(f.severity), f.code, where, told(f.what), told(f.repair), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
                  target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=_sides(f, ptx))  # fmt: skip
 

@@ -628,7 +628,7 @@ class RecordedLaunches:
         name = str(self.suite.arrays["name"][case])
         folder = named_inside(self.suite.path / "kernels", name)
         if folder is None:
-            raise TraceError(f"{self.suite.path}: case {case} is called {shown(name)}, which is no folder of its kernels")
+            raise TraceError(f"{self.suite.path}: case {case} is called {shown(name)}, which is not a folder of its kernels")
         file = load_launch_file(folder)
         if hashlib.sha256(file.ptx.encode()).hexdigest() != self.suite.arrays["ptx_sha256"][case]:
             raise TraceError(f"{file.name}: {KERNEL} is not the text that was recorded; restore it from version control")

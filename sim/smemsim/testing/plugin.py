@@ -108,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
     missing = [folder for folder in _golden(config) if not folder.is_dir()]
     if missing:
         raise pytest.UsageError(
-            f"smemsim_golden: {missing[0]} is no folder; name one that holds traces, relative to the configuration file"
+            f"smemsim_golden: {missing[0]} is not a folder; name one that holds traces, relative to the configuration file"
         )
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return

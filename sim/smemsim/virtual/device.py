@@ -647,7 +647,7 @@ class VirtualDevice:
             self._unwritten.add(found.number)
             most = f"the first {looked_at} of {size}" if looked_at < size else str(size)
             self.tell(
-                f"{count} of {most} bytes that are copied to the host were written by nobody: on a card they hold whatever was there before; {found.told()}"
+                f"{count} of {most} bytes that are copied to the host are uninitialised: on a card they hold earlier contents; {found.told()}"
             )
 
     def _move(self, to: int, source: int, size: int) -> None:

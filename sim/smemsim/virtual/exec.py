@@ -84,15 +84,13 @@ def _why_not(program: str, e: OSError) -> str:
     if path.is_dir():
         return "it is a folder"
     if isinstance(e, PermissionError):
-        return "it is not marked as a program: chmod +x, or name what runs it (sh, python) in front of it"
+        return "it is not executable: chmod +x, or write the interpreter (sh, python) before it"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         first, *_ = path.read_bytes()[:200].split(b"\n")
         if isinstance(e, FileNotFoundError) and first.startswith(b"#!"):
             return f"its first line asks for {first[2:].decode().strip().split(' ')[0]}, which is not there"
         if not first.startswith((b"#!", b"\x7fELF")):
-            return (
-                "it is neither a program nor a script whose first line says what runs it (#!/bin/sh): name that (sh, python) in front of it"
-            )
+            return "it is neither a program nor a script with a first line like #!/bin/sh: write the interpreter (sh, python) before it"
     return e.strerror or str(e)
 
 
@@ -173,19 +171,19 @@ def _exit_code(code: int, found: list[Any], refused: list[str], required: int | 
 def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
     """What of the program was not simulated, for the last line; "" where all was."""
     if heard.has_died:
-        return "; the process of the device ended before the program (above), so that not all of it was simulated"
+        return "; the process of the device ended before the program (see above): not all of the program was simulated"
     if heard.news.refused:
-        return "; code of the program cannot run here (above), so that not all of it was simulated"
+        return "; some code of the program cannot run here (see above) and was not simulated"
     if heard.running:
-        return f", ended during {', '.join(f'launch {name}' for name in heard.running)}, of which nothing is judged"
+        return f", ended during {', '.join(f'launch {name}' for name in heard.running)}, which was not checked"
     ran = sum(not x.refused for x in found)
     if ran < (policy.require_launches or 0):
-        return f", where --require-launches asks for {policy.require_launches}"
+        return f"; --require-launches asks for {policy.require_launches}"
     if not found:
-        return ", so that nothing was judged" + (
+        return ", and nothing was checked" + (
             ""
             if heard.has_device
-            else ": no process of the program asked for the device (one that is started without the variables of smemsim exec, as by env -i or sudo, cannot)"
+            else ": no process of the program used the device (a process without the environment of smemsim exec cannot: env -i, sudo)"
         )
     return ""
 

@@ -332,7 +332,9 @@ class Launcher:
             return False
         if not self._is_over:
             self._is_over = reason
-            self.device.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
+            self.device.tell(
+                f"{reason}: {about.name} and all later launches are not run; the program gets CUDA error 702 (launch timed out)"
+            )
         self._refuse(about)
         self.device.fail(TIMEOUT)
         return True

@@ -45,12 +45,12 @@ __all__ = [
 
 
 ON_FINDING = {
-    "warn": "findings are told on stderr as they come, and the program goes on",
+    "warn": "findings are printed on stderr as they come, and the program goes on",
     "raise": "the launch fails, as if the kernel had trapped",
-    "collect": "findings are told at the end",
+    "collect": "findings are printed at the end",
 }
 FRESH_MEMORY = {
-    "garbage": "what is allocated holds garbage, and a kernel that uses it before anybody has written it gets R507",
+    "garbage": "allocated memory holds garbage, and its use before a write is R507",
     "zeros": "what is allocated holds zeros, which count as written",
 }
 PREFIX = "SMEMSIM_"
@@ -374,7 +374,7 @@ class Launched:
 def summary_of(launches: list[Launched]) -> str:
     """A sentence for the end: how many launches of how many kernels, and what was found."""
     if not launches:
-        return "nothing was launched"
+        return "no kernel was launched"
     kernels = len({x.kernel for x in launches})
     bad = [x for x in launches if not x.is_fine]
     refused = [x for x in launches if x.refused]

@@ -935,7 +935,7 @@ class _ModuleReader:
 
     def no_directive(self, at: int) -> None:
         if ".version" not in self.heads:  # the text of other statements is not shown
-            self.source.fail(at, "this is no PTX, which begins with .version; nvcc -ptx writes it")
+            self.source.fail(at, "this is not PTX, which begins with .version; nvcc -ptx writes it")
         line = self.source.text[at : at + 200].partition("\n")[0].strip()
         what = "a '}' too much" if line.startswith("}") else "a directive expected outside of functions"
         self.source.fail(at, f"{what}: {shown(line)}")

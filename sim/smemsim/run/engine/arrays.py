@@ -299,7 +299,7 @@ def miscounted(wanted: Sequence[Parameter], given: int) -> str:
     if given == len(wanted):
         return ""
     names = "; ".join(f"{n}: {p.name} ({_type(p)})" for n, p in enumerate(wanted))
-    return f"args: {given} were given, the entry has {len(wanted)} parameters{f' ({names})' if names else ''}"
+    return f"args: {given} given, the kernel has {len(wanted)} parameter{'s' * (len(wanted) != 1)}{f' ({names})' if names else ''}"
 
 
 def _type(parameter: Parameter) -> str:

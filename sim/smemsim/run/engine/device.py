@@ -309,7 +309,7 @@ def _check_target(module: Module, arch: str) -> None:
     if how_it_runs(own, arch):
         return
     if own[-1:] in ("a", "f"):
-        raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
+        raise InputError(f"arch = {arch}: the PTX is for {own} only (.target); choose {own} (--arch, Gpu({own!r})), or compile for {arch}")
     raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")
 
 

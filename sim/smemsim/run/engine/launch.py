@@ -207,7 +207,7 @@ def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
     folders = list(given)
     for folder in folders:
         if not isinstance(folder, (str, os.PathLike)) or not os.path.isdir(folder):
-            raise InputError(f"sources: {shown(folder)} is no folder")
+            raise InputError(f"sources: {shown(folder)} is not a folder")
     return tuple(pathlib.Path(folder) for folder in folders)
 
 
