@@ -147,7 +147,7 @@ def test_registers_to_elements_of_d_and_back():
         ("16x256b", {"repeat": 64}, r"\.x1 to \.x32"),
         ("16x32bx2", {}, r"half_split_offset: \.16x32bx2 needs"),
         ("32x32b", {"half_split_offset": 8}, r"only \.16x32bx2"),
-        ("32x32b", {"taddr": 16 << 16}, r"lane 16; \.32x32b begins at lane 0 of the warp's 32"),
+        ("32x32b", {"taddr": 16 << 16}, r"lane 16; \.32x32b begins at lane 0 of the 32 lanes of a warp"),
         ("16x64b", {"taddr": 8 << 16}, r"begins at lane 0 or 16"),
         ("16x64b", {"taddr": 32 << 16}, r"lane 32.*operand\(warp\)"),
         ("16x64b", {"pack": 2}, r"pack = 2"),

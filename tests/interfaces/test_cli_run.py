@@ -361,7 +361,7 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --atol -1", "atol = -1.0: needs a number, 0 or more"),
         (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),
         (f"{GOOD} --report no/r.html", "cannot write"),
-        (f"{GOOD} --trace t.toml --no-sanitize", "without the watch"),
+        (f"{GOOD} --trace t.toml --no-sanitize", "only with the sanitizer"),
         ("run k.ptx --arg zero:f32:4", "did you mean 'zeros'"),
         ("run k.ptx --arg zeros:f23:4", "did you mean 'f32'"),
         ("run k.ptx --arg zeros:f32", "zeros:f32:128x64"),

@@ -1,6 +1,7 @@
 """What people paste, leave out and mix up in their first hour: it is understood, or a sentence says what to write."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -256,6 +257,28 @@ def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a
     )
 
 
+def test_a_page_shows_the_source_of_both_halves_of_a_race_and_what_was_checked(tmp_path):
+    kernel, page = tmp_path / "kernel.ptx", tmp_path / "page.html"
+    kernel.write_text(RACE)
+    called("run", kernel, "--arg", "zeros:u32:64", "--report", page)
+    sides = re.findall(r"<figcaption><b>(\w+)</b>.*?kernel\.ptx:(\d+).*?class=at>\s*(\d+) \|", page.read_text(), re.DOTALL)
+    assert sides == [("read", "11", "11"), ("write", "9", "9")]
+    assert "What was checked" in page.read_text()
+    code, said = called("run", kernel, "--arg", "zeros:u32:64", "--report", kernel)
+    assert (code, kernel.read_text()) == (2, RACE)
+    assert "is the file of the kernel too" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [(("run",), "KERNEL' is missing; for example: smemsim run"), (("plan", "128x64"), "'--dtype' is missing; for example")],
+)
+def test_what_is_missing_is_named_with_an_example(words, missing):
+    code, said = called(*words)
+    assert code == 2
+    assert missing in said
+
+
 @pytest.mark.parametrize("held", ['arch = "sm_90a"\n', SCENARIO, 'arch = "sm_90a"\n[buffer.s]\naddress = 0x400\nbytes = 128\n'])
 def test_a_scenario_with_nothing_to_check_is_not_fine(held, tmp_path):
     (tmp_path / "empty.toml").write_text(held)
@@ -370,7 +393,7 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
     (tmp_path / "program.py").write_text(KILLED)
     words = ["exec", "--arch", "sm_90a", "--limit", str(10**9), "--", sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run([sys.executable, "-m", "smemsim", *words], capture_output=True, text=True, timeout=60, check=False)
-    assert "no launch was over, ended during launch 1 endless, of which nothing is judged; the program: ended by signal 9" in done.stderr
+    assert "no launch was over, ended during launch 1 endless, which was not checked; the program: ended by signal 9" in done.stderr
     assert done.returncode == 137
 
 

@@ -651,8 +651,14 @@ def test_launch_folders_below_the_golden_path_are_tests(pytester):
     assert "holds neither a trace" in pytester.runpytest("--collect-only", "-q", "-p", "no:cacheprovider").stdout.str()
     folder = pytester.path / "golden" / "k"
     folder.mkdir()
-    (folder / "launch.toml").write_text("args = []\n")
+    arrays = '[{name = "x", dtype = "u32", shape = [64], distribution = "zeros"}]'
+    (folder / "launch.toml").write_text(f'block = 64\nargs = [{{array = "x"}}]\narrays = {arrays}\n')
+    (folder / "kernel.ptx").write_text(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{ .reg .b64 %d<2>;\nld.param.u64 %d1, [x];\n"
+        "st.global.u32 [%d1+256], 1;\nret; }\n"
+    )
     pytester.runpytest("--collect-only", "-q").stdout.fnmatch_lines(["*golden/k/launch.toml::run"])
+    pytester.runpytest("-q").stdout.fnmatch_lines(["FAILED golden/k/launch.toml::run - X001 kernel.ptx:7: *"])
 
 
 def test_examples_do_not_depend_on_which_modules_are_imported(tmp_path, monkeypatch):

@@ -347,7 +347,7 @@ def test_a_shape_of_32_lanes_begins_with_its_window(lane: int) -> None:
     text, images, *_ = product("f16", "bf16")
     run, _ = multiplied(with_epilogue(text, f"mov.u32 %r196, {lane << 16};"), images)
     assert run.findings[0].code == "X009"
-    assert ".32x32b begins at lane 0 of the warp's 32" in run.findings[0].message
+    assert ".32x32b begins at lane 0 of the 32 lanes of a warp" in run.findings[0].message
 
 
 GENERIC = {
@@ -487,7 +487,7 @@ def test_one_deallocation_may_give_back_two_allocations() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (taking(128, "%r2") + giving("%r2", 64), "leaves 64 of their allocation"),
+        (taking(128, "%r2") + giving("%r2", 64), "leaves 64 columns of their allocation"),
         (taking(128, "%r2") + "add.u32 %r2, %r2, 64;" + giving("%r2", 64), "no allocation begins there"),
         (taking(128, "%r2") + giving("%r2", 256), "not all of them are allocated"),
         (taking(128, "%r2") + giving("%r2", 128) + giving("%r2", 256), "not all of them are allocated"),
@@ -578,7 +578,7 @@ END:
         assert found == {}
         return
     line = next(n for n, words in enumerate(text.splitlines(), 1) if "tcgen05.dealloc" in words)
-    assert f"warp 0 of CTA 0 has given it back at line {line} (tcgen05.dealloc" in found["X009"].message
+    assert f"warp 0 of CTA 0 deallocated it at line {line} (tcgen05.dealloc" in found["X009"].message
     assert f"a barrier before line {line}" in found["X009"].repair
 
 

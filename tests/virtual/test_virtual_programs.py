@@ -978,10 +978,10 @@ def test_findings_of_programs_that_tests_start_fail_them(runtime, tmp_path, work
     [
         ("there-is-none", None, "no folder of PATH has it"),
         ("./there-is-none", None, "there is no such file"),
-        ("./text", "#!/bin/sh\n", "it is not marked as a program: chmod +x"),
+        ("./text", "#!/bin/sh\n", "it is not executable: chmod +x"),
         ("text", "#!/bin/sh\n", "no folder of PATH has it; is it ./text?"),
         ("./text", "#!/no/such/shell -e\n", "its first line asks for /no/such/shell, which is not there"),
-        ("./text", "echo\n", "it is neither a program nor a script whose first line says what runs it"),
+        ("./text", "echo\n", "it is neither a program nor a script with a first line like #!/bin/sh"),
         ("../", None, "it is a folder"),
         ("", None, "its name is empty"),
     ],

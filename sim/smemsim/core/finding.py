@@ -684,13 +684,13 @@ def message_of(found: Mapping[str, Any]) -> str:
     )
 
 
-def headline_of(found: Mapping[str, Any]) -> str:
-    """The code, the place and what is wrong, of what `Finding.as_dict` says about a finding.
+def headline_of(found: Mapping[str, Any], kernel: str = "") -> str:
+    """The code, the place, the kernel and what is wrong, of what `Finding.as_dict` says about a finding.
 
     >>> headline_of(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used").as_dict())
     'D310 leading_byte_offset: LBO = 64 B is never used'
     """
-    return f"{found['code']} {place_of(found)}: {told(found['what'])}"
+    return f"{found['code']} {place_of(found)}{f' in {kernel}' if kernel else ''}: {told(found['what'])}"
 
 
 def place_of(found: Mapping[str, Any]) -> str:

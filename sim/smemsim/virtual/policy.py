@@ -368,7 +368,7 @@ class Launched:
         if not found:
             return self.refused or self.told
         first = found[0]
-        return f"{headline_of(first)}, in {self.name}"
+        return headline_of(first, self.name)
 
 
 def summary_of(launches: list[Launched]) -> str:

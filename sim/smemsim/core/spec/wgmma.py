@@ -102,7 +102,7 @@ class Guarded(NamedTuple):
 # registers it does not: a loop that loads A anew without wgmma.wait_group overwrites the registers that the last round's wgmma may still read.
 # fmt: off
 IN_FLIGHT: dict[str, Guarded] = {
-    "D read":    Guarded("ptxas puts the wait in itself, in front of the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
+    "D read":    Guarded("ptxas inserts the wait before the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
     "D copied":  Guarded("ptxas copies behind the wait, which it puts in itself where the registers change before", ("C7517",), True),
     "D written": Guarded("ptxas takes another register, or serialises all wgmma of the function", ("C7515", "C7511"), True),
     "A read":    Guarded("wgmma does not change A, and ptxas leaves the read as it is", (), True),
@@ -110,4 +110,4 @@ IN_FLIGHT: dict[str, Guarded] = {
 }
 # fmt: on
 # Of registers of A or D that were written behind the last wgmma.fence (-O1 to -O3; compiled).
-UNFENCED = Guarded("ptxas puts warpgroup.arrive in itself, in front of the wgmma", ("C7519",), True)
+UNFENCED = Guarded("ptxas inserts warpgroup.arrive before the wgmma", ("C7519",), True)

@@ -172,7 +172,7 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                     "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}",
                     "take it out of the branch, or name in its mask only the lanes that execute it" if by_mask else
                     "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
-                    why=f"it waits for {'lanes' if by_mask else 'threads'} that never execute it",
+                    why=f"the instruction waits for {'lanes' if by_mask else 'threads'} that never execute it",
                     halves=(Half("wait", i.name, i), Half("overdue", _whereabouts(x, missing))),
                 )  # fmt: skip
 

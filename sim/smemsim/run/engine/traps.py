@@ -131,7 +131,7 @@ def find_uninitialised(x: Wave, i: Instruction) -> None:
 def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:
     """X010 where hardware goes on all the same."""
     x.launch.find(
-        "X010", i, message, repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then", halves=(Half("use", i.name, i),)
+        "X010", i, message, repair, why="the effect is undefined", because="PTX ISA 9.1 §9.7.13", halves=(Half("use", i.name, i),)
     )
 
 

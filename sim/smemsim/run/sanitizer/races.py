@@ -111,8 +111,8 @@ def read_before_arrival(mine: Access, operation: Access, where: str = "{where}",
 
 
 def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED) -> Clauses:
-    """X012: cells of tensor memory are read, overwritten or given back, and what used them before may not be complete."""
-    does = {"read": "read", "free": "given back"}.get(mine.does, "overwritten")
+    """X012: cells of tensor memory are read, overwritten or deallocated before an earlier operation on them is complete."""
+    does = {"read": "read", "free": "deallocated"}.get(mine.does, "overwritten")
     what = (
         f"{where} may be read before it is written"
         if (mine.does, theirs.does) == ("read", "write")

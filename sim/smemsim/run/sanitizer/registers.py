@@ -359,7 +359,7 @@ class RegistersInFlight:
             return
         self._told.add((op.instruction.line, how))
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
-        made = f"; {rule.does}{told}, the PTX ISA leaves it undefined" if rule.is_safe else ""
+        made = f"; {rule.does}{told}; the PTX ISA leaves the access undefined" if rule.is_safe else ""
         self.x.launch.find(
             "X007", i, f"register {self._register(slot)} is {_TOUCHES[how]} while wgmma may still {'read' if how == 'written' else 'write'} it", why=f"registers of a wgmma must not be accessed before wgmma.wait_group{made}",
             halves=(Half("access", i.name, i), Half("wgmma", op.instruction.name, op.instruction)), repair=f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
