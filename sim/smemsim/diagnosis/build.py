@@ -23,10 +23,12 @@ HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "
 
 
 class Scenario:
-    """A scenario that is being written down; the methods add tables and steps with the keys of the file format, and return the scenario.
+    """A scenario that is being built. Methods add tables and steps with the keys of the file format, and return the
+    scenario.
 
-    `check(scenario)` takes it as it takes files; `toml()` and `json()` write the file. Descriptors may be words or `SmemDescriptor`s, maps the
-    arguments of the encode call or a `TensorMap`. Raises InputError, as the file would, for keys and values that are none.
+    `check(scenario)` takes it like a file. `toml()` and `json()` give the text of the file. Descriptors may be words
+    or `SmemDescriptor`s; maps are the arguments of the encode call or a `TensorMap`. Raises InputError, like the
+    file, for unknown keys and values.
 
     >>> word = 0x4000000800010000
     >>> s = Scenario("sm_90a").tensor("A", "bf16", m=64, k=64).buffer("sA", address=0x400)

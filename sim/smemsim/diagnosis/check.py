@@ -88,7 +88,7 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     return shape, memory, meant(blocks, count)
 
 
-# ---- `check`: run a scenario, compare what every instruction reads with what it was meant to read, and say which field is wrong
+# ---- `check`: run a scenario, compare what every instruction reads with what was meant, and name the wrong field
 
 
 TABLES = ("buffer", "map", "step")  # of a scenario, upstream first
@@ -162,7 +162,9 @@ def _not_compared(scenario: ScenarioTables, machine: Machine) -> Iterator[str]:
 
 
 def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
-    """The order of a report: notes last; others as the scenario's tables take effect, then by step; a consequence stands behind its cause."""
+    """The order of a report: notes last; other findings as the tables of the scenario take effect, then by step. A
+    consequence follows its cause.
+    """
     index = next((key for key in f.path.keys if isinstance(key, int)), -1)
     return f.severity is Severity.NOTE, TABLES.index(f.path.table) if f.path.table in TABLES else len(TABLES), index, f.cause is not None
 
@@ -253,7 +255,7 @@ def _mma(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep,
 
 
 def _reads(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep | CopyStep, sides: Iterable[str]) -> list[Read]:
-    """What the operands of a step read, those that say what they mean and have words."""
+    """The reads of the operands of a step that have `meant` and words."""
     return [read for side in sides if (read := _read(machine, scenario, Path.of("step", number, side), step)) is not None]
 
 

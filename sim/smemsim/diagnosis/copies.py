@@ -82,9 +82,9 @@ def form_of(step: Step) -> CopyShape | None:
 
 
 def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
-    """The step with the rows and the k that its shape has, where it does not say them itself; findings about the shape are kept.
+    """The step with the rows and the k of its shape, if it does not state them. Findings about the shape are kept.
 
-    Raises TableError for a shape that tcgen05.cp has not.
+    Raises TableError for a shape that tcgen05.cp does not have.
     """
     where, title = Path.of("step", number), f"step {number + 1} (copy)"
     if any_architecture(machine.arch).instruction == "wgmma":
@@ -292,7 +292,7 @@ def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopySt
 
 
 def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: Operand, read: np.ndarray) -> None:
-    """A copy reads past the end of its buffer; said where nothing tells what was meant, and so what else is wrong."""
+    """A copy that reads past the end of its buffer; reported if the scenario does not say what was meant."""
     buffer = machine.buffers[operand.start] if isinstance(operand.start, str) else None
     if buffer is None or buffer.bytes is None or int(read.max()) < buffer.address + buffer.bytes:
         return
@@ -319,11 +319,13 @@ def _overlap(where: Path, title: str, row: CopyShape, old: Grid, address: TmemAd
                    numbers={"columns": row.columns}, grade=row.grade)  # fmt: skip
 
 
-# ---- What leaves shared memory: does each byte that TMA stores go to the element that lies there?
+# ---- Stores: does each byte that TMA stores go to the element that it belongs to?
 
 
 def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: TmaStore, rerun: Rerun) -> None:
-    """Compare what a tma_store or tma_reduce takes with where it brings it; the scenario's stores of threads say what lies there."""
+    """Compare the data of a tma_store or tma_reduce with its destination. The thread stores of the scenario give the
+    data.
+    """
     stored = _stored(machine, step)
     if stored is None:
         return
@@ -334,7 +336,7 @@ def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: Tm
         return
     mine = (source >= tensor.address) & (source < tensor.end)
     if not mine.any():
-        return  # the scenario does not say what lies there
+        return  # the scenario does not give the data there
     wrong = mine & (source != target) | (source == UNWRITTEN)
     if not wrong.any():
         return

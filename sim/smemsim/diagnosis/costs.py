@@ -53,7 +53,9 @@ def cost_notes(launch: Launch, counting: Counting) -> list[Finding]:
 
 
 def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str], str]) -> Heat | None:
-    """The costs of lines in their order, of the source where the PTX has .loc. `text` gives a line of the PTX, `source` one of a source file, "" for none."""
+    """The costs of lines in their order; of source lines if the PTX has .loc. `text` gives a line of the PTX,
+    `source` a line of a source file, "" if there is none.
+    """
     costs: dict[tuple[str, int], list[int]] = {}
     for n in range(len(table)):
         where = str(table["source"][n])

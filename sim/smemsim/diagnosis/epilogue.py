@@ -1,7 +1,8 @@
-"""Coordinates of loads that are exchanged; and tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
+"""Exchanged coordinates of loads, and tiles of D that tensor stores write, compared with the products of the kernel:
+are their 16-byte chunks and coordinates right?
 
-A box in global memory whose rows have the numbers of a product, but in another order, was written into shared memory with another swizzle than the
-one that its store takes away. Where an epilogue changes the numbers, nothing is said.
+A box in global memory whose rows have the numbers of a product in another order was written with another swizzle than
+its store removes. If an epilogue changes the numbers, nothing is reported.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MOST_STORES = 16  # of a kind
 _Matrices: TypeAlias = dict[
     tuple[int, str, int, int, int], np.ndarray | None
 ]  # rows of operands, by where their matrix lies, its type and pitch, and which they are
-# What the numbers of a map may be: those of integers bring any bytes.
+# The element types of a map for numbers of D. Integer types may hold any bytes.
 STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16", "bf16"), "UINT32": ("f32", "s32"), "INT32": ("s32",)}
 KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
 
@@ -322,7 +323,7 @@ def _tile_of(event: Store, alike: list[Store], launch: Launch) -> Tile:
 
 def _exchanged(box: _Box, launch: Launch) -> Finding | None:
     """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
-    if len(box.places) != 1:  # of tiles with the same numbers nobody can say which one this is
+    if len(box.places) != 1:  # tiles with the same numbers cannot be told apart
         return None
     event, ((row, column),) = box.event, box.places
     tm = event.tensor_map

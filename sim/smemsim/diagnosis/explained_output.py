@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# By how much of a typical number sums may be apart that somebody else makes of the same data:
+# The largest difference, as a part of a typical number, between sums of the same data in another implementation:
 COORDINATES = "dimension 0, the contiguous one, comes first in the coordinates: that of k where the operand is K-major"
 MATRIX = {"wgmma", "mma", "wmma", "tcgen05"}
 NARROW = {"e4m3", "e5m2"}
@@ -60,7 +60,9 @@ MOST_STORES = 4  # shapes of tiles that are tried
 
 
 class Executed(NamedTuple):
-    """What ran: the launch, what its matrix instructions read (None: it ran without the watch), and how many CTAs came to their end."""
+    """What ran: the launch, the reads of its matrix instructions (None without the sanitizer), and the number of
+    finished CTAs.
+    """
 
     launch: Launch
     reads: Reads | None
@@ -69,9 +71,10 @@ class Executed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wrong:
-    """An output that is not as expected: numbers before, as left and as wanted, of one shape.
+    """An output that is not as expected: numbers before, after and expected, of one shape.
 
-    `dtype` is the element type, `itemsize` its bytes, `address` where it lies (None: nobody knows), `tolerance` how far numbers may be off.
+    `dtype` is the element type, `itemsize` its bytes, `address` its place (None: unknown), `tolerance` the accepted
+    difference.
     """
 
     found: np.ndarray
@@ -291,7 +294,9 @@ def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> 
 
 
 def _of_memory(run: Executed, arrays: Arrays) -> _Operands | None:
-    """Two arrays whose product was expected, where nobody knows what the matrix instructions read: of the types of the instructions, K by their sizes."""
+    """Two arrays whose product was expected, if the reads of the matrix instructions are not known: by the types of the
+    instructions, with K from their sizes.
+    """
     shapes = {(types[1], types[2], k) for i in run.launch.program.inlined.body if (types := _types(i)) and (k := _instruction_k(i))}
     shapes |= {(e.a_type, e.b_type, e.k) for e in run.launch.result.events.different_products()}
     regions = [r for r in run.launch.memory.table()[2] if len(r.data)][:MOST_ARRAYS]

@@ -18,10 +18,11 @@ Place = tuple[int, ...]
 
 
 def exchanged_boxes(launch: Launch) -> list[Finding]:
-    """T209 for loads, R508 for stores: boxes that lie wholly outside, all of which lie inside and cover the tensor with two coordinates exchanged.
+    """T209 for loads, R508 for stores: boxes completely outside, all of which are inside and cover the tensor if two
+    coordinates are exchanged.
 
-    A kernel that is right does not come here: what it moves reaches the end of its tensor as it is, and boxes past a ragged end, exchanged, do not all
-    lie inside.
+    A correct kernel is not reported: its boxes reach the end of the tensor as they are, and boxes past a ragged end
+    are not all inside if exchanged.
     """
     moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
     of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}  # of a map by its identity the same, None where it is not plain

@@ -1,4 +1,4 @@
-"""`Gpu`: run a kernel's PTX without a GPU, and say what is wrong with it.
+"""`Gpu`: run a kernel's PTX without a GPU, and report what is wrong with it.
 
 >>> import numpy as np
 >>> gpu = Gpu("sm_90a")
@@ -191,7 +191,7 @@ class Gpu(Device):
         return self.run(ptx, config, options)
 
     def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
-        """Run a kernel as `launch` does, which says what the members of `config` and `options` are."""
+        """Run a kernel. `launch` explains the members of `config` and `options`."""
         options = options or RunOptions()
         if options.assume and options.assume != in_force():
             with assuming(options.assume):
@@ -394,7 +394,7 @@ def _part_of(launch: Launch, ctas: Any) -> tuple[list[int] | None, Sample | None
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
     try:
         taken = list(itertools.islice(given, launch.ctas + 2))
-    except Exception as e:  # a 0-dimensional array, or anybody's iterator
+    except Exception as e:  # a 0-dimensional array, or another iterator
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
     named = {n for n in taken if isinstance(n, str)}
     numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken if not isinstance(n, str)}

@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 
-# ---- The instruction itself: does it have this shape, can it read these types, does its descriptor say what the scenario says?
+# ---- The instruction itself: does it have this shape, can it read these types, does its descriptor agree with the
+# scenario?
 
 
 def kind_of_step(step: Step, arch: str) -> str | None:
@@ -305,7 +306,7 @@ def a_from_tensor_memory(
     try:
         path = accumulator_path(step.m, group or 1, **about)
     except InputError:
-        machine.unchecked.append(str(where))  # no such M: I601 says so
+        machine.unchecked.append(str(where))  # no such M: I601 reports it
         return
     shape = steps_of(step, "a")
     starts = [tmem_at(where / "tmem", int(x)) for x in grid(where / "tmem", tmem, shape).flat]

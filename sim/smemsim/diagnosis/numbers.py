@@ -1,9 +1,10 @@
-"""Numbers in words, and how far two of them may be apart.
+"""Numbers in words, and the accepted difference of two numbers.
 
-allowed:   |found - wanted| <= atol + rtol * |wanted|                                  as in numpy.testing.assert_allclose
-    rounding:  |found - wanted| <= own * |wanted| + sums * (|wanted| + typical) + least    typical: of the numbers that were expected
+    allowed:   |found - wanted| <= atol + rtol * |wanted|                                  as in numpy.testing.assert_allclose
+    rounding:  |found - wanted| <= own * |wanted| + sums * (|wanted| + typical) + least    typical: of the expected numbers
 
-`own` is one unit in the last place of the element type, `least` its smallest step, `sums` what the kernel's way to sum gives.
+`own` is one unit in the last place of the element type, `least` its smallest step, `sums` the part for the kernel's
+way to sum.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PARTS = 4
 
 
 def numbers_told(numbers: list[int], of: int) -> str:
-    """Some of the numbers 0 to `of` - 1, in ascending order; "..." at the end where they are too many to say.
+    """Some of the numbers 0 to `of` - 1 as text, ascending; "..." at the end if there are too many.
 
     >>> numbers_told([0, 1, 2, 5], 8), numbers_told([0, 8, 16, 24], 32), numbers_told([7], 8)
     ('0 to 2, 5', '0 mod 8', '7')
@@ -100,7 +101,9 @@ class Rounding:
 
     @classmethod
     def of(cls, fmt: ElementFormat | None, sums: float) -> Rounding:
-        """Of an element type, None where nobody knows it; `sums` is what matrix instructions and approximations give beyond sums in another order."""
+        """The tolerance of an element type; None if the type is unknown. `sums` is the part of matrix instructions and
+        approximations beyond another order of summation.
+        """
         if fmt is None or not fmt.is_float:
             return cls()
         if fmt.fraction_bits > F32_FRACTION:

@@ -46,10 +46,11 @@ class Error:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """An output beside what was expected: of `size` elements `differing` are others, `beyond` too far off; `difference` says where, "" where none is.
+    """An output compared with the expected array: of `size` elements `differing` differ, `beyond` by too much.
+    `difference` is a sentence, "" if there is none.
 
-    `errors` has the largest "absolute" and "relative" error; `is_rounding` says that another order of summation, or another type of accumulation, may
-    have made all of it.
+    `errors` has the largest "absolute" and "relative" error. `is_rounding`: another order of summation, or another
+    type of accumulation, may explain everything.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Whether it is as expected, for behind the output; "" where it is not."""
+        """The result of the comparison in words, for the line of the output; "" if the output differs."""
         if self.difference:
             return ""
         if not self.differing:
@@ -114,7 +115,8 @@ LONGEST_NAME = 100  # characters of a file's name
 
 
 def out_names(arrays: Iterable[str]) -> dict[str, str]:
-    """The .npy file of each array, all different on every file system: what no file may be called is written as %XX.
+    """The .npy file of each array, with different names on every file system; characters that no file name may have
+    become %XX.
 
     >>> out_names(["d", "p/x", "q/x", "D", ".."])
     {'d': 'd.npy', 'p/x': 'p%2Fx.npy', 'q/x': 'q%2Fx.npy', 'D': 'D~2.npy', '..': '%2E..npy'}
@@ -209,7 +211,9 @@ class Output:
         return _comparison(self, mine, theirs, same, near, how)
 
     def _pair(self, wanted: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(its numbers, the expected ones, where they are the same): bit by bit where both have bits of one size, else once rounded to its type."""
+        """(the numbers, the expected numbers, are they equal): bit by bit if both have bits of one size, else rounded
+        once to the type.
+        """
         if wanted.shape != self.array.shape:
             raise InputError(
                 f"{name}: shape {wanted.shape}, {self.name} has {self.array.shape}; needs the same shape (numpy.reshape, if the order is the same)"

@@ -99,7 +99,7 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
 
 
 def _labels(pipeline: Verdicts) -> dict[int, str]:
-    """What a filling is called, by its number: its place in its ring, behind the ring's letter if there are several."""
+    """The label of a filling: its number in its ring, after the letter of the ring if there are several."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(pipeline.rings) > 1 else ""
     return {
         one.number: f"{letters[k % 26] if letters else ''}{n}"

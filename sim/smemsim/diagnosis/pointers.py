@@ -1,6 +1,7 @@
-"""What kernels with pointers get wrong in a product: a loop over K that ends early or adds a block twice, strides of another tensor, tiles that overlap.
+"""Faults of kernels with pointers in a product: a loop over K that ends early or adds a block twice, strides of another
+tensor, tiles that overlap.
 
-They are told of D, A and B alone, whatever instruction multiplied: the loop and the pointers know nothing of swizzles.
+They follow from D, A and B alone, for any instruction: loop and pointers know nothing of swizzles.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SINGULAR = 1e9
 
 
 def sums(c: Compared) -> list[str]:
-    """D with some of K left out or added several times, in words; nothing where these data do not say so."""
+    """D with some of K left out or added several times, in words; nothing if these data do not show it."""
     p = c.product
     a, b = p.terms("A"), p.terms("B")
     extent = a.shape[1]
@@ -86,9 +87,10 @@ def _told(counts: np.ndarray) -> str:
 
 
 def pointer_faults(extent: tuple[int, int], sizes: tuple[int, ...]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(field, the end of "the operand were ...", the element row * K + k that is read in place of each one) of an operand of rows x K, dense in global memory.
+    """(field, the end of "the operand were ...", the element row * K + k that is read instead of each one) of an
+    operand of rows x K, dense in global memory.
 
-    `sizes` are the extents of the product, which strides are taken for. What lies behind the operand is nobody's.
+    `sizes` are the extents of the product, which strides may be confused with. Memory after the operand is unknown.
 
     >>> field, text, source = next(pointer_faults((32, 64), (32, 16, 64)))
     >>> text, source[1, 0]

@@ -1,7 +1,7 @@
-"""Which descriptor fault makes a product wrong.
+"""The descriptor fault that makes a product wrong.
 
-D is linear in A: with as many columns as K has elements, or more, it says what every element of A was (and likewise of B). Where that is the
-tile's own chunks in other places, these places are a layout, for which descriptors are found like for any other.
+D is linear in A: with at least as many columns as K has elements, D gives every element of A (and likewise of B). If
+these are the tile's own chunks at other places, the places are a layout, and descriptors for it are searched.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ NEARLY = 0.9  # what is right by chance does not count
 
 
 def pattern(wrong: np.ndarray, *, is_rounding: bool = False) -> str:
-    """The shortest rule that says where D is wrong, if there is one; of differences that `is_rounding` only how many there are.
+    """The shortest rule for the wrong elements of D, if there is one. For differences that `is_rounding`, only their
+    number.
 
     >>> row = np.arange(16)
     >>> pattern(np.repeat((row % 8 > 0)[:, None], 8, axis=1))
@@ -161,15 +162,17 @@ def _box(wrong: np.ndarray) -> str:
 # ---- An operand of a whole tile in the plain layout of its swizzle, and which elements other descriptors would read of it
 
 
-NOBODY, ZERO = -1, -2  # instead of an element: what lies outside the tile, and what nobody wrote, which is 0
+NOBODY, ZERO = -1, -2  # instead of an element: outside of the tile, and uninitialised, which is 0
 BASE = 1 << 14  # a multiple of every swizzle's period, with room before it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tile:
-    """Panels as wide as the swizzle, one behind the other; in each the lines (rows of a K-major operand, of K else) follow one another.
+    """Panels as wide as the swizzle, one after the other; in each the lines (rows of a K-major operand, else of K)
+    follow one another.
 
-    That is what boxes of TMA leave whose inner dimension is the swizzle's width. `shape` cuts it into the blocks and steps of instructions.
+    TMA boxes whose inner dimension is the swizzle's width have this layout. `shape` cuts it into the blocks and steps
+    of instructions.
     """
 
     shape: Shape
@@ -232,7 +235,9 @@ class Tile:
         return owner_of_chunk
 
     def read(self, words: np.ndarray, owners: np.ndarray, major: str | None = None) -> np.ndarray | None:
-        """(rows, k): the element of the tile, row * K + k, that is read in place of each one; None where nobody knows what words read."""
+        """(rows, k): the element of the tile, row * K + k, that is read instead of each one; None if the reads of the
+        words are not known.
+        """
         s = self.shape if major is None else dataclasses.replace(self.shape, major=major)
         try:
             lined = s.lined(read_addresses(s, words))
@@ -257,7 +262,7 @@ AT_ONCE = 512  # chunks that are compared with all others
 
 
 def recovered(c: Compared, tile: Tile, name: str) -> np.ndarray | None:
-    """(rows, k): the element of the tile (row * K + k, or ZERO) that each one was; None where D does not say so."""
+    """(rows, k): the element of the tile (row * K + k, or ZERO) that each one was; None if D does not show it."""
     p = c.product
     matrix = p.terms("BA"["AB".index(name)])
     with np.errstate(all="ignore"):
@@ -320,7 +325,9 @@ def moved_chunks(tile: Tile, source: np.ndarray) -> tuple[str, str]:
 
 
 def _xor(tile: Tile, source: np.ndarray) -> str:
-    """Chunks that stay in their line, with an XOR that the line alone gives, as of swizzles that nobody has; "" if it is not that."""
+    """Chunks that stay in their line with an XOR of the line number that is no known swizzle, in words; "" for other
+    patterns.
+    """
     s = tile.shape
     lined, right = s.lined(source), s.lined(np.arange(source.size).reshape(source.shape))
     count = lined.shape[1] // s.per_chunk
@@ -558,9 +565,9 @@ MOST = 24  # faults that are multiplied
 
 @dataclasses.dataclass(frozen=True)
 class ProductFault:
-    """One fault that gives D: of operand "A", "B" or "A and B", in which field, in words.
+    """One fault that gives D: the operand ("A", "B" or "A and B") and the field, in words.
 
-    `explained` of `of` elements of D are what it gives; the others come from memory outside the tile, of which nobody knows what is there.
+    `explained` of `of` elements of D follow from it; the others come from unknown memory outside the tile.
     """
 
     operand: str
@@ -701,7 +708,7 @@ def solved_for(c: Compared, tiles: list[Tile], solved: Callable[[int], np.ndarra
 
 
 def in_part(c: Compared, candidates: list[Candidate]) -> list[ProductFault]:
-    """Faults that give all of D that they can tell of, something wrong among it, the most telling first."""
+    """Faults that give all elements of D that they determine, some of them wrong, the most specific first."""
     c = dataclasses.replace(c, exact=not c.beyond.any())
     faults: list[ProductFault] = []
     for candidate, _ in _near(c, candidates):
@@ -719,10 +726,13 @@ MOST_SIZE = 1024  # rows, columns or K of D
 
 @dataclasses.dataclass(frozen=True)
 class ProductExplanation:
-    """What a wrong D looks like: `pattern` says where it is wrong, or how much of it differs in the last bits where no difference is larger than rounding;
-    `wrong` of `of` elements do. `faults` are those of descriptors and writers that give it, alike in what they do.
+    """The explanation of a wrong D.
 
-    `looks_like` and `because` are as in `Diagnosis`, of all that was tried. `measured`: do the rules rest on an H200?
+    - `pattern`: where it is wrong, or how much of it differs in the last bits if no difference is larger than
+      rounding. `wrong` of `of` elements are wrong.
+    - `faults`: those of descriptors and writers that give D; they have the same effect.
+    - `looks_like`, `because`: as in `Diagnosis`, for everything that was tried. `measured`: do the rules rest on an
+      H200?
 
     >>> import smemsim
     >>> a = np.ones((64, 16), np.float32)
@@ -879,7 +889,7 @@ MEANT = {"A": "(M, K)", "B": "(N, K)"}
 
 
 def not_numbers(c: Compared) -> list[str]:
-    """What is said of a D with NaN or infinities where the product has numbers."""
+    """The text for a D with NaN or infinities if the product has numbers."""
     with np.errstate(all="ignore"):
         has, odd = np.isfinite(c.values(c.model)), ~np.isfinite(c.values(c.hardware))
     count = int((has & odd).sum())

@@ -1,6 +1,7 @@
-"""How far a launch is: a bar on the terminal after five seconds, elsewhere a line every 30 seconds, and a sentence if it will take long.
+"""The progress of a launch: a bar on the terminal after five seconds, elsewhere a line every 30 seconds, and a sentence
+if it will take long.
 
-`Gpu.run` makes one for each launch, whatever started it: `smemsim run`, `exec`, pytest, Triton or Python.
+`Gpu.run` makes one for each launch, for `smemsim run`, `exec`, pytest, Triton and Python.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ def told(seconds: float) -> str:
 
 
 class Progress:
-    """A launch's callback: it is told how many CTAs have finished, and counts them in `done`.
+    """A callback of a launch with the number of finished CTAs, counted in `done`.
 
-    On a terminal it draws a bar on stderr after five seconds: the kernel's name, CTAs done and of how many, time so far, time left. Elsewhere it prints
-    a line with the same, 30 seconds after the one before at the earliest. If the first CTAs say that the rest will take more than ten minutes, it says so
-    once. `quiet` does none of these. CTAs are counted when all of their wave have ended, so a grid of one wave has no numbers in between.
+    On a terminal it draws a bar on stderr after five seconds: the name of the kernel, CTAs done of all, time so far,
+    time left. Elsewhere it prints the same as a line, at most every 30 seconds. If the first CTAs show that the rest
+    takes more than ten minutes, it prints that once. `quiet` turns everything off. CTAs are counted when their whole
+    wave has ended, so a grid of one wave has no numbers in between.
     """
 
     def __init__(self, total: int, name: str, *, quiet: bool = False) -> None:
@@ -89,7 +91,7 @@ class Progress:
             print(f"smemsim: {self.name}: {self.done} of {self.total} CTAs in {told(self.seconds)}{rest}", file=sys.stderr, flush=True)
 
     def _left(self) -> float:
-        """Seconds that the rest will take, 0 where it is too early to say: the first wave alone says so only when it was slow."""
+        """Seconds for the rest; 0 if it is too early to tell: the first wave alone counts only if it was slow."""
         now = self.seconds
         if self._first is None:
             self._first = now, self.done

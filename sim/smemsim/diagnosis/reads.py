@@ -84,9 +84,10 @@ def words_path(where: Path, operand: AnyOperand) -> Path:
 
 
 def meant_places(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k).
+    """Indices of the meant elements along the axis of rows and along that of K; both (blocks, steps, rows, k).
 
-    Where every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96.
+    If every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of the rows r, r + 32, r +
+    64, r + 96.
     """
     row, column, down, along = np.arange(rows)[:, None], np.arange(k)[None, :], rows, k
     if holds_scales(meant, tensor):
@@ -98,7 +99,9 @@ def meant_places(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], row
 def steps_from(
     meant: Meant, shape: tuple[int, int], inside: tuple[np.ndarray, np.ndarray], apart: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices (blocks, steps, rows, k) of tiles that follow one another: `inside` one, (rows, k); they are `apart` by so much unless it is said."""
+    """Indices (blocks, steps, rows, k) of consecutive tiles. `inside` are those of one, (rows, k). `apart` is their
+    distance; default: the size of one.
+    """
     mn_step, k_step = (given if given is not None else size for given, size in zip((meant.mn_step, meant.k_step), apart, strict=True))
     row = meant.origin[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + inside[0]
     column = meant.origin[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + inside[1]
@@ -121,9 +124,10 @@ def meant_of(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: i
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cells:
-    """Where the entries of one instruction's operand lie, counted from its first column: three arrays (copies, rows, entries of a row).
+    """The places of the entries of one instruction's operand, counted from its first column: three arrays (copies,
+    rows, entries of a row).
 
-    Tensor memory has a CTA's lanes and columns; `byte` is that of the cell with the entry's lowest bit.
+    Tensor memory has a CTA's lanes and columns. `byte` is that of the cell with the lowest bit of the entry.
     """
 
     lane: np.ndarray
@@ -221,13 +225,15 @@ def told_of(machine: Machine, number: int) -> list[Finding]:
 
 
 def blamed_copy(machine: Machine, scenario: ScenarioTables, number: int, writers: set[int]) -> Finding | None:
-    """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: nobody, and any copy may have failed to)."""
+    """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: uninitialised, so any
+    copy may have failed).
+    """
     steps = {machine.issues[w].step for w in writers if w >= 0}
     copies = [i for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep) and (i in steps or -1 in writers)]
     return next((f for i in copies for f in told_of(machine, i)), None)
 
 
-# ---- Notes about how shared memory is used: transfers that nobody reads, and layouts whose chunks share their banks
+# ---- Notes about the use of shared memory: transfers that nothing reads, and layouts whose chunks share banks
 
 
 def usage_notes(machine: Machine) -> Iterator[Finding]:

@@ -1,4 +1,6 @@
-"""Recognises a tile of elements in global memory: rows and k of an array, at fixed strides, as they lie there or converted from f32."""
+"""Recognise a tile of elements in global memory: rows and k of an array, at fixed strides, unchanged or converted from
+f32.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ SAME = ""  # the type of an array whose elements are the tile's own
 
 @dataclasses.dataclass(frozen=True)
 class Recognised:
-    """A tile whose element (row r, k) is element `at + r * row + k * step` of the array that begins at `begin` and has `size` elements.
+    """A tile whose element (row r, k) is element `at + r * row + k * step` of the array that starts at `begin` and has
+    `size` elements.
 
-    `converted` is the type of the array's elements where the kernel has converted them, "" where it has not.
+    `converted` is the type of the array's elements if the kernel has converted them, else "".
     """
 
     begin: int
@@ -81,7 +84,7 @@ class Arrays:
         self._steps: list[int] = []  # from tile to tile
 
     def find(self, tile: np.ndarray, dtype: str) -> Recognised | None:
-        """Where a tile (rows, k) of raw bits is; None where it is not found, or in more places than one."""
+        """The place of a tile (rows, k) of raw bits; None if it is not found, or at several places."""
         if min(tile.shape) < 2 or not tile.any():
             return None
         for region, elements, converted in self._sources(tile.dtype, dtype):
@@ -96,8 +99,9 @@ class Arrays:
         return key in self._elements and _is_there(tile, self._elements[key], known)
 
     def go_on(self, run: np.ndarray, dtype: str, like: Recognised) -> Recognised | None:
-        """Where a tile of the same array and strides as another one is, by its first elements along the array's contiguous axis. The steps between tiles that
-        were found are tried first."""
+        """The place of a tile of the same array and strides as another one, by its first elements along the array's
+        contiguous axis. Known steps between tiles are tried first.
+        """
         if (run == run[0]).all():
             return None
         key = like.begin, like.converted, dtype
@@ -144,7 +148,7 @@ class Arrays:
         return self._converted[key]
 
     def _places(self, elements: np.ndarray, run: np.ndarray) -> np.ndarray:
-        """Where a run of elements begins in an array; nothing where the launch's searches have read enough."""
+        """The begins of a run of elements in an array; none if the launch's searches have read enough."""
         self._left -= elements.nbytes
         if self._left < 0 or len(elements) < len(run):
             return np.zeros(0, np.int64)
@@ -177,7 +181,7 @@ class Arrays:
 
 
 def _is_there(tile: np.ndarray, elements: np.ndarray, where: Recognised) -> bool:
-    """Are the elements those of the array, but for zeros?"""
+    """Are the elements those of the array, except for zeros?"""
     rows, k = tile.shape
     places = where.at + np.arange(rows)[:, None] * where.row + np.arange(k)[None] * where.step
     inside = (places >= 0) & (places < len(elements))

@@ -22,7 +22,7 @@ __all__ = ["Report", "cause_of", "fitting", "share_of", "share_rows", "target_of
 
 
 def share_rows(wrong: int, of: int, what: str, first: str = "", shape: Sequence[str] = ()) -> tuple[Half, ...]:
-    """How much of an operand is wrong, its first wrong element and what the wrong ones have in common, as rows of a message.
+    """The number of wrong elements of an operand, the first one, and their common pattern, as rows of a message.
 
     >>> [row.text for row in share_rows(3, 8, "bytes", "byte 5 is 0")]
     ['3 of 8 bytes (37.5%)', 'byte 5 is 0']
@@ -137,7 +137,9 @@ class Report:
         return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
     def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}) -> Page:
-        """The page as a value; `tiles` are the operands to draw, all of them where it is left out, `names` what steps are called that are no step 1, 2, …."""
+        """The page as a value. `tiles` are the operands to draw (default: all). `names` are names of steps other than
+        step 1, 2, ….
+        """
         from smemsim.core.picture.model import Page
         from smemsim.diagnosis.tile import buffer_strips, page_data
 
@@ -197,7 +199,7 @@ MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbe
 
 
 def _stills(tiles: Sequence[TilePicture]) -> tuple[tuple[str, Picture], ...]:
-    """Every operand, and of the first one its atoms, where they are few enough to be drawn."""
+    """Every operand, and the atoms of the first one if they are few enough to be drawn."""
     stills = [(tile.name, tile.picture()) for tile in tiles]
     if tiles and tiles[0].shape[0]:
         with contextlib.suppress(InputError):

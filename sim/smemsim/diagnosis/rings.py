@@ -44,8 +44,9 @@ class Held:
 class Ring:
     """Stages in shared memory that loads fill in turn, or accumulators in tensor memory.
 
-    `fillings` are in the order of issue, `stages` the places. `allowed` is for each filling how many loads may be in flight then; `held` are the
-    loads that wait without need. `overwrites` says for each filling whether it overwrites an earlier one.
+    - `fillings`: in the order of issue. `stages`: the places.
+    - `allowed`: for each filling, how many loads may be in flight then. `held`: loads that wait without need.
+    - `overwrites`: does the filling overwrite an earlier one?
     """
 
     fillings: tuple[Filling, ...]
@@ -78,7 +79,7 @@ class Ring:
 
     @property
     def effective(self) -> int:
-        """As how many stages the ring works: all of them, less those that most loads keep empty without need."""
+        """The effective number of stages: all, minus those that most loads keep empty without need."""
         if self.is_one_at_a_time:
             return 1
         if not self.is_held_back:
@@ -145,9 +146,10 @@ def _is_read(filling: Filling, reads: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Verdicts:
-    """The rings of a launch's first cluster, and what its warps and engines do over time.
+    """The rings of a launch's first cluster, and the activity of its warps and engines over time.
 
-    `place` says where an instruction is, in the words of a finding. `passes` are the waits for a parity, with how they passed, `numbers` those of CTAs in the grid.
+    `place` gives the place of an instruction, in the words of a finding. `passes` are the waits for a parity and how
+    they passed. `numbers` are those of CTAs in the grid.
     """
 
     rings: tuple[Ring, ...]

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
 
 
-# ---- The findings of a run: those of the watch and of `check` on what was executed, each with its line, the most upstream one first
+# ---- The findings of a run: those of the sanitizer and of `check` on what was executed, each with its line, the most
+# upstream one first
 
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
@@ -113,7 +114,8 @@ def findings_of(
     reads: Reads | None = None,
     body: Iterable[Instruction] = (),
 ) -> list[Finding]:
-    """All findings of a run in their order, `causes` first; what follows from an earlier one says so. What is said twice is one, with a count.
+    """All findings of a run in order, `causes` first. A consequence names its cause. Equal findings are one, with a
+    count.
 
     `body` are the instructions of the program.
     """
@@ -152,9 +154,10 @@ def _mentioning(f: Finding, sources: Sources, locations: Mapping[int, Location])
 
 
 def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
-    """Findings that say the same as one, the first of them, with the places of the others.
+    """Findings with the same gist as one: the first of them, with the places of the others.
 
-    Of a race between warps those are also races between lanes of one warp at the same lines: a barrier for all warps orders the lanes too.
+    A race between warps includes races between lanes of one warp at the same lines: a barrier for all warps orders
+    the lanes, too.
     """
     alike: dict[tuple[object, ...], list[Finding]] = {}
     of_warps = {
@@ -181,10 +184,11 @@ def _halves(f: Finding) -> frozenset[str]:
 
 
 def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
-    """The sentence of a finding without its numbers and registers: findings of one source line that have the same are grouped.
+    """The sentence of a finding without its numbers and registers. Findings of one source line with the same gist are
+    grouped.
 
-    Without .loc, of one shape of instruction. Threads that wait are told for every place where they do. Races and uninitialised values in a function that was
-    inlined in several places have one cause there, whichever of its lines meet them.
+    Without .loc: of one shape of instruction. Threads that wait are reported at every place. Races and uninitialised
+    values in a function that was inlined at several places have one cause, whichever of its lines are involved.
     """
     if f.code in OF_FUNCTIONS and isinstance(f.at, InLaunch) and (function := sources.function(f.place)):
         other = sources.function(f.at.other_place) or str(f.at.other_place)
@@ -254,7 +258,7 @@ def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched
 
 
 def _of_sanitizer(f: Finding, name: str, reads: Reads | None) -> Finding:
-    """A finding of the watch, with the name of its launch and the bytes that it is about."""
+    """A finding of the sanitizer, with the name of its launch and its bytes."""
     at = f.at if isinstance(f.at, InLaunch) else InLaunch(None)
     return dataclasses.replace(f, at=at._replace(launch=name, touched=at.touched or _touched(at.instruction, reads)))
 
@@ -272,25 +276,27 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     return dataclasses.replace(f, at=at, what=f"{operand}{f.what}", check=f)
 
 
-# ---- How much of a launch was judged, and what was not: matrix instructions and tensor maps, with the reasons
+# ---- What the operand check covered, and what it did not: matrix instructions and tensor maps, with the reasons
 
 
 OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside its tensor)"
 NOTHING_TAKEN = (
     "work that a CTA takes over (all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none; --cancel always gives all)"
 )
-REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing says what they were meant to be
+REGISTERS = ("mma", "wmma")  # operands in registers, for which nothing says what was meant
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """How much of a launch the operand check looked at.
+    """What the operand check of a launch covered.
 
-    `a` and `b` are (checked, all) operands of matrix instructions in shared memory, those of all CTAs: it is known which tile each is, because a tensor map
-    says so or because its elements were recognised in global memory. `instructions` of `of` matrix instructions had operands from tensor loads alone; they are
-    `distinct` products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.
-    `scales` are (followed from global memory, all) block-scaled instructions, by their scale factors.
-    `missed` has what was not checked: its reason, and how often that was so.
+    - `a`, `b`: (checked, all) operands of matrix instructions in shared memory, of all CTAs. An operand is checked if
+      its tile is known: from a tensor map, or because its elements were recognised in global memory.
+    - `instructions` of `of` matrix instructions had only operands from tensor loads. They are `distinct` products,
+      each checked once: the same descriptors, maps and coordinates except for the place of a CTA's tile.
+    - `maps`: tensor maps. `scales`: (followed from global memory, all) block-scaled instructions, by their scale
+      factors.
+    - `missed`: what was not checked: the reason, and how often.
 
     >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
     'operand layouts checked: A 96 of 96, B 96 of 96 in 24 CTAs (4 different products, each checked once), 2 tensor maps'
@@ -328,7 +334,7 @@ class Judged:
 
 
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
-    """How many instructions of a launch were judged, and which were not; `why_not` says what check does not model."""
+    """The coverage of the operand check of a launch. `why_not` says what check does not model."""
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
     reads.finish()
@@ -384,7 +390,7 @@ class Run:
         self.ptx, self.folders = ptx, folders
         self.ctas = launch.ctas if done is None else done
         self._schedules: Schedules | None = None
-        self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
+        self.profile: Profile | None = None  # the time by part, for `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
         self.counting: Counting | None = None
         self.stages: PipelineRecorder | None = None
@@ -393,14 +399,15 @@ class Run:
 
     @property
     def _has_moved(self) -> bool:
-        """Was there a transfer or a matrix instruction? Else there is nothing that a judge could look at."""
+        """Was there a transfer or a matrix instruction? Else the operand check has nothing to do."""
         return bool(self.launch.result.events) or (self.reads is not None and self.reads.has_seen)
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
-        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one.
+        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there
+        is one.
 
-        What check does not model is not held against the kernel: then there is none of the two, and `evidence` says why.
+        If check does not model it, there is neither, and `evidence` says why. This does not count against the kernel.
         """
         if self.reads is None or not self._has_moved:
             return None, None
@@ -412,7 +419,9 @@ class Run:
 
     @functools.cached_property
     def counters(self) -> Counters:
-        """What the launch cost, by line: `Gpu.launch(counters=True)`. InputError for a launch that nobody counted."""
+        """The cost of the launch by line: `Gpu.launch(counters=True)`. Raises InputError for a launch that was not
+        counted.
+        """
         if self.counting is None:
             raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
         return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
@@ -431,7 +440,7 @@ class Run:
 
     @property
     def schedules(self) -> Schedules | None:
-        """What the kernel does under other schedules, where many were tried (`schedule = "all:N"`); None else."""
+        """The results under other schedules, if many were tried (`schedule = "all:N"`); else None."""
         return self._schedules
 
     @schedules.setter
@@ -496,7 +505,7 @@ class Run:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
-        if self.reads is not None and "R508" not in told:  # else the load is told already
+        if self.reads is not None and "R508" not in told:  # else the load is reported already
             transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
@@ -524,7 +533,9 @@ class Run:
 
     @property
     def is_strictly_ok(self) -> bool:
-        """Is nothing wrong, not even what is told as a remark because nobody can act on it: a rule that the PTX breaks, and compilers break everywhere?"""
+        """Is there no finding, and no remark about a rule that the PTX breaks? (Compilers break some rules everywhere;
+        those are remarks.)
+        """
         return self.ok and not self.broken
 
     @property
@@ -583,7 +594,7 @@ class Run:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The rules behind the results that were not measured, in words."""
+        """The rules behind the results that are not measured, in words."""
         grades = sorted(self.launch.result.evidence)
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
@@ -612,13 +623,18 @@ class Run:
         return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
-        """Which single rule turns `expected` into what the kernel left in `array`, and what to change; "" where no rule is certain.
+        """Which single rule turns `expected` into the kernel's `array`, and what to change; "" if no rule is certain.
 
-        `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
-        launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `rtol` and `atol` are numpy's: how far an
-        element may be off, |array - expected| <= atol + rtol * |expected|. A rule is told where it gives all wrong elements, but for edges, and no chance could: elements in other places (a swizzle, a
-        box elsewhere, rows for columns, another fragment), steps of k that the sum lacks or has twice, other products of the operands, the
-        other sign, a factor, a narrower type in between, nothing written. Numbers that rounding could make of each other count as equal.
+        - `array`: one of `Gpu.array`, or its content (then lines of stores are not known).
+        - `expected`, `before` (the content before the launch): arrays of as many elements.
+        - `dtype`: the element type, if an array has raw bits. `rtol`, `atol`: |array - expected| <= atol + rtol *
+          |expected|, like numpy.
+
+        A rule is reported if it gives all wrong elements except those at edges, and chance could not. Rules: elements
+        in other places (a swizzle, another box, rows for columns, another fragment), steps of k that the sum lacks or
+        has twice, other products of the operands, the other sign, a factor, a narrower type in between, nothing
+        written. Numbers that rounding could make of each other are equal.
+
         Raises InputError for arrays that cannot be compared.
 
         >>> import numpy as np, smemsim
@@ -651,7 +667,7 @@ class Run:
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """How much of what the launch did was judged, and what was not, with its reason."""
+        """What the operand check of the launch covered, and what it did not, with the reasons."""
         judged = judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
         if self.reads is not None and self.reads.has_seen and self.ctas < self.launch.ctas:
             judged.missed[OF_ALL] = 0
@@ -661,7 +677,9 @@ class Run:
         return judged
 
     def rounding(self, dtype: str) -> Rounding:
-        """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
+        """The accepted difference of an output of an element type from another implementation, which sums in another
+        order or type.
+        """
         return rounding_of(self.launch, dtype)
 
     def __str__(self) -> str:
@@ -692,7 +710,9 @@ class Run:
         return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
-        """One line that counts CTAs, seconds, findings and remarks, and says how much was judged; `strict` counts `broken` among the findings."""
+        """One line with the CTAs, seconds, findings and remarks, and the coverage of the operand check. `strict` counts
+        `broken` as findings.
+        """
         of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs{' (a sample)' * (self.sample is not None)}"
         ended = (
@@ -746,8 +766,12 @@ class Run:
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
     def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
-        """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
-        above them, and whether each is as it should be; `named` lines about memory that the findings name, `back` (link, words) of a page above."""
+        """The page as a value: the findings with the PTX around their lines, next to the tiles of the matrix
+        instructions.
+
+        `outputs` are lines for the top, and whether each is right. `named` are lines about memory that the findings
+        name. `back` is (link, words) of a parent page.
+        """
         from smemsim.core.picture.model import Above  # what a page takes, a run does not
 
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")

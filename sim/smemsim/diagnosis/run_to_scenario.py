@@ -54,15 +54,16 @@ class Written:
     left_out: int
 
     def event(self, f: Finding) -> Load | Mma | None:
-        """What a finding about the scenario is about in the run: the first load through a map, or of a step its load, or the matrix instruction that
-        reads the first wrong element; None where it is about neither."""
+        """The event of the run that a finding about the scenario refers to: the first load through a map, the load of a
+        step, or the matrix instruction that reads the first wrong element; else None.
+        """
         if f.path.step is None:
             return self.maps.get(f.path.name) if f.path.table == "map" else None
         item = self.steps[f.path.step]
         return item if isinstance(item, Load) else item.events[min(f.first["step"] if f.first else 0, len(item.events) - 1)]
 
     def step_names(self, ptx: str) -> dict[int, str]:
-        """What each step is called: the lines of PTX of the instructions that it stands for."""
+        """The name of each step: the PTX lines of its instructions."""
         names = {}
         for number, item in enumerate(self.steps):
             events: Sequence[Load | Mma] = (item,) if isinstance(item, Load) else item.events
@@ -71,8 +72,9 @@ class Written:
         return names
 
     def arrays(self, f: Finding) -> tuple[int, ...]:
-        """Where the maps and tensors lie in global memory that a finding about the scenario leads into, or that are to be changed; of an operand the
-        tensor that it was meant to be of."""
+        """The places in global memory of the maps and tensors that a finding about the scenario names or that must
+        change; for an operand those of its meant tensor.
+        """
         found: list[object] = []
         step = None if f.path.step is None else self.scenario.steps[f.path.step]
         operand = getattr(step, f.path.side, None) if f.path.side else None
@@ -96,12 +98,12 @@ def scenario_of(
     lines: Mapping[str, Set[int]] = MappingProxyType({}),
     wide: bool = False,
 ) -> Written:
-    """The different products of a run, the first of each kind, with the loads that brought their operands.
+    """The different products of a run, the first of each kind, with the loads of their operands.
 
-    `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
-    the tile that was loaded does, "turned" too, with the axes of rows and of K changed; of an operand in `lines` it says so of the instructions at these lines
-    alone. `wide`: with the loads around every product, where what was
-    meant may lie.
+    `meaning` says what operands "a" and "b" were meant to be. "as read": continues from the first element that was
+    read. "corner": starts at the corner of the loaded tile. "turned": also with rows and K exchanged. For an operand
+    in `lines` it holds only for the instructions at these lines. `wide`: with the loads around every product, which
+    may have the meant data.
     """
     different = _different(reads.products)
     chosen = [in_boxes(p) for p in different[:most]]
@@ -248,7 +250,9 @@ def _walk(modes: tuple[Mode, ...]) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
-    """(row, k) at which each operand should begin: where it does, unless A and B begin at different k of tiles that begin at the same."""
+    """(row, k) at which each operand should start: its present start, unless A and B start at different k of tiles that
+    start at the same k.
+    """
     first = p.events[0]
     origins: dict[str, tuple[int, int] | None] = {}
     for side, read in (("a", p.a[0]), ("b", p.b[0])):
@@ -267,7 +271,9 @@ def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int
 
 
 def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
-    """Where an operand should begin: at the first k of its tile, at the rows in front of where it does at which an instruction can begin."""
+    """The intended start of an operand: at the first k of its tile, at the last possible first row of an instruction
+    before its present start.
+    """
     row, k = read.corner
     return row + max(read.at[0] - row, 0) // rows * rows, k
 
@@ -276,11 +282,11 @@ def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
 # with them
 
 
-STRAYED = ("X003", "X004", "X008", "R507", "A107")  # what the watch finds of an instruction that reads past its tile
+STRAYED = ("X003", "X004", "X008", "R507", "A107")  # findings of the sanitizer about an instruction that reads past its tile
 
 
 def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
-    """The run as a scenario with the meaning that explains most, and its report; None where there is nothing to judge.
+    """The run as a scenario with the meaning that explains most, and its report; None if there is nothing to check.
 
     Raises Unmodelled for what check does not model.
     """
@@ -330,7 +336,9 @@ def _reports() -> dict[str, Report]:
 
 
 def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
-    """The operands some of which begin behind the first row of their tile, and which go on past what was there for them: the start may be wrong."""
+    """The operands some of which start after the first row of their tile, and that continue past their data: the start
+    may be wrong.
+    """
     lines = {f.line for f in launch.result.findings.values() if f.code in STRAYED}
     for side in ("a", "b"):
         strayed = [
@@ -348,8 +356,9 @@ def _of_side(report: Report, side: str) -> list[Finding]:
 
 
 def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *, alone: bool) -> bool:
-    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else no repair may be known,
-    and a turned one begins where it did."""
+    """Does another meaning of an operand explain more? `alone`: for a turned operand, only the major-ness has to
+    change. Else no repair may be known, and a turned operand must start at the same place.
+    """
     before, after = _of_side(report, side), _of_side(other, side)
     if not after or any(f.code == "R508" and not f.repair for f in after):
         return False
@@ -400,7 +409,9 @@ def _begins_there(f: Finding, arch: str) -> bool:
 
 
 def _is_kept(f: Finding, arch: str) -> bool:
-    """Does a repair leave the descriptors as they are, but for an LBO that is not used: that of a swizzled operand along K, or one that it makes 0?"""
+    """Does a repair keep the descriptors, except for an unused LBO: that of a swizzled operand along K, or one that it
+    sets to 0?
+    """
     along_k = any(path.key == "major" and new == "K" for path, _, new in f.changes)
     for one, two in _words(f, arch):
         lbo = two.leading_byte_offset in (one.leading_byte_offset, 0) or (along_k and one.swizzle != Swizzle.NONE)

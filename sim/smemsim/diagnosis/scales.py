@@ -72,7 +72,7 @@ def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int
         layout = ScaleLayout(letter.upper(), m=step.m, n=step.n, kind=kind.name, scale_vec=mode.name, k=WIDE_K if step.k == WIDE_K else None,
                              cta_group=group or 1)  # fmt: skip
     except InputError:
-        return None  # no shape of this kind: I601 says so
+        return None  # no shape of this kind: I601 reports it
     shape = steps_of(step, letter)
     address = grid(where / "tmem", operand.tmem, shape)
     id_, key = _ids(where, number, step, operand, kind.name, address, shape)
@@ -239,7 +239,7 @@ def _with_id(idesc: int, kind: str, field: str, value: int) -> int:
 
 
 def _unknown_copies(machine: Machine, scenario: ScenarioTables, number: int) -> bool:
-    """Is there a copy before, of which the scenario does not say what it moves where to?"""
+    """Is there an earlier copy of which the scenario does not state source and destination?"""
     copies = [(i, step) for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep)]
     return any(step.to_tmem is None or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
 
@@ -359,7 +359,9 @@ def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarr
 
 
 def _upstream(machine: Machine, scenario: ScenarioTables, number: int, part: Slice, again: Again) -> Iterator[Finding]:
-    """What is wrong with copies that do not say what they mean to copy: they mean what this step needs in the cells that they write."""
+    """The faults of copies that do not state what they copy: they should copy what this step needs in the cells that
+    they write.
+    """
     need = np.full(TMEM, UNWRITTEN, np.int64)
     for at in np.ndindex(part.column.shape):
         column, byte = part.cells.column + int(part.column[at]), part.cells.byte + int(part.id[at])
@@ -388,7 +390,7 @@ def _upstream(machine: Machine, scenario: ScenarioTables, number: int, part: Sli
         operand = dataclasses.replace(step.a, meant=dataclasses.replace(part.operand.meant, scale_block=True))
         read = Read(where, f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, part.tensor,
                     operand, starts)  # fmt: skip
-        if (meant < 0).any():  # what nobody needs is as it comes
+        if (meant < 0).any():  # data that no step needs stay unchanged
             try:
                 at_ = read.addresses()
             except Unmodelled:

@@ -148,7 +148,7 @@ class MapArguments:
 
     @property
     def swizzle_given(self) -> str | int:
-        """The swizzle, "none" where nothing is said."""
+        """The swizzle; "none" if it is not given."""
         return "none" if self.swizzle is None else self.swizzle
 
     @property
@@ -158,7 +158,7 @@ class MapArguments:
 
     @property
     def encode_arguments(self) -> dict[str, object]:
-        """The arguments of the encode call that are given, but for the address."""
+        """The given arguments of the encode call, without the address."""
         given = {name: getattr(self, name) for name in _ENCODE if getattr(self, name) is not None}
         given |= {name: listed(given[name]) for name in _LISTS if name in given}
         return {"element_strides": (1,) * len(given["global_dim"]), **given} if "global_dim" in given else given

@@ -93,7 +93,7 @@ def refusal_repair(arguments: MapArguments, code: str, encode: Callable[[MapArgu
     return ""
 
 
-# ---- Shared buffers: where they lie, and what the software believes of their layout
+# ---- Shared buffers: their places, and the layout that the software assumes
 
 
 COMMON_SWIZZLES = (
@@ -167,7 +167,7 @@ class SharedBuffer:
     stage_bytes: int
     stages: int | None
     layout: SharedLayout | None
-    cute: str | None = None  # the layout, where the scenario has it as a text
+    cute: str | None = None  # the layout, if the scenario has it as a text
 
     @property
     def path(self) -> Path:
@@ -336,8 +336,9 @@ def no_rerun(changes: Mapping[Path, Value], until: int | None = None, only: int 
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One thing that writes shared or tensor memory: `step` and `number` of its issue in it, the buffer, what it is, for people; and of shared memory
-    the global byte of each byte that it writes (`owners.Writer`)."""
+    """One write of shared or tensor memory: `step` and `number` of its issue, the buffer, a text for readers, and for
+    shared memory the global byte of each written byte (`owners.Writer`).
+    """
 
     step: int
     number: int
@@ -362,7 +363,7 @@ class Read:
     meant: np.ndarray
     tensor: GlobalTensor
     operand: Operand
-    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, if the scenario has them
     stage_bytes: int = 0  # of the buffer that the operand names
 
     def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
@@ -418,8 +419,10 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Seen:
-    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
-    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, global byte at
+    that time (or UNWRITTEN, OUTSIDE, FOREIGN), index of the issue that had written it, and whether it is not the
+    meant one.
+    """
 
     read: Read
     addresses: np.ndarray
@@ -430,11 +433,12 @@ class Seen:
 
 @dataclasses.dataclass
 class Machine:
-    """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
+    """A CTA's shared memory after the steps so far, and the findings. `maps` are the scenario's, None if one was
+    refused.
 
-    `memory` knows for every shared address the global byte that lies there, and what wrote it last, the issues by their number in it, from 1 on.
-    `tmem` has the global byte and `tmem_writer` the index in `issues` of every byte of tensor memory: (lane, column, byte of the cell). `seen` is what
-    each operand read when its step ran.
+    `memory` has, for every shared address, the global byte and its last writer (issues by their number from 1 on).
+    `tmem` has the global byte and `tmem_writer` the index in `issues` of every byte of tensor memory: (lane, column,
+    byte of the cell). `seen` is what each operand read when its step ran.
     """
 
     arch: str
@@ -458,12 +462,12 @@ class Machine:
 
     @functools.cached_property
     def tmem(self) -> np.ndarray:
-        """Of every byte of tensor memory the global byte that lies there."""
+        """The global byte of every byte of tensor memory."""
         return np.full(TMEM, UNWRITTEN, np.int64)
 
     @functools.cached_property
     def tmem_writer(self) -> np.ndarray:
-        """Of every byte of tensor memory the index of what wrote it, in `issues`."""
+        """The index in `issues` of the writer of every byte of tensor memory."""
         return np.full(TMEM, -1, np.int32)
 
     def say(self, new: Finding) -> Finding:

@@ -28,7 +28,7 @@ WRITES = ("st", "atom", "red", "cp", "multimem", "stmatrix")
 
 
 def schedules_of(seeds: int) -> list[int | str]:
-    """The schedules that "all:N" tries behind the usual one.
+    """The schedules that "all:N" tries after the usual one.
 
     >>> schedules_of(2)
     ['earliest', 'latest', 0, 1]
@@ -38,10 +38,11 @@ def schedules_of(seeds: int) -> list[int | str]:
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
+    """An array whose bytes differ from those of the usual schedule: the number of different bytes, the offsets of the
+    first ones, and the schedules.
 
-    `summed` says that floats are added there atomically, so that another order rounds differently; `handed_on` that threads read there what others have
-    written, and that atomic operations say who comes when, as in a queue: what lies there in the end is no result.
+    `summed`: floats are added there atomically, so another order rounds differently. `handed_on`: threads read there
+    what others have written, and atomic operations order them, as in a queue; its final content is not a result.
     """
 
     array: str
@@ -82,8 +83,9 @@ class Appeared:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one schedule has done: findings that the usual one has not, the addresses of floats that are added to atomically, and the arrays, by their addresses, that are
-    left otherwise than by the usual one; None where that says nothing."""
+    """The result of one schedule: findings that the usual one does not have, the addresses of floats that are added to
+    atomically, and the arrays that differ from the usual one, by address; None if they mean nothing.
+    """
 
     schedule: int | str
     interrupted: bool
@@ -94,7 +96,7 @@ class Outcome:
 
 
 def compared(launch: Launch, left: Mapping[int, np.ndarray], regions: Sequence[Region], outcomes: Sequence[Outcome]) -> Schedules:
-    """What schedules have done, beside the launch of the usual one and what that has left in arrays."""
+    """The results of schedules, compared with the launch of the usual one and its arrays."""
     over = [one for one in outcomes if not one.interrupted]
     ended = [one for one in over if not one.out_of_time]
     others = {one.schedule: one.changed for one in ended if one.changed is not None}
@@ -115,7 +117,9 @@ def _is_global(i: Instruction) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Schedules:
-    """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
+    """The results of a kernel under the schedules `tried` besides the usual one. The time of the `unfinished` ones was
+    over.
+    """
 
     launch: Launch
     tried: tuple[int | str, ...]

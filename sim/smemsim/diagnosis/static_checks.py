@@ -1,4 +1,4 @@
-"""What can be told of buffers, words and maps before any step is carried out."""
+"""Checks of buffers, words and maps before any step runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ PERIOD = max(mode.period for mode in MODES.values())  # no buffer needs a larger
 
 
 def buffer_notes(machine: Machine, scenario: ScenarioTables) -> Iterator[Finding]:
-    """Each buffer of known size that shares some of its bytes with one in front of it: the one that reaches furthest. The same memory is so on purpose."""
+    """Each buffer of known size that shares bytes with an earlier one: the one that reaches furthest. Buffers that
+    share all memory on purpose are left out.
+    """
     ends = {b.name: b.address + b.bytes for b in machine.buffers.values() if b.bytes is not None and b.bytes > 0}
     reach: list[SharedBuffer] = []  # of those in front the two that end last, of different bytes
     for buffer in sorted((b for b in machine.buffers.values() if b.name in ends), key=lambda b: b.address):
@@ -43,7 +45,7 @@ def buffer_notes(machine: Machine, scenario: ScenarioTables) -> Iterator[Finding
 
 
 def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, second: SharedBuffer, ends: Mapping[str, int]) -> Finding:
-    """Two buffers that meet, and where the second one lies behind the first, as well aligned as it is now."""
+    """Two overlapping buffers, and the next place of the second one after the first, with the same alignment."""
     begin, end, given = second.address, min(ends[first.name], ends[second.name]), scenario.buffers[second.name]
     align = math.gcd(begin, PERIOD)
     by = -(-ends[first.name] // align) * align - begin
@@ -61,7 +63,8 @@ def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, sec
                    changes=() if past > 0 else (Fix(where, old, new),))  # fmt: skip
 
 
-# ---- What can be said of a map or a descriptor without running anything, and what is right only because a tile has one swizzle atom
+# ---- Checks of a map or a descriptor without running anything, and values that are right only because a tile has one
+# swizzle atom
 
 
 OF_MAPS = ("T208", "T213", "T214", "T219", "T222")
@@ -92,7 +95,7 @@ def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, pack
 def unmeant_descriptor(
     arch: str, where: Path, title: str, operand: Operand, word: int, rows: int, k: int, packing: str
 ) -> Iterator[Finding]:
-    """The findings of the descriptor alone, for an operand of which the scenario does not say what it was meant to be."""
+    """The findings about the descriptor alone, for an operand without `meant`."""
     for problem in SmemDescriptor.decode(word, arch=arch).problems(
         dtype=operand.dtype, major=operand.major, rows=rows, k=k, packing=packing
     ):
@@ -186,7 +189,7 @@ def _odd_dimension(tm: TensorMap, tensor: GlobalTensor) -> int | None:
 
 
 def _past_end(tm: TensorMap, tensor: GlobalTensor) -> int:
-    """Bytes by which the map goes on behind the tensor, 0 or less where it does not."""
+    """Bytes by which the map exceeds the tensor, 0 or less if it does not."""
     bits = tm.type_row.bits
     dims = zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False)
     end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)

@@ -29,10 +29,11 @@ BLOCK_BYTES = BLOCK_ROWS * BLOCK_SCALES
 
 @dataclasses.dataclass(frozen=True)
 class GlobalTensor:
-    """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis.
+    """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along
+    its contiguous axis.
 
-    Scale factors may lie in blocks of 128 rows x 4 scales already: `scale_blocks` is then (axis of rows, axis of scales), whose strides go from block
-    to block.
+    Scale factors may be stored in blocks of 128 rows x 4 scales. `scale_blocks` is then (axis of rows, axis of
+    scales), whose strides go from block to block.
 
     >>> sf = GlobalTensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
     >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))
@@ -67,7 +68,7 @@ class GlobalTensor:
 
     @functools.cached_property
     def end(self) -> int:
-        """The address behind the last element."""
+        """The address after the last element."""
         if self.scale_blocks:
             return self.address + sum((n - 1) // self._block(axis) * self.stride[axis] for axis, n in self.extent.items()) + BLOCK_BYTES
         last = sum(int(self._bits(axis, np.array(self.extent[axis] - 1))) for axis in self.extent)
@@ -180,7 +181,7 @@ def tensors_of(scenario: ScenarioTables) -> dict[str, GlobalTensor]:
 
 
 def _captured(scenario: ScenarioTables, tensor: str) -> int | None:
-    """Where a tensor begins by a map that describes it: by its captured bytes, or by the pointer that the scenario has copied."""
+    """The begin of a tensor by a map that describes it: by its captured bytes, or by the pointer in the scenario."""
     for arguments in scenario.maps.values():
         if arguments.of == tensor and isinstance(arguments.global_address, int):
             return arguments.global_address

@@ -1,13 +1,15 @@
-"""Tiles that threads or cp.async have copied into shared memory: do all rows of an operand have their 16-byte chunks in one order?
+"""Tiles that threads or cp.async have copied into shared memory: do all rows of an operand have their 16-byte chunks in
+one order?
 
-No tensor map says what such a tile is. But most of its chunks lie in global memory at one place alone, and say where they came from. A product adds up k by k:
-in whatever order the chunks of a row come, all rows of both operands need the same. A row whose chunks the descriptor reads in another order than row 0's was
-written with another swizzle than the descriptor's. Where each row lies in shared memory as in global memory, the rows may have been swizzled there before: then
-it is a remark.
+No tensor map describes such a tile. But most of its chunks occur once in global memory, which gives their origin. A
+product adds up k by k: whatever the order of the chunks of a row, all rows of both operands need the same one. A row
+with another order than row 0's was written with another swizzle than the descriptor's. If each row has the same order
+in shared memory as in global memory, the rows may have been swizzled there before: that is a remark.
 
-Tiles that threads have converted or transposed on the way have no such chunks. The elements of an operand are looked for in global memory themselves, as rows and
-k at fixed strides (`recognised.py`). If they are not found as the descriptor reads them, but as another swizzle has them, that is the swizzle of the stores. If
-they are found, the operand's layout is right, and its place in the array says which k it is: A and B of one sum must go on by the same k.
+Tiles that threads have converted or transposed have no such chunks. Their elements are searched in global memory, as
+rows and k at fixed strides (`recognised.py`). If they are found only with another swizzle than the descriptor's, that
+is the swizzle of the stores. If they are found, the layout is right, and their place in the array gives k: A and B of
+one sum must advance by the same k.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from smemsim.run.engine.wave import Cta, Wave
 __all__ = ["ThreadTiles"]
 
 
-PERIODS = (8, 16)  # rows behind which a swizzle, or what was meant to be one, begins anew
+PERIODS = (8, 16)  # rows after which a swizzle, or what was meant to be one, starts again
 WIDEST = 8  # chunks of a row that a swizzle reorders
 MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
@@ -88,7 +90,7 @@ class ThreadTiles:
         self._whole = 0  # tiles of which all elements were looked for
         self._forms: dict[
             tuple[str, SharedOperand], Recognised
-        ] = {}  # the last tile of each side and form of operand: its word but for the start address
+        ] = {}  # the last tile of each side and form of operand: its word without the start address
         self._now: dict[str, str] = {}  # of the sides that threads wrote of the last instruction: what is known
         self._exact: set[tuple[str, int]] = set()  # sides and lines of which chunks are known to be copies
         self._wrong: set[tuple[str, int]] = set()  # ... of which it is known that they do not lie as they are read
@@ -109,8 +111,9 @@ class ThreadTiles:
     def follow(
         self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None], chunks: dict[str, np.ndarray]
     ) -> None:
-        """Look for the elements of those operands of an instruction that threads wrote, of which `chunks` are the places (the others are what tensor loads
-        brought), and where the sum goes on from the tiles before."""
+        """Search the elements of an instruction's operands that threads wrote, with `chunks` at these places (tensor
+        loads brought the others), and the continuation of the sum from the tiles before.
+        """
         self._now = {}
         if event.is_sparse:
             return
@@ -161,8 +164,10 @@ class ThreadTiles:
     def _copied(
         self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, lines: np.ndarray, at: np.ndarray
     ) -> Recognised | None:
-        """Where an operand is in global memory, whose chunks (lines, chunks) threads have copied from these addresses. If another descriptor alone reads rows of an array
-        there, or if rows have their chunks in other orders, that is reported."""
+        """The place in global memory of an operand whose chunks (lines, chunks) threads have copied from these
+        addresses. Reported: only another descriptor reads rows of an array there, or rows have their chunks in other
+        orders.
+        """
         key = side, event.instruction.line
         self._exact.add(key)
         known = matrix_of(x.launch.memory, at, what)
@@ -180,7 +185,9 @@ class ThreadTiles:
         return None
 
     def _recognised(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand) -> Recognised | None:
-        """Where an operand's elements are in global memory, by their values. If only another swizzle has them, that is reported."""
+        """The place of an operand's elements in global memory, by their values. Reported if only another swizzle has
+        them.
+        """
         key = side, event.instruction.line
         bits = element_format(what.dtype).bits
         if bits not in (8, 16, 32) or key in self.found or self._failed.get(key, 0) >= MOST_FAILED:
@@ -220,7 +227,7 @@ class ThreadTiles:
         return tile is not None and self._arrays.has(tile, what.dtype, known)
 
     def _addresses_of(self, cta: Cta, what: SharedOperand) -> np.ndarray | None:
-        """(rows, k) the address of every element of an operand; None where nobody knows."""
+        """(rows, k) the address of every element of an operand; None if it is not known."""
         if what not in self._addresses:
             try:
                 self._addresses[what] = what.addresses(cta.shared.arch).astype(np.int64)
@@ -245,7 +252,7 @@ class ThreadTiles:
                 continue
             along = found.is_along_k == (what.major == "K")
             if name == Swizzle.NONE and along and not found.converted:
-                return  # as it lies there: it may have been swizzled there before
+                return  # as in global memory: it may have been swizzled there before
             writer = _writer_of(x, cta, what)
             self.found[side, event.instruction.line] = _found_written(event, side, what, (name, str(decoded.swizzle)), found, writer)
             return
@@ -273,10 +280,12 @@ class _Step:
 
 @dataclasses.dataclass(eq=False)
 class _Sum:
-    """What one accumulator adds up: where its tiles of A and B lie, counted from the first one's, and the first step at which the two part.
+    """One sum of an accumulator: the places of its tiles of A and B, counted from the first one's, and the first step
+    at which the two differ.
 
-    A sum may go through A and B in different orders: the imaginary part of a complex product, whose halves lie side by side along K, or products of high
-    and low parts. So it is over before anything is said. `is_whole`: all of its tiles were recognised.
+    A sum may go through A and B in different orders: the imaginary part of a complex product, whose halves are side
+    by side along K, or products of high and low parts. So nothing is reported before it is over. `is_whole`: all of
+    its tiles were recognised.
     """
 
     is_whole: bool
@@ -350,7 +359,7 @@ def _last_writer(x: Wave, cta: Cta, at: int) -> Instruction | None:
 
 
 def _all_chunks(memory: GlobalMemory) -> _Chunks:
-    """Of arrays that are not too large in all."""
+    """The chunks of arrays that are not too large in all."""
     mixed, addresses, left = [], [], MOST_BYTES
     for region in memory.filled():
         skipped = -region.begin % CHUNK
@@ -385,9 +394,10 @@ class _Odd:
 
 
 def _odd_row(addresses: np.ndarray, places: np.ndarray) -> _Odd | None:
-    """A row whose chunks come in another order than row 0's, if only a swizzle explains it.
+    """A row whose chunks have another order than row 0's, if only a swizzle explains it.
 
-    Rows lie a pitch apart in global memory, and some rows further the order is the same. What was copied as it lies there may be a tile that was swizzled before.
+    Rows are a pitch apart in global memory, and some rows further the order repeats. A tile that was copied unchanged
+    may have been swizzled before.
     """
     known = addresses > 0
     if known.mean() < KNOWN or not known[0].all():
@@ -495,7 +505,7 @@ def _written_at(writer: Instruction | None) -> tuple[Half, ...]:
 
 
 def _law(swizzle: Swizzle) -> str:
-    """Where a chunk goes, in rows that are as wide as the swizzle."""
+    """The new place of a chunk, in rows that are as wide as the swizzle."""
     mode = MODES[swizzle]
     if not mode.mask or 1 << mode.shift != CHUNK:
         return ""

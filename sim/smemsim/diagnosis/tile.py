@@ -1,4 +1,4 @@
-"""An operand as 16-byte chunks: what lies where, who wrote it, who reads it; as a picture, and as data for a page."""
+"""An operand as 16-byte chunks: their content, writers and readers; as a picture, and as data for a page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# ---- What lay in shared memory where an operand read, and what was meant to lie there, by the names of tensors and their axes
+# ---- The content of shared memory where an operand read, and the meant content, by tensor names and axes
 
 
 Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its axes
@@ -55,8 +55,11 @@ Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its a
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """What the chunks of a `TilePicture` hold. Arrays are (lines, chunk columns, elements of a chunk): the global byte that was read and the one that was
-    meant, the index of the issue that had written it, and whether it is wrong. `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
+    """The content of the chunks of a `TilePicture`. Arrays are (lines, chunk columns, elements of a chunk): the global
+    byte that was read and the meant one, the index of the issue that had written it, and whether it is wrong.
+
+    `lies` (lines, columns) is the place of the meant data at the end of the scenario, -1 for nowhere.
+    """
 
     tensor: GlobalTensor
     tensors: dict[str, GlobalTensor]
@@ -72,7 +75,7 @@ class Held:
 
     @classmethod
     def of(cls, machine: Machine, seen: Seen, tiled: Callable[[np.ndarray], np.ndarray]) -> Held:
-        """Of an operand of a scenario; `tiled` brings (blocks, steps, rows, k) into lines and columns."""
+        """The content for an operand of a scenario. `tiled` turns (blocks, steps, rows, k) into lines and columns."""
         read = seen.read
         row, k = (tiled(x) for x in meant_places(read.meaning, read.tensor, (read.words.shape[0], read.words.shape[1]), read.rows, read.k))
         meant, address = tiled(read.meant), tiled(seen.addresses)
@@ -147,8 +150,9 @@ Place = tuple[int, int]  # line and chunk column of the tile
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """16 bytes of shared memory: the chunks of the tile that read them, those of them that were meant to read other data, and the chunk whose data
-    lies here (None: data of no chunk of this tile)."""
+    """16 bytes of shared memory: the chunks of the tile that read them, those of them that are wrong, and the chunk of
+    their data (None: no chunk of this tile).
+    """
 
     address: int
     readers: tuple[Place, ...]
@@ -378,9 +382,11 @@ class TilePicture:
         return grids_svg(self.picture())
 
     def picture(self, most: int = MOST_LINES, selected: Place | None = None) -> Picture:
-        """The tile with the address of each chunk, and shared memory with what lies there: at most `most` 128-byte lines of it.
+        """The tile with the address of each chunk, and shared memory with its content: at most `most` 128-byte lines of
+        it.
 
-        `selected` is the (block, K step) whose reads are marked: that of the first wrong element, or the first one.
+        `selected` is the (block, K step) whose reads are marked. Default: that of the first wrong element, or the
+        first one.
         """
         return _Drawing(self, most, selected).picture()
 
@@ -389,11 +395,14 @@ class TilePicture:
         return _atoms(self)
 
     def data(self) -> dict[str, Any]:
-        """Everything for a page's script, chunk by chunk along the lines of the tile.
+        """Everything for a page's script, chunk by chunk along the lines of the tile. Lists have one entry for each
+        chunk:
 
-        `address`, `wrong` (a mask of elements in hex, 0 for none), `lies` (where the meant data lies), `home` (the chunk whose data was read), `meant` (index
-        along every axis of the tensor), `got` (1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every axis]; or {"each":
-        [...]}) and `writer` (an issue) are lists with an entry for each chunk.
+        - `address`; `wrong`: a mask of elements in hex, 0 for none; `lies`: the place of the meant data; `home`: the
+          chunk whose data was read.
+        - `meant`: the index along every axis of the tensor. `writer`: an issue.
+        - `got`: 1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every axis];
+          or {"each": [...]}.
         """
         return _tile_data(self) | (_held_data(self, self.held) if self.held else {})
 
@@ -410,7 +419,8 @@ def tiled(array: np.ndarray, major: str, per_chunk: int) -> np.ndarray:
     return padded.reshape(a * lines, b * chunks, per_chunk)
 
 
-# ---- Which lines of a large tile a picture shows: an atom that looks like earlier ones is left out, and the gap says so
+# ---- Which lines of a large tile a picture shows: atoms that look like earlier ones are left out, and the gap says
+# so
 
 
 PLENTY = 16  # lines that are shown before atoms that look alike are left out
@@ -428,8 +438,8 @@ class LeftOut:
 
 
 def shown_lines(tile: TilePicture, most: int) -> list[int | LeftOut]:
-    """The 128-byte lines of shared memory to draw: all where there are at most `most`; else the atoms of the start, of LBO's and SBO's ends and of the first wrong read,
-    and those that look like no earlier one.
+    """The 128-byte lines of shared memory to draw: all, if there are at most `most`; else the atoms of the start, of
+    the ends of LBO and SBO and of the first wrong read, and those that look new.
 
     >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)
     >>> shown_lines(tile, 32)[-2:]
@@ -464,7 +474,7 @@ def shown_lines(tile: TilePicture, most: int) -> list[int | LeftOut]:
 
 
 def _look(tile: TilePicture, lines: list[int], base: int) -> Any:
-    """What decides how an atom is drawn, wherever it lies and whichever rows it holds."""
+    """What decides how an atom is drawn, without its place and rows."""
     cells = [(line - base, slot, cell) for line in lines for slot, cell in enumerate(tile.lines[line]) if cell]
     homes = [c.home for _, _, c in cells if c.home] or [(0, 0)]
     line0, column0 = min(h[0] for h in homes), min(h[1] for h in homes)
@@ -513,7 +523,7 @@ def _with_gaps(taken: list[int], there: list[int], alike: dict[int, bool]) -> li
 # ---- The picture: the tile beside shared memory
 
 
-MOST_STEPS = 24  # instructions whose reads are told
+MOST_STEPS = 24  # instructions whose reads are listed
 
 
 class _Drawing:
@@ -786,7 +796,7 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 
 
 def step_name(step: int, names: Mapping[int, str]) -> str:
-    """What a step is called on a page: its own name where it has one, else its number from 1 on.
+    """The name of a step on a page: its own, else its number from 1 on.
 
     >>> step_name(2, {}), step_name(2, {2: "kernel.ptx:303"})
     ('step 3', 'kernel.ptx:303')
@@ -847,7 +857,7 @@ def _mask(wrong: np.ndarray) -> int | str:
 
 
 def _got(held: Held, place: Place, names: list[str]) -> Any:
-    """What a chunk's elements are: as meant, one run along an axis, or each by itself."""
+    """The elements of a chunk: as meant, one run along an axis, or each alone."""
     count = int((held.k[place] >= 0).sum())
     if (held.got[place] == held.meant[place])[:count].all() and (held.meant[place][:count] >= 0).all():
         return 1

@@ -1,8 +1,11 @@
-"""`launch_triton`: run what Triton compiled, by its calling convention (after the launcher of Triton 3.9.0, `triton/backends/nvidia/driver.py`).
+"""`launch_triton`: run what Triton compiled, by its calling convention (after the launcher of Triton 3.9.0,
+`triton/backends/nvidia/driver.py`).
 
-Parameters stand in the order of the signature without constexprs, members of tuples one after the other. A host tensor descriptor becomes the map of 128 bytes, then its shape as 32-bit and
-its strides as 64-bit integers; a kernel without TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory
-follow, zeroed here, null where the kernel needs none. Older versions have fewer flags and pointers (`FORMS`): the number of parameters says how many.
+Parameters have the order of the signature without constexprs; members of tuples follow one another. A host tensor
+descriptor becomes the map of 128 bytes, then its shape as 32-bit and its strides as 64-bit integers. A kernel without
+TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory follow, zeroed
+here, null if the kernel needs none. Older versions have fewer flags and pointers (`FORMS`); the number of parameters
+tells them apart.
 """
 
 from __future__ import annotations
@@ -103,7 +106,7 @@ def _form(signature: Mapping[str, Any], has_maps: bool, count: int) -> tuple[int
 
 
 def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, Any], gpu: Gpu, host: _HostMemory, flags: int) -> list[Any]:
-    """The kernel's parameters but for scratch memory; the host's arrays are placed in the GPU's memory."""
+    """The kernel's parameters without scratch memory. Arrays of the host are placed in the GPU's memory."""
     flat = [part for name, kind in signature.items() if kind != "constexpr" for part in _flat(name, kind, given[name])]
     for name, kind, value in flat:
         if kind.startswith("tensordesc"):
@@ -154,7 +157,7 @@ def _grid_of(grid: Callable[[dict[str, Any]], Any], meta: dict[str, Any]) -> Any
 
 
 def _meta(kernel: Any, about: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a grid that is a function is called with: arguments and constexprs by name, and the options of the compiler."""
+    """The argument of a grid that is a function: arguments and constexprs by name, and the options of the compiler."""
     source = kernel.src
     names, constants = list(source.signature), getattr(source, "constants", None) or {}
     fixed = {
@@ -193,7 +196,8 @@ FORMS = ((2, 2), (1, 2), (0, 1))  # (flags of these, pointers to scratch memory)
 
 
 def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
-    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes and `flags` flags.
+    """The names in the source of the parameters of a kernel's PTX. `has_maps`: descriptors are tensor maps, not
+    pointers with shapes and `flags` flags.
 
     >>> parameter_names({"x": "*fp32", "n": "constexpr", "a": "tensordesc<fp16[64, 64]>", "t": ("i32", "i32")}, True)
     ('x', 'a', 'a.shape[0]', 'a.shape[1]', 'a.strides[0]', 'a.strides[1]', 't[0]', 't[1]')
@@ -222,10 +226,10 @@ _GLOBAL_STRIDE = re.compile(r"((?:@!?%\w+\s+)?tensormap\.replace\.tile\.global_s
 
 
 def as_compiled(ptx: str, source: Any) -> str:
-    """A kernel's PTX as what Triton made of it runs: with the file that its function is in, and with strides of maps in bytes.
+    """A kernel's PTX as Triton's output runs: with the file of its function, and with strides of maps in bytes.
 
-    Triton's PTX has the version of the ptxas that it is for. Those of CUDA 12.3 and 12.4, which Triton up to 3.3 brings, count the strides of
-    tensormap.replace in 16 bytes, and Triton's PTX does then too (`core/spec/errata.py`).
+    Triton's PTX has the version of its ptxas. Those of CUDA 12.3 and 12.4 (Triton up to 3.3) count the strides of
+    tensormap.replace in 16 bytes, and so does Triton's PTX (`core/spec/errata.py`).
 
     >>> as_compiled(".version 8.7\\n", None), as_compiled(".version 8.4\\ntensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %rd2;", None)[13:]
     ('.version 8.7\\n', '{ .reg .b64 %stride; shl.b64 %stride, %rd2, 4; tensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %stride; }')
@@ -248,7 +252,7 @@ def _at_home(ptx: str, source: Any) -> str:
 
 
 def _source_folders(kernel: Any) -> list[str]:
-    """Where the kernel's Python source lies: as its function says, not as the PTX does."""
+    """The folder of the kernel's Python source, by its function and not by the PTX."""
     code = getattr(getattr(getattr(kernel.src, "fn", None), "fn", None), "__code__", None)
     folder = os.path.dirname(os.path.abspath(code.co_filename)) if code is not None else ""
     return [folder] if os.path.isdir(folder) else []
@@ -276,14 +280,16 @@ def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[s
 
 @dataclasses.dataclass
 class _HostArray:
-    """An array of the host: `array` is it, or a copy that is put back by `back`; `root` the first and the last byte of the memory it is a view of."""
+    """An array of the host. `array` is it, or a copy that `back` copies back. `root` is the first and the last byte of
+    the memory that it is a view of.
+    """
 
     name: str
     value: Any
     array: np.ndarray
     root: tuple[int, int]
     back: Callable[[], Any] | None = None
-    owner: tuple[str, int, int] = ("", 0, 0)  # where the memory of what was given is, if `array` is a copy of it
+    owner: tuple[str, int, int] = ("", 0, 0)  # the address of the given memory, if `array` is a copy of it
 
 
 class _HostMemory:
@@ -460,9 +466,11 @@ def map_arguments(
     address: int, swizzle: Any, element_bytes: Any, data_type: Any, block: Sequence[Any], shape: Sequence[Any], strides: Sequence[Any],
     is_nan: Any, lower_corner: Sequence[int] | None = None, upper_corner: Sequence[int] | None = None, element_strides: Sequence[int] = (),
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """(call, arguments by name) of the tensor map that Triton's driver makes of a descriptor, whose dimensions are in the order of Triton.
+    """(call, arguments by name) of the tensor map that Triton's driver makes of a descriptor, whose dimensions are in
+    the order of Triton.
 
-    `data_type` is the driver's number, `strides` are elements. With corners it is an im2col map, and `block` its pixels and channels.
+    `data_type` is the driver's number; `strides` are elements. With corners it is an im2col map, and `block` its
+    pixels and channels.
 
     >>> call, arguments = map_arguments(0x1000, 3, 2, 6, [64, 32], [128, 256], [256, 1], False)
     >>> call, arguments["box_dim"], arguments["global_strides"], arguments["swizzle"]

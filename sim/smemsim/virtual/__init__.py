@@ -1,6 +1,8 @@
-"""The virtual GPU: a device in Python that unmodified programs find instead of a card, and the doors through which they find it.
+"""The virtual GPU: a device in Python that unmodified programs use instead of a card, and the shims through which they
+find it.
 
-`VirtualDevice` is the only place with semantics; doors only translate calls. `Policy` says what happens with findings. `docs/virtual.md` explains both.
+`VirtualDevice` is the only place with semantics; shims only translate calls. `Policy` has the options.
+`docs/virtual.md` explains both.
 """
 
 from smemsim.base.lazy_exports import door

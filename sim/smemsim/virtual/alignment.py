@@ -1,9 +1,9 @@
-"""PyTorch's CPU memory on boundaries of 512 bytes, as that of its CUDA allocator is (c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize), and what
-it holds of it.
+"""PyTorch's CPU memory with an alignment of 512 bytes, like that of its CUDA allocator
+(c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize), and a record of it.
 
-PyTorch asks the C library's `posix_memalign` for memory on 64 bytes, and nothing says otherwise. So the word with that function's address in
-libc10's table of foreign functions (System V ABI, global offset table) becomes that of a function which asks for 512, and notes address and size
-(`notes.py`). `free` takes the note away before the memory can be handed out again.
+PyTorch asks the C library's `posix_memalign` for an alignment of 64 bytes, and has no option for it. So the word with
+that function's address in libc10's global offset table (System V ABI) is replaced by a function that asks for 512,
+and notes address and size (`notes.py`). `free` removes the note before the memory can be used again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def claim(address: int) -> None:
 
 
 def is_claimed(address: int) -> bool:
-    """Whether `claim` was told of the memory that begins at this address, and it was not freed since."""
+    """Was `claim` called for the memory at this address, without a free since?"""
     from smemsim.virtual import notes
 
     return align() and notes.is_claimed(address)

@@ -31,7 +31,7 @@ def _bytes(code: Any) -> bytes:
 
 
 class _Both:
-    """What the driver and the runtime have in common. Methods return the results of a call, None for none."""
+    """The common part of driver and runtime. Methods return the results of a call, None for none."""
 
     prefix = ""
 
@@ -482,7 +482,7 @@ def _answered(api: _Both, name: str, codes: Any) -> Callable[..., tuple[Any, ...
 
 
 def install() -> None:
-    """Answer `cuda.bindings.driver` and `cuda.bindings.runtime` in this process, where they are installed."""
+    """Replace `cuda.bindings.driver` and `cuda.bindings.runtime` in this process, if they are installed."""
     for name, api, codes, prefix in (("driver", _Driver, "CUresult", "cu"), ("runtime", _Runtime, "cudaError_t", "cuda")):
         try:
             module = importlib.import_module(f"cuda.bindings.{name}")

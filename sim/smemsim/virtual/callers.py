@@ -24,11 +24,13 @@ _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _replies: dict[int, Any] = {}
 _kept: list[Any] = []
 _answered: list[ctypes.CDLL] = []  # the driver, once it asks here
-_loaded: list[ctypes.CDLL] = []  # where the process has no path with the libraries
+_loaded: list[ctypes.CDLL] = []  # if the linker of the process has no path to the libraries
 
 
 def load() -> None:
-    """Load the libraries, where they can be had, so that whoever asks for them later by their names gets these: the linker of this process has no path to them."""
+    """Load the libraries, if they exist, so that later loads by name get these: the linker of this process has no path
+    to them.
+    """
     from smemsim.virtual.build import libraries
 
     with contextlib.suppress(OSError, InputError):
@@ -61,9 +63,9 @@ def _reply(message: int, size: int) -> int:
 
 @once
 def answer() -> None:
-    """Answer compiled code of this process from now on.
+    """Answer calls of compiled code in this process from now on.
 
-    Under `smemsim exec` the libraries are on the path of the linker; elsewhere, somebody has called `load`.
+    Under `smemsim exec` the libraries are on the path of the linker; elsewhere `load` was called.
     """
     if not _loaded and not os.environ.get("SMEMSIM_SOCKET"):
         return
@@ -76,4 +78,4 @@ def answer() -> None:
     here.argtypes = [ctypes.c_void_p]
     _kept.append(_ANSWER(_reply))
     here(ctypes.cast(_kept[0], ctypes.c_void_p))
-    atexit.register(here, None)  # destructors of compiled code come later, and are told that CUDA is over
+    atexit.register(here, None)  # destructors of compiled code run later, and see that CUDA is shut down

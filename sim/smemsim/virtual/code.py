@@ -1,4 +1,6 @@
-"""Code that a program has loaded: modules, their variables and their kernels, with what the driver tells of these."""
+"""Code that a program has loaded: modules, their variables and their kernels, with the attributes that the driver
+reports.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _KINDS = re.compile(r"\bmma(?:\.sp::ordered_metadata)?\.sync\.[\w.]*?\.(kind::\w
 
 
 class Device(Protocol):
-    """What code needs of the device that it is loaded to."""
+    """The part of a device that loaded code needs."""
 
     card: Card
     policy: Policy
@@ -61,7 +63,7 @@ class Function:
         self.most_dynamic: int | None = None  # what cudaFuncSetAttribute allows
         self.carveout, self.allows_large_clusters, self.policy_preference = -1, False, 0
         self.cluster_set = (0, 0, 0)
-        self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
+        self.parameter_names: tuple[str, ...] = ()  # of the source, if the host knows them
         self.counts_elements = False  # in tensor descriptors of the source
         self.configured: dict[Any, dict[str, Any]] = {}  # shapes of launches that were checked
         self._linked: tuple[tuple[LinkedKernel, tuple[str, ...], bool], LinkedKernel] | None = None
@@ -88,7 +90,7 @@ class Function:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of its code, whatever its debugging information says: the same for the same instructions, in whichever module."""
+        """A digest of the code without its debugging information: equal for the same instructions, in any module."""
         return _digest(self.module.lines_of(self.source))
 
     @functools.cached_property
@@ -136,7 +138,9 @@ class Function:
         return max(0, DEFAULT_SHARED - self.static_shared) if self.most_dynamic is None else self.most_dynamic
 
     def attribute(self, number: int) -> int:
-        """An attribute by its number in CUfunction_attribute. What ptxas would decide is told as directives leave it."""
+        """An attribute by its number in CUfunction_attribute. Decisions of ptxas are reported as the directives leave
+        them.
+        """
         self.module.device.check()
         named = self.module.device.card.named
         version = named("compute_capability_major") * 10 + named("compute_capability_minor")
@@ -196,7 +200,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 class Module:
-    """Code that is loaded: its kernels and variables. `why` says which of several pieces of code was chosen."""
+    """Loaded code: its kernels and variables. `why` says which of several pieces of code was chosen."""
 
     def __init__(self, device: Device, ptx: str, why: str, managed: Iterable[str] = (), *, cubin: bytes = b"") -> None:
         self.device, self.ptx, self.why, self._cubin = device, ptx, why, cubin
@@ -223,7 +227,7 @@ class Module:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of its code, whatever its debugging information says: the same for the same instructions."""
+        """A digest of the code without its debugging information: equal for the same instructions."""
         return _digest(self.ptx.splitlines())
 
     def lines_of(self, function: PtxFunction) -> list[str]:
@@ -236,7 +240,7 @@ class Module:
 
     @property
     def names(self) -> list[str]:
-        """Of its kernels."""
+        """The names of its kernels."""
         return [f.name for f in self.source.entries]
 
     @property
@@ -245,7 +249,7 @@ class Module:
         return {name: self.loaded.variable(name) for name in self.loaded.addresses}
 
     def function(self, name: str) -> Function:
-        """A kernel by its name as the PTX has it. CudaError 500 says which there are."""
+        """A kernel by its name in the PTX. CudaError 500 lists the kernels."""
         if name not in self._functions:
             if name not in self.names:
                 raise CudaError(NOT_FOUND, f"there is no kernel {shown(name)}{suggestion(name, self.names)}")

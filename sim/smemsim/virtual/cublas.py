@@ -1,6 +1,7 @@
-"""Products that a card's library computes, as PyTorch on the CPU does: `torch._scaled_mm` of blocks, and the cuBLASLt handle of Triton.
+"""Products that a card's library computes, by PyTorch on the CPU: `torch._scaled_mm` of blocks, and the cuBLASLt handle
+of Triton.
 
-They are references that programs compare their kernels with. Nothing is launched and nothing is judged.
+Programs compare their kernels with them. Nothing is launched, and nothing is checked.
 """
 
 from __future__ import annotations

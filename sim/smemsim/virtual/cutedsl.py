@@ -1,13 +1,14 @@
-"""CuTe DSL on the virtual GPU: its compiled host code calls the device of this process, in place of NVIDIA's runtime library.
+"""CuTe DSL on the virtual GPU: its compiled host code calls the device of this process instead of NVIDIA's runtime
+library.
 
-`smemsim exec` opens this door by itself; without it, call `install` before cutlass is imported:
+`smemsim exec` installs this shim. Without it, call `install` before cutlass is imported:
 
     import smemsim.virtual.cutedsl
     smemsim.virtual.cutedsl.install("sm_100a")
     import cutlass
 
-The DSL compiles as always, with `-lineinfo`: ptxas then keeps the PTX in the cubin, and the cubin is what the runtime library is asked to load. The
-DSL's own file of the PTX has the lines of the Python source besides; it is kept in a folder that goes away with the process.
+The DSL compiles as usual, with `-lineinfo`. ptxas then keeps the PTX in the cubin, which the runtime library loads.
+The DSL's own file of the PTX also has the lines of the Python source; it is kept in a temporary folder.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ _names: dict[str, tuple[str, ...]] = {}  # of kernels: what the source calls the
 
 
 def install(arch: str | None = None, *, policy: Policy | None = None, **card: Any) -> None:
-    """Let CuTe DSL use the virtual GPU of this process: call it before cutlass is imported. `card` as `process.choose` takes it.
+    """Let CuTe DSL use the virtual GPU of this process. Call it before cutlass is imported. `card` is that of
+    `process.choose`.
 
-    Raises InputError where no card is said, where cutlass is imported already without this door, and where the stand-in for the runtime library is
-    neither there nor can be built.
+    Raises InputError if no card is given, if cutlass is imported already without this shim, and if the replacement of
+    the runtime library neither exists nor can be built.
     """
     process.choose(arch, policy=policy, **card)
     if _is_open():
@@ -63,7 +65,7 @@ def install(arch: str | None = None, *, policy: Policy | None = None, **card: An
 
 
 def before_import() -> None:
-    """What has to be there when cutlass is imported: it reads the environment then."""
+    """The environment that cutlass reads when it is imported."""
     if _is_open():
         return
     arch = process.choose()
@@ -165,7 +167,7 @@ _NO_CODE = re.compile(r"\s*(?:\.loc\b|\.file\b|//|$)")
 
 
 def _with_lines(code: bytes) -> bytes | str:
-    """A cubin, or its PTX with the lines of the source, where the DSL has written that too."""
+    """A cubin, or its PTX with the lines of the source, if the DSL has written that, too."""
     try:
         text = next((image.ptx for image in fatbin.images(code) if image.ptx), "")
     except InputError:
@@ -216,7 +218,9 @@ def _name(at: int) -> str:
 
 @_entry("pppp", "cuda_dialect_init_library_once")
 def _init_library(storage: int, load: int, to_device: int, on_error: int) -> int:
-    """Load a library once. `on_error` makes an exception of a kind and a text; whoever gets a code without one looks for an exception that is not there."""
+    """Load a library once. `on_error` makes an exception of a kind and a text. A code without one looks for an
+    exception that does not exist.
+    """
     if ctypes.c_uint64.from_address(storage).value:
         return 0
     library = ctypes.c_uint64()

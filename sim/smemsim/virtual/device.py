@@ -1,8 +1,9 @@
-"""`VirtualDevice`: the one place that says what a CUDA driver and its card do; doors translate other interfaces into its methods.
+"""`VirtualDevice`: the one place with the behaviour of a CUDA driver and its card. Shims translate other interfaces
+into its methods.
 
-Everything happens in the order in which it is issued, and is over when the method returns: streams and events are there, and nothing overlaps. What a
-card tells later it tells later here too: a kernel that traps returns from its launch, the next synchronising call has the error, and everything after
-that fails (`error`).
+Everything happens in the order of issue, and is complete when the method returns: streams and events exist, and
+nothing overlaps. Errors that a card reports later are reported later here, too: a kernel that traps returns from its
+launch, the next synchronising call has the error, and everything after that fails (`error`).
 
 >>> import numpy as np
 >>> ptx = '''.version 8.0
@@ -97,16 +98,19 @@ FILLED = "destination of a fill"
 EVENT_DISABLE_TIMING = 2
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
-MOST_UNWRITTEN = 3  # allocations of which it is told that unwritten bytes go to the host
+MOST_UNWRITTEN = 3  # allocations for which uninitialised bytes that go to the host are reported
 LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 
 @one_at_a_time
 class VirtualDevice:
-    """A card of an architecture ("sm_90a": H200, "sm_100a": B200, "sm_103a": B300), its memory, its code, and what ran on it.
+    """A card of an architecture ("sm_90a": H200, "sm_100a": B200, "sm_103a": B300): its memory, its code, and its
+    launches.
 
-    `policy` says what happens with findings (`Policy.of()`: as the environment says). `multiprocessors` and `memory_bytes` are the card's own if
-    not given; `card` names a product of that architecture ("H100 PCIe"). `launches` tells what ran; `error` is the CUDA error after which nothing works any more, 0 without one.
+    - `policy`: the options (`Policy.of()`: those of the environment).
+    - `multiprocessors`, `memory_bytes`: default: those of the card. `card`: a product of that architecture ("H100
+      PCIe").
+    - `launches`: what ran. `error`: the CUDA error after which nothing works any more; 0 without one.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class VirtualDevice:
         if self.card.arch != arch:
             raise InputError(f"card = {shown(card)}: is an {self.card.arch}, and arch is {arch}")
         self.arch = arch
-        self.told_unknown = False  # of attributes that nobody knows
+        self.told_unknown = False  # of unknown attributes
         self.policy = Policy.of() if policy is None else policy
         self.host = host or Host()
         self.turn = Turn()
@@ -138,20 +142,18 @@ class VirtualDevice:
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
         self.graph_pool = GraphPool("device")  # counts what launches of graphs have taken
         self.conditions: dict[int, Condition] = {}  # by their handles
-        self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
+        self._unwritten: set[int] = set()  # numbers of allocations whose uninitialised bytes went to the host and were reported
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
         self.advice = Advice()
         self.occupancy = Occupancy(self.card, self.multiprocessors)
         self.launcher = Launcher(self)
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
-        self.begins: Callable[[Launched], None] = lambda about: None  # is told of each launch when it begins
+        self.begins: Callable[[Launched], None] = lambda about: None  # called at the begin of each launch
         self.ended: Callable[[Launched], None] = lambda about: None  # ... and when it is over
-        self.ask_host: Callable[[int], None] | None = (
-            None  # binds the host's memory that holds an address, where that is the card's for the host
-        )
+        self.ask_host: Callable[[int], None] | None = None  # binds the host's memory at an address, if the card can use it
         self.load_log = ""  # what was wrong with the code that was loaded last
         self.refused: list[str] = []  # why code of the program is not simulated
-        self.refuses: Callable[[str], None] = lambda why: None  # is told of each of these
+        self.refuses: Callable[[str], None] = lambda why: None  # called for each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
@@ -193,7 +195,7 @@ class VirtualDevice:
         return value
 
     def _tell_unknown(self) -> None:
-        """Say once which attributes are 0 because nobody knows them."""
+        """Print once which attributes are 0 because they are unknown."""
         if self.told_unknown or self.policy.quiet:
             return
         self.told_unknown = True
@@ -298,9 +300,10 @@ class VirtualDevice:
         self.memory.free(allocation)
 
     def allocate(self, size: int, kind: str = "device", *, where: str = "") -> int:
-        """`size` bytes of "device", "managed" or "pinned" memory: the address, a multiple of 512. `where` is how findings say who asked.
+        """`size` bytes of "device", "managed" or "pinned" memory: the address, a multiple of 512. `where` is the
+        requester in findings.
 
-        Without `where` that is the line that called. Raises CudaError 2 where there is no room.
+        Default of `where`: the calling line. Raises CudaError 2 if there is no room.
         """
         self.check()
         if size <= 0 or kind not in ("device", "managed", "pinned"):
@@ -344,7 +347,7 @@ class VirtualDevice:
         return address
 
     def graph_memory(self, size: int, kind: str, *, where: str) -> Node:
-        """A node that takes memory: the same at every launch, and nobody else's as long as there are graphs, whoever gives it back."""
+        """A node that allocates: the same memory at every launch, reserved while the graphs exist, whatever frees it."""
         address = self.allocate(size, kind, where=where)
         self.graph_pool.addresses.add(address)
         return Node("alloc", lambda: self.graph_pool.gives(address, size), {"address": address, "given": (size, address)})
@@ -355,12 +358,14 @@ class VirtualDevice:
         return Node("free", lambda: self.graph_pool.gives_back(address), {"address": address, "given": (address,)})
 
     def advise(self, address: int, size: int, **values: Any) -> None:
-        """cudaMemAdvise and cudaMemPrefetchAsync: what is said of managed memory, and changes nothing here. CudaError 1 for other memory."""
+        """cudaMemAdvise and cudaMemPrefetchAsync: advice about managed memory, without effect here. CudaError 1 for
+        other memory.
+        """
         found = self._managed(address, size)
         self.advice.say(found.address, address, size, values)
 
     def advised(self, address: int, size: int, key: str) -> Any:
-        """What was said of all bytes of a range; None where that is nothing, or not the same everywhere. CudaError 1 as above."""
+        """The advice for all bytes of a range; None if there is none, or if it differs. CudaError 1 as above."""
         return self.advice.of(self._managed(address, size).address, address, size, key)
 
     def _managed(self, address: int, size: int) -> Allocation:
@@ -387,9 +392,11 @@ class VirtualDevice:
         self, address: int, size: int, *, owner: Any = None, name: str = "", elements: tuple[str, tuple[int, ...]] = ("", ()),
         is_littered: bool = False,
     ) -> int:  # fmt: skip
-        """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`, `elements` are a tensor's type and shape.
+        """`bind` for `size` bytes from an address of this process on. `owner` is kept until `unbind`; `elements` are a
+        tensor's type and shape.
 
-        `is_littered`: the bytes were filled with garbage, and what is still so nobody has written."""
+        `is_littered`: the bytes were filled with garbage, and are uninitialised while they hold it.
+        """
         allocation = self.memory.bind(address, size, owner, where=name, elements=elements)
         allocation.is_littered = is_littered
         self._bind(allocation)
@@ -476,12 +483,14 @@ class VirtualDevice:
         return node.run()
 
     def nothing_in_front(self) -> None:
-        """What was launched is over before the next launch begins."""
+        """Earlier launches end before the next launch starts."""
         self.launcher.in_front.clear()
 
     @property
     def is_settled(self) -> bool:
-        """Would `synchronize` raise nothing, and change nothing but that launches are over? What may still run beside the next launch is told at once."""
+        """Would `synchronize` raise nothing, and only end launches? Launches that may overlap the next one are reported
+        at once.
+        """
         return not self.error and not self.launcher.has_let_next_begin
 
     def synchronize(self, stream: Stream | None = None) -> None:
@@ -565,9 +574,10 @@ class VirtualDevice:
     # Copies
 
     def copy(self, to: int, source: int, size: int, stream: Stream | None = None, *, kind: int = 4) -> None:
-        """Copy bytes between any two places; `kind` is cudaMemcpyKind: 0 to 3 name host and device, 4 is told by the addresses.
+        """Copy bytes between any two places. `kind` is cudaMemcpyKind: 0 to 3 name host and device, 4 follows from the
+        addresses.
 
-        CudaError 1 where an allocation is too small, or one side is not what the kind says.
+        CudaError 1 if an allocation is too small, or if a side is not of that kind.
         """
         self.copy_2d(to, size, source, size, size, 1, stream, kind=kind)
 
@@ -633,7 +643,9 @@ class VirtualDevice:
             raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
 
     def _tell_unwritten(self, to: int, source: int, size: int) -> None:
-        """Tell of what goes to the host and was written by nobody, once of an allocation: what the program makes of it is another thing on each card."""
+        """Report uninitialised bytes that go to the host, once for each allocation: the program's results depend on the
+        card then.
+        """
         found, target = self.memory.at(source), self.memory.at(to)
         if self.policy.quiet or found is None or not found.is_littered or len(self._unwritten) == MOST_UNWRITTEN:
             return
@@ -687,7 +699,9 @@ class VirtualDevice:
         return module
 
     def refuse(self, why: str) -> None:
-        """Say that code of the program cannot run here, so that its kernels are not simulated; the exit code of `smemsim exec` tells of it."""
+        """Record that code of the program cannot run here, so that its kernels are not simulated. The exit code of
+        `smemsim exec` shows it.
+        """
         self.tell(why)
         self.note_refused(why)
 
@@ -708,11 +722,13 @@ class VirtualDevice:
         self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
         stream: Stream | None = None, cooperative: bool = False, dependent: bool = False,
     ) -> Run | None:  # fmt: skip
-        """Run a kernel. `arguments` are the parameters' bytes in their order, or the whole parameter bank; `cluster` None is what the kernel says.
-        `dependent` is the attribute programmatic stream serialization: it may begin before the launch in front of it in the stream has ended.
+        """Run a kernel. `arguments` are the parameters' bytes in their order, or the whole parameter bank. `cluster`
+        None is the kernel's own.
 
-        The run, None where the launch was captured, hooked or refused. Raises CudaError for a launch that the driver refuses, and
-        FindingsError for findings where the policy is to raise; a kernel that traps leaves its error in `error`.
+        `dependent` is the attribute programmatic stream serialization: the launch may start before the previous one
+        in the stream has ended. Returns the run; None if the launch was captured, hooked or refused. Raises CudaError
+        for a launch that the driver refuses, and FindingsError for findings if the policy is to raise. A kernel that
+        traps leaves its error in `error`.
         """
         self.launcher.ask(function, grid, block, cluster, shared_bytes)
         more: dict[str, Any] = {"cooperative": cooperative, "dependent": dependent, "stream": stream}

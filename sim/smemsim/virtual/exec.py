@@ -1,7 +1,7 @@
-"""`smemsim exec`: a program and everything it starts run with the virtual GPU in place of a card.
+"""`smemsim exec`: a program and all its processes run with the virtual GPU instead of a card.
 
-The process that runs this makes the sessions (`sessions.py`): every process of the program that uses the device gets a process of its own that has it, a fork
-of this one, which ends with it.
+This process makes the sessions (`sessions.py`). Every process of the program that uses the device gets its own device
+process, a fork of this one, which ends with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # the program decides what Ctrl-C means
     try:
         program = _started(command, variables)
-        for number in (signal.SIGTERM, signal.SIGHUP):  # the program ends then, and what it has launched is told
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the program ends then, and its launches are printed
             if signal.getsignal(number) is signal.SIG_DFL:
                 before[number] = signal.signal(number, lambda number, _: program.send_signal(number))
         sessions = Sessions(doors, journal, arch, policy, card)
@@ -101,8 +101,9 @@ def _of_the_program() -> None:
 
 @dataclasses.dataclass
 class _Heard:
-    """What the program's processes have told; `running` are launches that were not over, `has_device` is whether one of them asked for a device, `has_died` whether
-    a device ended before its program."""
+    """Reports of the program's processes. `running` are launches that are not over. `has_device`: one of them asked for
+    a device. `has_died`: a device ended before its program.
+    """
 
     news: News
     running: list[str]
@@ -156,9 +157,10 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
-    """The program's own, unless it says that all is well: then 3 for kernels that are not modelled, 1 for findings and for launches that were not run or
-    did not come to their end, 2 for code that cannot run here, for CTAs that wait for others
-    that --ctas left out, and for fewer launches than are required."""
+    """The exit code of the program. If it is 0: 3 for kernels that are not modelled; 1 for findings, and for launches
+    that did not run or did not end; 2 for code that cannot run here, for CTAs that wait for others that --ctas left
+    out, and for fewer launches than required.
+    """
     if code:
         return 128 - code if code < 0 else code
     if any(x.error == NOT_SUPPORTED and x.refused for x in found):
@@ -169,7 +171,7 @@ def _exit_code(code: int, found: list[Any], refused: list[str], required: int | 
 
 
 def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
-    """What of the program was not simulated, for the last line; "" where all was."""
+    """The parts of the program that were not simulated, for the last line; "" if there are none."""
     if heard.has_died:
         return "; the process of the device ended before the program (see above): not all of the program was simulated"
     if heard.news.refused:

@@ -1,8 +1,8 @@
-"""Code as programs carry it: PTX text, fat binaries, cubins; and which PTX of them runs on an architecture.
+"""Code in programs: PTX text, fat binaries, cubins; and the PTX among them that runs on an architecture.
 
-A fat binary is a header and entries, each for one architecture, PTX or machine code, compressed or not (lz4, zstd). Of machine code only the PTX is
-used that ptxas keeps in it with `-lineinfo`, in the ELF section `.nv_debug_ptx_txt`. The layout was read from what nvcc 11 to 13 write; there is
-no document of it.
+A fat binary is a header and entries, each for one architecture, PTX or machine code, compressed or not (lz4, zstd).
+Of machine code only the PTX is used that ptxas keeps in it with `-lineinfo`, in the ELF section `.nv_debug_ptx_txt`.
+The layout was read from the output of nvcc 11 to 13; it is undocumented.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REASONS = {"exact": "", "family": " (of the card's family)", "older": " (older:
 
 
 class NoCode(InputError):
-    """None of a program's code can run on an architecture: the sentence says what there is, and what to add."""
+    """No code of a program can run on an architecture. The message lists the code, and what to add."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Image:
     target: str  # "sm_90a"
     ptx: str
     origin: str  # "PTX", "PTX in a cubin", "machine code"
-    cubin: bytes = b""  # that it was in, where that has code for the host too
+    cubin: bytes = b""  # the cubin, if it has code for the host, too
 
 
 def size_of(head: bytes) -> int:
@@ -125,10 +125,11 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
 
 
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
-    """The PTX of a program: of what was linked (`-rdc=true`), and behind it of each file that the driver would link.
+    """The PTX of a program: of the linked code (`-rdc=true`), then of each file that the driver would link.
 
-    What was linked to machine code for this very card has the PTX of all files in it. A part that has machine code alone for the card is left out, and its
-    functions are not there: CUDA's device runtime is such a one, which nvcc 13.0 links to every program, with PTX for a newer card.
+    Code that was linked to machine code for this card has the PTX of all files in it. A part with machine code only
+    is left out, and its functions do not exist: CUDA's device runtime is one, which nvcc 13.0 links to every program,
+    with PTX for a newer card.
     """
     if parts and any(image.origin == _IN_CUBIN and _is_for(image.target, arch) for image in parts[0]):
         return chosen(parts[0], arch)[0].ptx
@@ -186,10 +187,10 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
 
 
 def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
-    """The PTX that ptxas left in a cubin, NUL for newline, with `.loc` and `.file`, which are blanked there, from the line tables; an image without text where there
-    is none.
+    """The PTX that ptxas left in a cubin, NUL for newline, with `.loc` and `.file` (blanked there) from the line
+    tables; an image without text if there is none.
 
-    nvJitLink leaves a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
+    nvJitLink writes a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
     """
     if len(code) >= 64:
         flags = struct.unpack_from("<I", code, 48)[0]
@@ -217,10 +218,11 @@ def sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
 
 
 def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
-    """(registers, bytes of local memory) of a thread of a kernel, as ptxas decided; zeros where the cubin does not say.
+    """(registers, bytes of local memory) of a thread of a kernel, as ptxas decided; zeros if the cubin does not have
+    them.
 
-    Attributes 0x2f and 0x11 of `.nv.info`, by the kernel's symbol; older cubins have the registers in the top byte of `sh_info` (compiled: what
-    `ptxas -v` of CUDA 12 and 13 prints is the same).
+    Attributes 0x2f and 0x11 of `.nv.info`, by the kernel's symbol. Older cubins have the registers in the top byte of
+    `sh_info` (compiled: equal to the output of `ptxas -v` of CUDA 12 and 13).
     """
     registers, symbol, attributes = 0, b"", b""
     for name, info, data in sections(cubin):

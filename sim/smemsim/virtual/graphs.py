@@ -32,9 +32,10 @@ IN_BODIES = {"kernel", "empty", "graph", "memset", "memcpy", "conditional"}  # .
 
 @dataclasses.dataclass(eq=False)
 class Node:
-    """Something that a stream does: `run` does it. `after` are the nodes of its graph before which it cannot run.
+    """An operation of a stream; `run` executes it. It runs after the nodes `after` of its graph.
 
-    `info` is what queries are told; "given" in it are the numbers that it was made of, in the order of the structures of cuda.h.
+    `info` is the answer to queries. Its key "given" has the numbers that the node was made of, in the order of the
+    structures of cuda.h.
     """
 
     kind: str  # "kernel", "memcpy", "memset", "host", "record", "wait", "alloc", "free", "graph", "empty", "conditional"
@@ -58,7 +59,9 @@ class Node:
 
 @dataclasses.dataclass(eq=False)
 class Condition:
-    """What a conditional handle stands for: a value that kernels set. `default` is what it is at the start of each launch of its graph, None: what it was."""
+    """A conditional handle: a value that kernels set. `default` is its value at the start of each launch of its graph;
+    None: unchanged.
+    """
 
     graph: Graph
     default: int | None = None
@@ -140,7 +143,7 @@ class Graph(_Holder):
         return node
 
     def remove(self, node: Node) -> None:
-        """One node less; nobody waits for it any more. CudaError 801 beside nodes that take or give back memory."""
+        """Remove a node; others no longer wait for it. CudaError 801 for nodes that allocate or free memory."""
         self._check_memory()
         for inner in node.graphs:
             inner.close()
@@ -217,7 +220,7 @@ class Graph(_Holder):
         node.after.append(before)
 
     def ordered(self) -> list[Node]:
-        """The nodes in an order in which they can run: that in which they were added, where that is one. CudaError where there is none."""
+        """The nodes in a possible order: that in which they were added, if it is one. CudaError if there is none."""
         done: dict[Node, None] = {}
         left = list(self.nodes)
         while left:

@@ -9,7 +9,7 @@ __all__ = ["Host"]
 
 
 class Host:
-    """What only the process of the host program can do: this is the one where the device is in that process."""
+    """Operations that only the process of the host program can do. This class is for a device in that process."""
 
     shares_memory = True  # is the host's memory this process's?
 

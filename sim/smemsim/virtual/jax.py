@@ -1,12 +1,14 @@
-"""JAX: its CUDA plugin (XLA) in a process that finds smemsim's `libcuda.so.1`, as under `smemsim exec` and the pytest plugin.
+"""JAX: its CUDA plugin (XLA) in a process with smemsim's `libcuda.so.1`, under `smemsim exec` and the pytest plugin.
 
-XLA makes PTX of its own for what it fuses, and by Triton for products; Pallas makes PTX by Triton and by Mosaic GPU. All of that is launched by the driver.
-What stands in the way, and is mended here before the plugin begins:
+XLA makes its own PTX for fused operations, and PTX by Triton for products. Pallas makes PTX by Triton and by Mosaic
+GPU. The driver launches all of it. These obstacles are removed before the plugin starts:
 
-- JAX looks for `/dev/nvidia0`, and does not ask the driver where it is not there;
-- XLA compiles nothing without handles of cuDNN and cuBLAS, which are machine code: `clib/machine_code.c` has the handles alone;
-- XLA measures which kernel is quickest, and gives products to cuBLAS: the flags below take the first kernel, and Triton's;
-- XLA hands out parts of one large piece of memory: with an allocation for each array, an access behind one is found.
+- JAX looks for `/dev/nvidia0`, and does not ask the driver if it is missing;
+- XLA compiles nothing without handles of cuDNN and cuBLAS, which are machine code: `clib/machine_code.c` has only the
+  handles;
+- XLA measures which kernel is fastest, and gives products to cuBLAS: the flags below take the first kernel, and
+  Triton's;
+- XLA divides one large piece of memory: with one allocation for each array, an access past an array is found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The launches of a device: what the driver refuses, what the policy leaves out, the run, and what is told and kept of it."""
+"""The launches of a device: refusals of the driver, the policy, the run, and its report."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class Launcher:
         self._began: float | None = None  # when the first launch was asked for
         self._is_over = ""  # why nothing runs any more
         self._told_of_ctas = False
-        self._sampled: set[tuple[str, tuple[int, ...]]] = set()  # kernels and grids of which it was told which CTAs ran
+        self._sampled: set[tuple[str, tuple[int, ...]]] = set()  # kernels and grids whose CTAs were reported
         self._has_no_room = False  # for what is kept of launches
-        self._remarked: set[str] = set()  # remarks on broken rules that were told
+        self._remarked: set[str] = set()  # remarks on broken rules that were printed
         self._pages: dict[str, int] = {}  # launches of a kernel so far
         self._last: dict[tuple[str, tuple[int, ...]], Launched] = {}  # of a kernel with a grid
         self.in_front: dict[
@@ -143,7 +143,7 @@ class Launcher:
             raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
         info = {"function": function, "config": config, "arguments": given}
 
-        def run() -> Run | None:  # in a graph, behind a copy or another node that is no kernel, it begins when that is over
+        def run() -> Run | None:  # in a graph, after a copy or another node that is not a kernel, it starts when that is complete
             is_early = dependent and all(before.kind == "kernel" for before in node.after)
             return self._run_behind(function, config, given, stream, dependent=is_early)
 
@@ -151,7 +151,7 @@ class Launcher:
         return node
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
-        """The shape of a launch, checked as the driver does. CudaError says which limit is broken; if several are, it is the first of these."""
+        """The shape of a launch, checked like the driver does. CudaError names the first broken limit."""
         self.device.check()
         required(f)
         threads = _block(f, block)
@@ -178,7 +178,7 @@ class Launcher:
     def _run_behind(
         self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
     ) -> Run | None:
-        """Execute a launch of a stream now, beside what is in front of it where it is `dependent`."""
+        """Execute a launch of a stream now, concurrent with earlier launches if it is `dependent`."""
         from smemsim.run.engine.grid import in_front
 
         after = self.in_front.pop(stream, None)
@@ -252,7 +252,9 @@ class Launcher:
             raise KeyboardInterrupt
         if error:
             self.device.fail(error)
-        if about.is_fine or self.device.policy.on_finding != "raise" or (error and run.asserted):  # an assertion is told as a card tells it
+        if (
+            about.is_fine or self.device.policy.on_finding != "raise" or (error and run.asserted)
+        ):  # an assertion is printed like a card does
             return run
         if not error:
             about.error = LAUNCH_FAILED
@@ -262,7 +264,9 @@ class Launcher:
         return run
 
     def _keep(self, write: Callable[..., None], *what: Any) -> None:
-        """Write what is kept of a launch. Where that cannot be (the disk is full), it is told once, and the program goes on."""
+        """Write the record of a launch. If that fails (the disk is full), it is reported once, and the program
+        continues.
+        """
         try:
             write(*what)
         except InputError as e:
@@ -270,7 +274,7 @@ class Launcher:
             self.device.tell(f"{e}; no launch is kept from here on")
 
     def _tell_host(self, run: Run) -> None:
-        """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
+        """The text that the kernel has printed, and its values of conditional handles (cudaGraphSetConditional)."""
         for text, is_error in (("".join(run.launch.result.output), False), (run.asserted, True)):
             if text:
                 self.device.host.write(text, is_error=is_error)
@@ -310,7 +314,7 @@ class Launcher:
         return found or [0]
 
     def _seconds_left(self) -> float | None:
-        """Of the program's time on the device; None where it has no limit."""
+        """The remaining time of the program on the device; None without a limit."""
         total = self.device.policy.total_seconds
         if total is None or self._began is None:
             return total
@@ -401,7 +405,7 @@ class Launcher:
         return [a.told() for a in dict.fromkeys(found) if a is not None and a.name]
 
     def _page(self, about: Launched, run: Run) -> None:
-        """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""
+        """A page for a launch, with `report`: for every one with findings, and for the first ones of each kernel."""
         if self.device.policy.report is None or self._has_no_room:
             return
         self._pages[about.kernel] = seen = self._pages.get(about.kernel, 0) + 1

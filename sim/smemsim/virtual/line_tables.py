@@ -1,7 +1,9 @@
-"""Lines of the source for the PTX that ptxas keeps in a cubin: `.loc` is blanked there, and two line tables of the cubin give it back.
+"""Lines of the source for the PTX that ptxas keeps in a cubin: `.loc` is blanked there, and two line tables of the
+cubin give it back.
 
-`.nv_debug_line_sass` says of which line of the PTX each machine instruction is, `.debug_line` of which line of the source; both are line programs of DWARF 2. NVIDIA's
-extended operation 0x90 says from which row a row was inlined (compiled: what ptxas 13.0 writes, held against the `.loc` of the PTX that it was given).
+`.nv_debug_line_sass` has the PTX line of each machine instruction, `.debug_line` the source line. Both are line
+programs of DWARF 2. NVIDIA's extended operation 0x90 gives the row at which a row was inlined (compiled: output of
+ptxas 13.0, compared with the `.loc` of its PTX).
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ __all__ = ["with_locations"]
 SASS, SOURCE = ".nv_debug_line_sass", ".debug_line"
 _INLINED = 0x90
 MOST_ROWS = 1 << 20  # of a line program: a byte can be one
-MOST_LINES = 64  # of PTX behind a blank one, in which the next machine instruction is looked for
+MOST_LINES = 64  # PTX lines after a blank one in which the next machine instruction is searched
 _HEADER = struct.Struct("<IHIBBbBB")
 
 
 class _Broken(Exception):
-    """What is no line program that is known."""
+    """A line program of unknown form."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,9 +151,11 @@ def _symbols(relocations: bytes) -> dict[int, int]:
 
 
 def with_locations(ptx: str, sections: Mapping[str, bytes]) -> str:
-    """The PTX with `.loc` on lines that are blank, as the line tables of its cubin have it, and `.file` behind it; the PTX itself if these say nothing.
+    """The PTX with `.loc` on lines that are blank, from the line tables of its cubin, and `.file` at the end; the PTX
+    unchanged if these have nothing.
 
-    No line changes its number. PTX that gave no machine instruction of its own has the line of what follows: nine of ten have the line that the compiler gave.
+    No line changes its number. A PTX instruction without a machine instruction gets the line of the next one: nine of
+    ten are right.
     """
     try:
         lines_of = [rows for _, rows in _tables(sections[SASS], _symbols(sections.get(f".rela{SASS}", b"")))]

@@ -1,4 +1,4 @@
-"""Tables of foreign functions of libraries in this process (System V ABI, global offset table): where they are, and what stands there instead."""
+"""Global offset tables of libraries in this process (System V ABI): their places, and the replaced entries."""
 
 from __future__ import annotations
 

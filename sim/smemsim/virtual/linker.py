@@ -88,7 +88,9 @@ def _with_files(text: str, n: int) -> str:
 
 
 def _with_own_names(files: list[list[_Statement]]) -> list[list[_Statement]]:
-    """What one file sees alone is called otherwise where another file has a name like it; entries are not, since the host knows them by their names."""
+    """Rename symbols that one file sees alone if another file has the same name. Entries keep their names, which the
+    host knows.
+    """
     taken: set[str] = set()
     renamed = []
     for n, file in enumerate(files):
@@ -108,7 +110,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _statements(text: str) -> Iterator[_Statement]:
-    """The declarations of a file without its head, each with the blanks in front of it."""
+    """The declarations of a file without its head, each with the blanks before it."""
     begin = depth = 0
     has_body = False
     for mark in _MARKS.finditer(text):
@@ -127,7 +129,7 @@ def _statements(text: str) -> Iterator[_Statement]:
 
 
 def _is_body(text: str, begin: int) -> bool:
-    """Does a brace end what begins here, and no semicolon behind it?"""
+    """Does a brace end this declaration, without a semicolon after it?"""
     blanks = _BLANKS.match(text, begin)
     at = _LINKAGE.match(text, blanks.end() if blanks else begin)
     return _WITH_BODY.match(text, at.end() if at else begin) is not None

@@ -1,7 +1,7 @@
-"""The device of this process for doors that answer calls of CUDA's own interfaces: handles are numbers, errors are codes.
+"""The device of this process for shims of CUDA's own interfaces: handles are numbers, errors are codes.
 
-`calls.table.Calls` is what `libcuda.so.1` and `libcudart.so` use; here it is used without a socket, so that a call means the same
-whichever way it comes.
+`calls.table.Calls` serves `libcuda.so.1` and `libcudart.so`. Here it is used without a socket, so a call means the
+same in both ways.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class LocalSession(Calls):
         return super()._of(handle, kind) if found is None else found
 
     def launch(self, function: int, *given: Any) -> None:
-        """See `Calls`; the memory of torch's tensors is the device's."""
+        """Launch a kernel. The memory of torch's tensors is the device's."""
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None:
             torch.tensors.show()
         super().launch(function, *given)
 
     def pointer(self, address: int) -> tuple[int, int, int, int]:
-        """See `Calls`; what torch calls the card's memory is."""
+        """The pointer of an argument. Memory that torch calls the card's is the card's."""
         kind, begin, size, number = super().pointer(address)
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None and (held := torch.tensors.live.get(begin)) is not None and held.place == torch.CUDA:
@@ -123,7 +123,7 @@ class LaunchAttributes:
 
 
 def attributes_of(address: int, count: int) -> LaunchAttributes:
-    """Of an array of cudaLaunchAttribute."""
+    """The attributes of an array of cudaLaunchAttribute."""
     found = LaunchAttributes()
     for n in range(count):
         raw = ctypes.string_at(address + n * ATTRIBUTE_BYTES, VALUE_AT + 12)

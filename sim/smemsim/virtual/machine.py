@@ -42,19 +42,21 @@ class _HostMemory(GlobalMemory):
         self._banks = 0
 
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
-        """See `GlobalMemory.place`."""
+        """Place an array; arguments are those of `GlobalMemory.place`."""
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         allocation = self.shared.allocate(max(raw.size, 1), self.kind)
         self.shared.view(allocation.address, raw.size)[:] = raw
         return self.add(allocation)
 
     def place_parameters(self, bank: np.ndarray) -> int:
-        """See `GlobalMemory.place_parameters`: where no allocation of the device's lies, nor memory of the host; a program never has its address."""
+        """Place kernel parameters at an address that is neither an allocation of the device nor memory of the host. A
+        program never has this address.
+        """
         self._banks += 1
         return GlobalMemory.place(self, bank, PARAMETERS_BASE + self._banks % MOST_BANKS * BANK_BYTES)
 
     def place_heap(self, size: int) -> int:
-        """See `GlobalMemory.place_heap`: memory that the host cannot copy from."""
+        """Place the heap of kernels: memory that the host cannot copy from."""
         return self.add(self.shared.allocate(size, "heap"))
 
     def add(self, allocation: Allocation) -> int:
@@ -69,13 +71,15 @@ class _HostMemory(GlobalMemory):
         return begin
 
     def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
-        """See `GlobalMemory.is_hosts_too`: pinned, managed and registered memory; torch's "cuda" is the device's, whatever holds it."""
+        """Can the host use this memory, too? True for pinned, managed and registered memory. torch's "cuda" memory is
+        the device's.
+        """
         region = next((region for region in self._regions if region.words is words), None)
         found = None if region is None else self.shared.at(region.words_begin + at)
         return found is not None and found.is_on_host and not found.elements[0]
 
     def free(self, address: int) -> None:
-        """See `GlobalMemory.free`."""
+        """Free an array; arguments are those of `GlobalMemory.free`."""
         super().free(address)
         found = self.shared.at(address)
         if found is not None and found.kind in ("own", "managed variable"):
@@ -131,7 +135,9 @@ class Machine:
 
 
 def parameters_of(function: Function) -> tuple[Parameter, ...]:
-    """Where the parameters of a kernel that are given lie in its parameter bank: one behind the other, each at its own alignment (PTX ISA 9.1 §5.1.6)."""
+    """The places of a kernel's given parameters in its parameter bank: one after the other, each at its own alignment
+    (PTX ISA 9.1 §5.1.6).
+    """
     found, end = [], 0
     for p in function.parameters:
         begin = -(-end // max(p.align, 1)) * max(p.align, 1)

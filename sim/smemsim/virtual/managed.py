@@ -1,4 +1,4 @@
-"""What programs say of managed memory: cudaMemAdvise and prefetches. It changes nothing here, and queries tell it.
+"""Advice about managed memory: cudaMemAdvise and prefetches. It has no effect here; queries return it.
 
 >>> advice = Advice()
 >>> advice.say(0x1000, 0x1000, 64, {"is_read_mostly": True})
@@ -15,7 +15,7 @@ __all__ = ["Advice"]
 
 
 class Advice:
-    """What was said of ranges of allocations; what was said last counts. An allocation is known by its address."""
+    """The advice for ranges of allocations; the last one counts. An allocation is known by its address."""
 
     def __init__(self) -> None:
         self._said: dict[int, list[tuple[int, int, str, Any]]] = {}
@@ -28,7 +28,7 @@ class Advice:
             kept.append((begin, begin + size, key, value))
 
     def of(self, allocation: int, begin: int, size: int, key: str) -> Any:
-        """What was said of all these bytes; None where that is nothing, or not the same everywhere."""
+        """The advice for all these bytes; None if there is none, or if it differs."""
         said = [x for x in self._said.get(allocation, ()) if x[2] == key and x[0] < begin + size and begin < x[1]]
         edges = sorted({begin, *(edge for x in said for edge in x[:2] if begin < edge < begin + size)})
         found = [next((x[3] for x in reversed(said) if x[0] <= edge < x[1]), None) for edge in edges]

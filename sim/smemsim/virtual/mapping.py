@@ -22,14 +22,15 @@ __all__ = ["Mappings", "NotMapped", "Physical"]
 
 
 class NotMapped(ValueError):
-    """What is asked for does not go with what is mapped; the sentence says why."""
+    """A request does not fit the present mappings; the message says why."""
 
 
 @dataclasses.dataclass(eq=False)
 class Physical:
-    """Memory without an address: what it holds while it is mapped nowhere, and how many handles programs have of it.
+    """Memory without an address: its content while it is not mapped, and the number of handles.
 
-    `properties` are what it was asked for with (CUmemAllocationProp): a program that wants compressible memory looks there whether it got any.
+    `properties` are those of the request (CUmemAllocationProp): a program that wants compressible memory reads there
+    whether it got any.
     """
 
     size: int
@@ -113,7 +114,7 @@ class Mappings:
             self._forget(m.physical)
 
     def set_access(self, address: int, size: int, access: int) -> None:
-        """What the device may do with whole mappings."""
+        """The device's access rights for whole mappings."""
         for m in list(self._within(address, size)):
             m.access = access
         self._arrange(address, size)
@@ -146,7 +147,7 @@ class Mappings:
 
 
 def _runs(mappings: Iterable[_Mapping]) -> list[tuple[int, int, str]]:
-    """(begin, end, who made the first) of mappings side by side."""
+    """(begin, end, maker of the first) of adjacent mappings."""
     found: list[tuple[int, int, str]] = []
     for m in sorted(mappings, key=lambda m: m.address):
         if found and found[-1][1] == m.address:

@@ -1,7 +1,8 @@
 """The memory of a virtual device: ranges of addresses that host and device share, and the allocations in them.
 
-Device memory lies in one range of addresses, pinned and managed memory in another one. Both are one file in memory, mapped at the same addresses
-wherever the device's programs run: a copy is a memmove, and no array is held twice. What nobody has written takes no room.
+Device memory is in one range of addresses, pinned and managed memory in another. Both are one file in memory, mapped
+at the same addresses in all processes of the program: a copy is a memmove, and no array exists twice. Untouched
+memory needs no room.
 
 >>> memory = DeviceMemory()
 >>> a = memory.allocate(1000)
@@ -38,13 +39,13 @@ __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "PLACES", "RANGE_BYTES", "Alloca
 # of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
-PLACES = 14  # of such a range, one behind the other: for devices of one process, and where a program has something else mapped (tcmalloc does anywhere)
+PLACES = 14  # number of such ranges, one after the other: for several devices of one process, and if the program has mapped something else there (tcmalloc may)
 ALIGN = 512  # of allocations, as on hardware
 LARGE, LARGE_ALIGN = (
     1 << 20,
     1 << 21,
 )  # from one megabyte on an allocation begins a page of the card: Taichi aligns in it, and has no room for more
-GAP = 4096  # bytes between allocations, so that an access behind one is outside
+GAP = 4096  # bytes between allocations, so that an access past one is outside
 PAGE = 4096
 LINE = 16  # bytes of the widest access
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
@@ -61,11 +62,13 @@ def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class Allocation:
-    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), "heap" (of kernels), "array" (of texels), of
-    variables and parameters "own".
+    """Bytes that a program has requested.
 
-    `is_littered`: it was filled with garbage when it was allocated (`smemsim.core.machine.blank`). `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
-    element type and the shape of the tensor that lies there, where a library told them.
+    - `kind`: "device", "managed", "pinned", "registered", "mapped" (cuMemMap), "heap" (of kernels), "array" (of
+      texels), or "own" (variables and parameters).
+    - `is_littered`: it was filled with garbage at allocation (`smemsim.core.machine.blank`).
+    - `place`: the address of the bytes in this process; it differs only for registered memory of another process.
+    - `where`: the requester. `elements`: element type and shape of the tensor there, if a library gave them.
     """
 
     address: int
@@ -81,7 +84,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """The address behind its last byte."""
+        """The address after its last byte."""
         return self.address + self.size
 
     @property
@@ -90,7 +93,7 @@ class Allocation:
         return "" if self.kind in ("own", "heap", "array", "managed variable") else f"allocation{self.number}"
 
     def told(self) -> str:
-        """What it is, for a reader of findings."""
+        """The description of the allocation in findings."""
         kind = {"pinned": "pinned ", "managed": "managed ", "registered": "registered host "}.get(self.kind, "")
         if self.elements[0]:  # torch's "cuda": the device's memory, whatever holds it
             kind = ""
@@ -119,7 +122,7 @@ def _readable(where: str) -> str:
 
 
 class _Range:
-    """Addresses that are given out one behind the other; those given back are used again when the end is reached."""
+    """Addresses that are given out in order. Freed ones are used again when the end is reached."""
 
     def __init__(self, base: int, size: int = RANGE_BYTES) -> None:
         self.base, self.end, self.next = base, base + size, base
@@ -144,9 +147,11 @@ class _Range:
 
 
 class DeviceMemory:
-    """The allocations of a device, and the file in memory that they lie in. `descriptor` is the file, for another process to map.
+    """The allocations of a device, and the file in memory that contains them. `descriptor` is the file, for another
+    process to map.
 
-    `bases` are those of device and host memory which another process has chosen, of `PLACES` of each from `DEVICE_BASE` and `HOST_BASE` on.
+    `bases` are those of device and host memory that another process has chosen, out of `PLACES` from `DEVICE_BASE`
+    and `HOST_BASE` on.
     """
 
     def __init__(self, bases: tuple[int, int] | None = None) -> None:
@@ -237,7 +242,9 @@ class DeviceMemory:
                     bytes_at(begin, end - begin)[:] = 0
 
     def _own_pages(self, gone: Allocation) -> tuple[int, int]:
-        """The pages, from the first to behind the last, on which only an allocation lies that was taken away: a program that allocates often grows else."""
+        """The pages (first, end) that only a freed allocation uses. They are given back, or a program that allocates
+        often would grow.
+        """
         n = bisect.bisect_left(self._begins, gone.address)
         before = self._sorted[n - 1].end if n else 0
         behind = self._sorted[n].address if n < len(self._sorted) else gone.end + PAGE
@@ -299,11 +306,11 @@ def _file(size: int) -> int:
 
 
 def _mapped(descriptor: int, base: int, offset: int, places: int) -> int:
-    """Map a part of the file at `base`, or at the next places behind it where something else lies there."""
+    """Map a part of the file at `base`, or at the next free place after it."""
     assert _libc is not None
     for attempt in range(2 * places):
         if attempt == places:
-            gc.collect()  # devices that nobody has any more
+            gc.collect()  # devices that are no longer used
         at = base + attempt % places * RANGE_BYTES
         found = _libc.mmap(
             at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset

@@ -19,8 +19,9 @@ __all__ = ["ALIGNMENT", "claim", "holding", "is_claimed", "map_notes", "replacem
 
 
 ALIGNMENT = 512  # bytes
-# A lock (pthread_mutex_t, of zeros), then pairs of an address and its bytes, 0 where that was freed. They lie at a place that cached code knows; what else
-# lies at such places: memory.DEVICE_BASE. A note is at most `WAY` places behind where its address belongs.
+# A lock (pthread_mutex_t, of zeros), then pairs of an address and its bytes, 0 if it was freed. Cached code knows
+# their place; memory.DEVICE_BASE lists other such places. A note is at most `WAY` places after the place of its
+# address.
 NOTES, LOCK_BYTES, PLACES, WAY = 0x1F00_0000_0000, 64, 1 << 16, 64
 MIXED_BY, MIXED_SHIFT = 40503, 9  # of a note's place
 NOTES_BYTES = LOCK_BYTES + 16 * (PLACES + WAY)
@@ -34,7 +35,7 @@ def size_at(address: int) -> int:
 
 
 def claim(address: int) -> None:
-    """Note of memory that begins at this address, which nobody may free meanwhile, that a kernel was given it."""
+    """Note that a kernel was given the memory at this address, which must not be freed meanwhile."""
     n = _place_of(address)
     near = _notes()[n : n + WAY]
     near[(near[:, 0] == address) & (near[:, 1] != 0), 1] |= _CLAIMED
@@ -62,7 +63,7 @@ def holding(address: int) -> tuple[int, int] | None:
 
 
 def map_notes() -> None:
-    """Make room for the notes, once. OSError where there is none. In a child made by fork nobody has the lock."""
+    """Make room for the notes, once. OSError if there is none. In a child made by fork the lock is free."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
@@ -80,7 +81,7 @@ def _notes() -> np.ndarray:
 
 
 def _place_of(address: int) -> int:
-    """Where the note of an address belongs."""
+    """The place of an address's note."""
     return (address // ALIGNMENT * MIXED_BY >> MIXED_SHIFT) % PLACES
 
 

@@ -1,6 +1,6 @@
-"""Libraries that the virtual GPU cannot serve: a program that imports one is told so in a sentence, once.
+"""Libraries that the virtual GPU cannot serve. A program that imports one gets one message.
 
-CuPy holds NVIDIA's static runtime, which works with NVIDIA's driver alone.
+CuPy contains NVIDIA's static runtime, which works with NVIDIA's driver only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _told: set[str] = set()
 
 
 def install() -> None:
-    """Tell of those that were imported and were not told of yet."""
+    """Report such libraries that were imported and not reported yet."""
     for name, sentence in OUTSIDE.items():
         if name in sys.modules and sentence not in _told:
             _told.add(sentence)

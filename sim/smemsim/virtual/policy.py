@@ -1,6 +1,7 @@
-"""What happens with what is found: which launches are judged, what is told, kept and written, and when a program is ended.
+"""The options of a virtual GPU: which launches are checked, what is printed, kept and written, and when a program is
+ended.
 
-Every field has an environment variable, so that `smemsim exec` can stand in a CI file.
+Every field has an environment variable, so that `smemsim exec` can be configured in a CI file.
 
 >>> Policy.of({"SMEMSIM_ON_FINDING": "collect", "SMEMSIM_CTAS": "0-3"}).ctas
 (0, 1, 2, 3)
@@ -61,9 +62,9 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class FindingsError(SmemsimError):
-    """Something is wrong with a launch, and the policy is to raise. `run` is the launch, None where it was in another process.
+    """A launch has findings, and the policy is to raise. `run` is the launch; None if it was in another process.
 
-    Its text has a line for each of the first findings; `run.text()` says all, which stderr was told before it is raised.
+    The message has the first findings. `run.text()` has all of them; stderr had them before the exception.
     """
 
     def __init__(self, run: Any) -> None:
@@ -269,7 +270,7 @@ def hook(pattern: str) -> Callable[[Hook], Hook]:
 
 
 def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
-    """The hooks of this process, and those that a file marks, which are nobody else's."""
+    """The hooks of this process, and those that a file marks, which are its own."""
     before = len(_hooks)
     if path is not None:
         if not path.is_file():
@@ -284,7 +285,7 @@ def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
 
 
 def hook_failed(what: str, e: Exception) -> InputError:
-    """What is said of an exception in the user's hooks: at which line of theirs it was raised."""
+    """The message for an exception in the user's hooks, with the line that raised it."""
     frames = [
         f for f in traceback.extract_tb(e.__traceback__) if f"{os.sep}smemsim{os.sep}" not in f.filename and "runpy" not in f.filename
     ]
@@ -299,7 +300,9 @@ def hook_failed(what: str, e: Exception) -> InputError:
 
 @dataclasses.dataclass(slots=True)
 class Launched:
-    """One launch, as the summary, the page and the JSON file tell it. Of 100,000 launches all are kept, so that what is alike is there once."""
+    """One launch for the summary, the page and the JSON file. All launches are kept, up to 100,000 and more, so equal
+    parts are shared.
+    """
 
     number: int
     name: str
@@ -309,7 +312,7 @@ class Launched:
     cluster: tuple[int, ...]
     shared_bytes: int
     seconds: float = 0.0
-    said: str = ""  # the line for stderr, behind its number
+    said: str = ""  # the line for stderr, without its number
     is_fine: bool = True
     error: int = 0  # the CUDA error that it ended with
     refused: str = ""  # why it did not run
@@ -405,7 +408,9 @@ def partial_of(launches: list[Launched], code: int) -> list[str]:
 
 
 def checked_of(launches: list[Launched], arch: str) -> str:
-    """What was checked in the launches and what was not, and the command that checks operands that no tensor map describes; "" if nothing ran."""
+    """What was checked in the launches and what was not, and the command that checks operands without a tensor map; ""
+    if nothing ran.
+    """
     judged = [x.run["judged"] for x in launches if x.run and "judged" in x.run]
     if not judged:
         return ""

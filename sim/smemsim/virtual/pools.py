@@ -73,7 +73,7 @@ class GraphPool(Pool):
         self.addresses: set[int] = set()  # of all nodes: each has its own as long as there are graphs
 
     def gives(self, address: int, size: int) -> None:
-        """An allocation, where a launch before has not made it already."""
+        """An allocation, unless an earlier launch has made it already."""
         if address not in self._sizes:
             super().gives(address, size)
             self._kept = max(self._kept, self.used)
@@ -84,7 +84,7 @@ class GraphPool(Pool):
             super().gives_back(address)
 
     def trim(self) -> None:
-        """Give back what nobody uses."""
+        """Give unused memory back."""
         self._kept = self.used
 
     @property

@@ -44,9 +44,11 @@ _chosen: dict[str, Any] = {}
 
 
 def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: Any) -> str:
-    """Say which card this process has, "sm_100a" or "RTX 5090", and how findings are treated; else as the environment says. The architecture.
+    """Choose the card of this process, "sm_100a" or "RTX 5090", and the policy; default: the environment. Returns the
+    architecture.
 
-    `of_card` are `multiprocessors`, `memory_bytes` and `card`. Raises InputError where nothing says which card, or where it is another one already.
+    `of_card` are `multiprocessors`, `memory_bytes` and `card`. Raises InputError if no card is given, or if another
+    one was chosen before.
     """
     from smemsim.core.spec.cards import card_named
 
@@ -131,7 +133,7 @@ def device() -> VirtualDevice:
 
 
 def tell_to(teller: Teller) -> None:
-    """Say who is told of this process's launches, in place of `smemsim exec`."""
+    """Choose the receiver of this process's launch reports, instead of `smemsim exec`."""
     _chosen_teller.append(teller)
 
 
@@ -156,7 +158,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._is_looking = False
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """See importlib. Programs ask without importing, too."""
+        """The importlib hook. Programs also call it without importing."""
         if name not in self.doors or self._is_looking:
             return None
         self._is_looking = True

@@ -1,4 +1,6 @@
-"""Proton, Triton's profiler (`triton.profiler`): it measures by CUPTI, which asks NVIDIA's driver. Here its sessions measure nothing, and say so once."""
+"""Proton, Triton's profiler (`triton.profiler`), measures by CUPTI, which needs NVIDIA's driver. Here its sessions
+measure nothing, and print that once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ OF_SESSIONS = ("activate", "deactivate", "finalize")
 
 @functools.cache
 def install() -> None:
-    """Change `triton.profiler`, once, behind its import."""
+    """Change `triton.profiler`, once, after its import."""
     from triton._C import libproton
 
     proton: Any = libproton.proton

@@ -123,7 +123,7 @@ class Recorder:
         return types
 
     def _options(self) -> dict[str, Any]:
-        """What of the policy changes what a run of the launch finds, where it is not the usual."""
+        """The options of the policy that change the findings of a run, if they are not the defaults."""
         policy = self.device.policy
         said: dict[str, Any] = {"sanitize": policy.is_watched(self.function.name)}
         said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume", "overrun")}
@@ -170,7 +170,7 @@ def _words(raw: bytes) -> list[int]:
 
 
 def folder_of(parent: pathlib.Path, number: str, name: str) -> pathlib.Path:
-    """Where a launch is kept: its number, and what of its name can be a file's."""
+    """The folder of a launch: its number, and the characters of its name that a file may have."""
     return parent / f"{number}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
 
 
@@ -215,13 +215,14 @@ HEADS = ("#", "kernel", "findings", "time", "operand layouts checked", "launched
 
 
 def _checked(said: str) -> str:
-    """Of the line about a launch what the operand check looked at; "" for nothing."""
+    """The coverage of the operand check in the line about a launch; "" for none."""
     return next((rest for begin in ("; operand layouts checked: ", "; checked: ") if (rest := said.partition(begin)[2])), "")
 
 
 def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
-    """The page of a program: what was found, each finding once with a link to the launch that shows it, then every launch with its time, what was
-    judged, and a link to its own page."""
+    """The page of a program: each finding once with a link to a launch that shows it, then every launch with its time,
+    its checks, and a link to its own page.
+    """
     entries, parts = dict[tuple[str, str, str], Entry](), list[Part]()
     also: dict[tuple[str, str, str], list[str]] = {}
     for x in launches:

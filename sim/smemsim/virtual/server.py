@@ -1,6 +1,8 @@
-"""The process that has the device for a program in another process: it answers the calls that `clib/` sends over a socket.
+"""The process that has the device for a program in another process. It answers the calls that `clib/` sends over a
+socket.
 
-Memory is shared: `memory.DeviceMemory`. Nothing here says what a call means: `calls` translates it, and `device.VirtualDevice` does it.
+Memory is shared: `memory.DeviceMemory`. This module has no semantics: `calls` translates a call, and
+`device.VirtualDevice` executes it.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ class RemoteHost(Host):
         self.waiting.append(struct.pack("<BQQQ", kind, a, b, c) + data)
 
     def copy(self, to: int, source: int, size: int) -> None:
-        """See `Host`."""
+        """Copy between host and device memory in the program's process."""
         self._ask(COPY, to, source, size)
 
     def call(self, function: int, data: int) -> None:
-        """See `Host`."""
+        """Call a function of the program in its process."""
         self._ask(CALL, function, data)
 
     def call_back(self, function: int, stream: int, data: int) -> None:
@@ -59,12 +61,12 @@ class RemoteHost(Host):
         self._ask(CALL_BACK, function, stream, data)
 
     def write(self, text: str, *, is_error: bool = False) -> None:
-        """See `Host`."""
+        """Write text to a stream of the program's process."""
         raw = text.encode("utf-8", "surrogateescape")
         self._ask(WRITE, len(raw), int(is_error), data=raw)
 
     def materialize(self) -> None:
-        """See `Host`."""
+        """Bring pending memory of the program's process up to date."""
         if self.waiting:
             self._flush()
 
@@ -96,7 +98,7 @@ class Session(Calls):
             raise KeyboardInterrupt
 
     def _receive(self) -> bytes | None:
-        """A message without its length; None when the program has ended. Nothing comes behind it before it is answered."""
+        """A message without its length; None when the program has ended. The next message comes only after the answer."""
         try:
             raw = self.channel.recv(ROOM)
             while len(raw) < LENGTH.size or len(raw) < LENGTH.size + LENGTH.unpack_from(raw)[0]:
@@ -126,7 +128,7 @@ def _memory(channel: socket.socket) -> DeviceMemory:
 
 
 def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
-    """Serve one program until it ends, tell what was launched, and end this process: it is a fork of the one that listens."""
+    """Serve one program until it ends, report its launches, and end this process: it is a fork of the listening one."""
 
     def watch() -> None:
         poll = select.poll()
@@ -140,7 +142,7 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
 
     session: Session | None = None
     status = 1  # 0: the program has ended
-    sys.warnoptions.append("ignore:resource_tracker")  # workers of a launch that was ended: their semaphores are nobody's news
+    sys.warnoptions.append("ignore:resource_tracker")  # messages of workers of an ended launch about their semaphores are dropped
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

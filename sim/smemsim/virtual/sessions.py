@@ -1,7 +1,8 @@
-"""The processes that have devices for a program: one for each process of it that uses the driver or the runtime, which ends with that.
+"""The processes with devices for a program: one for each process that uses the driver or the runtime. It ends with that
+process.
 
-Processes connect to a socket. `smemsim exec` listens itself, pytest starts a process that does (`serve_apart`). Sockets and memory have no name in a file system, so nothing
-is left behind.
+Processes connect to a socket. `smemsim exec` listens itself; pytest starts a process for it (`serve_apart`). Sockets
+and memory have no name in a file system, so nothing is left behind.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ PARTS = (
 NVCC_FLAGS = "-lineinfo -cudart shared"
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 OF_PROGRAMS = ("LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES")  # what sessions have as they were
-# Where an auditor is loaded, glibc lays out the threads' static block before it knows the program's libraries, which then share 512 bytes (rustc's want 24 KB).
+# With an auditor, glibc lays out the static block of the threads before it knows the program's libraries, which then
+# share 512 bytes (rustc's want 24 KB).
 STATIC_TLS, STATIC_TLS_BYTES = "glibc.rtld.optional_static_tls", 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -94,7 +96,9 @@ def die_with_parent(by: int) -> None:
 
 @dataclasses.dataclass
 class Doors:
-    """Where a program's processes connect: to have a device made (`listener`), and to tell that they have one themselves (`tellers`)."""
+    """The sockets of a program's processes: to get a device (`listener`), and to report that they have one themselves
+    (`tellers`).
+    """
 
     name: str
     listener: socket.socket
@@ -102,7 +106,7 @@ class Doors:
 
     @classmethod
     def open(cls) -> Doors:
-        """Two sockets that nobody else knows."""
+        """Two sockets with names that no other process knows."""
         name, made = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}", []
         for ending in ("", SOCKET_ENDING):
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -209,7 +213,7 @@ class Sessions:
         self._wait_for(mine)
 
     def _label(self) -> str:
-        """What files of a new session begin with: its number, where it is not the only one."""
+        """The prefix of files of a new session: its number, if there are several."""
         if not self.is_the_first_plain:
             return f"{os.getpid()}-"
         return f"{len(self.processes) + 1}-" if self.processes else ""
@@ -240,10 +244,11 @@ class Sessions:
         print(f"smemsim: {why}", file=sys.stderr, flush=True)
 
 
-# ---- A process of its own that makes sessions, where a program is no child of `smemsim exec`
+# ---- A separate process that makes sessions, for a program that is not a child of `smemsim exec`
 
 
-# It waits with few megabytes until somebody connects: most runs of pytest start no program that uses the device. It is nobody's child, whom a test could wait for.
+# It waits with few megabytes until a process connects: most runs of pytest start no program that uses the device. It
+# is not a child, so no test waits for it.
 _WAITING = """
 import os, select, sys
 if os.fork():

@@ -1,8 +1,8 @@
-"""`cuda.bindings.runtime` in a process of its own: its functions are those of smemsim's `libcudart`.
+"""`cuda.bindings.runtime` in its own process: its functions are those of smemsim's `libcudart`.
 
-cuda.bindings has NVIDIA's static runtime inside one extension module, which hands its functions to the others as capsules (Cython's `__pyx_capi__`).
-Those of the same name are put in place of them before the others take them, as a program linked with `-cudart shared` gets them. The driver of
-cuda.bindings needs nothing of this: it finds `libcuda.so.1`.
+cuda.bindings has NVIDIA's static runtime inside one extension module, which passes its functions to the others as
+capsules (Cython's `__pyx_capi__`). Functions of the same name replace them before the others take them, like in a
+program linked with `-cudart shared`. The driver of cuda.bindings needs no change: it finds `libcuda.so.1`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ __all__ = ["Event", "Stream"]
 
 SYNCHRONIZATION_POLICY, PRIORITY = 3, 8  # CUlaunchAttributeID
 POLICIES = range(1, 5)  # CUsynchronizationPolicy
-# Values of attributes, as long as they are, and what an H100 says before they are set: an access policy window, a policy, a priority, the domains of default and
-# remote accesses, a domain.
+# Values of attributes with their sizes, and the defaults of an H100: an access policy window, a policy, a priority,
+# the domains of default and remote accesses, a domain.
 ATTRIBUTES = {1: bytes(32), SYNCHRONIZATION_POLICY: b"\xff" * 4, PRIORITY: bytes(4), 9: bytes((0, 1)), 10: bytes(4)}
 
 

@@ -1,7 +1,8 @@
-"""What the processes of a program tell whoever runs it (`smemsim exec`, pytest): each launch when it begins and when it is over, and code that is not
-simulated.
+"""The reports of a program's processes to `smemsim exec` or pytest: each launch when it starts and when it ends, and
+code that is not simulated.
 
-All of them append lines to one file in memory, the journal. Nobody is woken for a line, and what a process has told is there when it is killed.
+All of them append lines to one file in memory, the journal. No process is woken for a line, and a killed process
+leaves its lines.
 
 >>> journal = Journal()
 >>> writer = Writer(journal.descriptor)
@@ -54,7 +55,8 @@ class Teller(Protocol):
 
 
 def since(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any] | None:
-    """What of a table is not as in an older one, in its tables too; None where they have other keys. `upon` is the way back.
+    """The differences of a table to an older one, in nested tables, too; None if they have other keys. `upon` is the
+    inverse.
 
     >>> since({"name": "add", "run": {"ok": True, "ctas": 4}}, {"name": "add", "run": {"ok": True, "ctas": 8}})
     {'run': {'ctas': 4}}
@@ -73,7 +75,7 @@ def since(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def upon(old: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    """The table of which `since` has told.
+    """The table whose differences `since` has given.
 
     >>> old, new = {"name": "add", "run": {"ok": True, "ctas": 8}}, {"name": "add", "run": {"ok": True, "ctas": 4}}
     >>> upon(old, since(new, old)) == new, upon(old, since({**new, "run": None}, old))
@@ -91,18 +93,18 @@ class Writer:
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        """A fork is another process, which has told nothing yet."""
+        """A fork is a new process without reports."""
         self.who = f"{os.getpid()} {time.time_ns()}"  # numbers of processes are used again
         self._last: dict[str, Any] = {}
         self._lock = threading.Lock()  # lines come in the order in which they were made
         self._asking = threading.Lock()
 
     def begin(self, launched: Launched) -> None:
-        """See `Teller`."""
+        """Report that a launch starts."""
         self._write({BEGUN: f"{launched.number} {launched.name}"})
 
     def end(self, launched: Launched) -> None:
-        """See `Teller`."""
+        """Report that a launch is over."""
         whole = launched.fields()
         with self._lock:
             told = since(whole, self._last)
@@ -110,7 +112,7 @@ class Writer:
                 self._last = whole
 
     def refuse(self, why: str) -> None:
-        """See `Teller`."""
+        """Report code that is not simulated."""
         self._write({REFUSED: why})
 
     def _write(self, said: dict[str, Any]) -> bool:
@@ -157,14 +159,14 @@ class RemoteWriter(Writer):
 
 @dataclasses.dataclass
 class News:
-    """What was told: launches that are over, why code was not simulated."""
+    """The reports: launches that are over, and why code was not simulated."""
 
     launches: list[dict[str, Any]]
     refused: list[str]
 
 
 class Journal:
-    """The file in memory. `running` are launches that have begun, and are not over, by who told it."""
+    """The file in memory. `running` are launches that have started and are not over, by their process."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
@@ -185,7 +187,7 @@ class Journal:
             socket.send_fds(channel, [b"\0"], [self.descriptor])
 
     def read(self) -> News:
-        """What was told since it was read last."""
+        """The reports since the last read."""
         news = News([], [])
         while part := os.pread(self.descriptor, _PART, self._read):
             self._read += len(part)

@@ -1,7 +1,7 @@
 """Arrays of texels, and the texture and surface objects over them.
 
-An array lies in the card's memory as rows one behind the other, planes one behind the other, level after level: copies to and from it are copies of
-rows. How a card orders texels no program sees.
+An array is stored in the card's memory row after row, plane after plane, level after level. Copies to and from it are
+copies of rows. A program cannot see how a card orders texels.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class CudaArray:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row."""
+        """Bytes of a row."""
         return self.extent[0] * self.format.size
 
     @property
     def rows(self) -> int:
-        """Of a plane."""
+        """Rows of a plane."""
         return max(1, self.extent[1])
 
     @property
@@ -79,7 +79,7 @@ class CudaArray:
 
 
 def level_bytes(form: TextureFormat, extent: tuple[int, int, int], flags: int, level: int) -> int:
-    """Of a level of an array."""
+    """Bytes of a level of an array."""
     width, height, depth = level_extent(extent, level, is_layered=bool(flags & (LAYERED | CUBE)))
     return form.size * width * max(1, height) * max(1, depth)
 
@@ -101,7 +101,7 @@ class Device(Protocol):
 
 
 def format_of(channel: tuple[int, int, int, int, int]) -> TextureFormat:
-    """Of a cudaChannelFormatDesc: 1, 2 or 4 channels of the same width. CudaError 20 for others."""
+    """The format of a cudaChannelFormatDesc: 1, 2 or 4 channels of the same width. CudaError 20 for others."""
     *bits, kind = channel
     used = [b for b in bits if b]
     if bits[: len(used)] != used or len(used) not in (1, 2, 4) or len(set(used)) != 1 or kind >= len(CHANNEL_KINDS):

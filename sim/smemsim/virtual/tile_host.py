@@ -1,10 +1,12 @@
-"""Hidden parameters of kernels of tile IR (cuTile): tensor maps that no program gives, and that code for the host in the cubin makes of the others.
+"""Hidden parameters of kernels of tile IR (cuTile): tensor maps that host code in the cubin makes of the other
+parameters.
 
-tileiras writes a section `.nv.host`, a relocatable ELF file for x86-64. It has for each kernel a name (`__CUDA_TILEIR_FUNC_NAME_n`) and a function
-(`__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_n`), whose fourth argument is the parameter bank: it reads the parameters there and writes the maps behind them.
-Where these lie is reckoned from where the bank begins in constant memory (attribute 0x0a of `.nv.info`). NVIDIA documents none of this: it was read from
-what tileiras 13.4 writes, and cuTile's own tests come out right so. That code runs in the process that has the device: it is the program's own,
-and nothing keeps it from what the program could do itself.
+tileiras writes a section `.nv.host`, a relocatable ELF file for x86-64. It has for each kernel a name
+(`__CUDA_TILEIR_FUNC_NAME_n`) and a function (`__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_n`). The fourth argument of the
+function is the parameter bank: it reads the parameters there and writes the maps after them. Their place counts from
+the begin of the bank in constant memory (attribute 0x0a of `.nv.info`). NVIDIA documents none of this: it was read
+from the output of tileiras 13.4, and cuTile's own tests pass. The code runs in the process with the device. It is the
+program's own code, and is not restricted.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class HiddenParameters:
         return tuple(bank[at : at + p.size] for at, p in zip(places, parameters, strict=True))
 
     def _begin(self, kernel: str) -> int:
-        """Where the parameter bank of a kernel begins in constant memory."""
+        """The begin of a kernel's parameter bank in constant memory."""
         attributes = self._attributes.get(kernel, b"")
         at = attributes.find(_BANK)
         if at < 0:

@@ -1,11 +1,12 @@
-"""The door for PyTorch: CPU tensors stand for device tensors, and `torch.cuda` answers for the chosen card.
+"""The shim for PyTorch: CPU tensors represent device tensors, and `torch.cuda` answers for the chosen card.
 
-A tensor made with `device="cuda"`, moved there, or computed from one that is there, is a CPU tensor whose storage is marked: `tensor.device` says
-cuda:0, `.cpu()` copies it to the host. The memory of a marked storage is the device's, without a copy, as long as the storage lives: a kernel's
-access behind it is X001 and tells the tensor's type, shape and the line that made it. What torch would launch itself runs on the CPU.
+A tensor that is made with `device="cuda"`, moved there, or computed from such a tensor, is a CPU tensor with a marked
+storage: `tensor.device` is cuda:0, `.cpu()` copies it to the host. The memory of a marked storage is the device's,
+without a copy, while the storage lives. A kernel's access past it is X001 with the tensor's type, shape and the line
+that made it. Operators of torch run on the CPU.
 
-Marks come from a mode for torch's functions, in every thread of Python's; what torch's C++ makes by itself, such as gradients on their way, is taken
-for the device's while backward runs.
+A mode for torch's functions sets the marks, in every Python thread. Tensors that torch's C++ makes alone, such as
+gradients, are taken for the device's while backward runs.
 """
 
 from __future__ import annotations
@@ -169,8 +170,9 @@ def _interface(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _in_wider(func: Any, args: Any, kwargs: Any, *, fp32_too: bool = False) -> Any:
-    """What adds in a wider type: 16-bit numbers in fp32 as on the card, where the CPU adds in 16 bits (the sum of a loss, the backward of norms); its fp32 norm
-    has an error of an ulp of the mean."""
+    """Operators that add in a wider type: 16-bit numbers in fp32 as on the card, while the CPU adds in 16 bits (the sum
+    of a loss, the backward of norms). The CPU's fp32 norm has an error of an ulp of the mean.
+    """
     import torch
 
     x: Any = next((given for given in tensors_in((args, kwargs)) if given.is_floating_point()), None)
@@ -314,9 +316,10 @@ def _mode_class() -> Any:
 
 @functools.cache
 def install(arch: str | None = None) -> None:
-    """Let "cuda" in torch mean the device of this process, the card of an architecture or the one chosen already. Not undone.
+    """Let "cuda" in torch mean the device of this process: the card of an architecture, or the chosen one. It cannot be
+    undone.
 
-    Raises InputError where nothing says which card.
+    Raises InputError if no card is given.
     """
     process.choose(arch)
     _open()

@@ -1,6 +1,7 @@
-"""Tensors of a class that a program defines (`_make_wrapper_subclass`, torchao's quantized ones): in their `__torch_dispatch__` "cuda" means the card.
+"""Tensor classes of a program (`_make_wrapper_subclass`, torchao's quantized ones): in their `__torch_dispatch__`
+"cuda" means the card.
 
-torch calls that without modes, so that what is made in it, and what kernels are given there, would be the host's.
+torch calls that without modes, so tensors that are made or passed to kernels there would be the host's.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def open_compile(mode: Any) -> None:
         if named.get("disable"):
             return real(model, **named)
         if sys._getframe(1).f_globals.get("__name__", "").startswith("torch.") and named.get("backend") not in (None, "inductor"):
-            return model  # of PyTorch's own that only traces (flex_attention where nobody compiles it)
+            return model  # of PyTorch's own that only traces (flex_attention without compilation)
         if (why := _opened(mode)) is not None:
             _refuse(f"torch.compile: compiles nothing here, functions run as they are written ({why})")
             return model if model is not None else lambda function: function
@@ -150,7 +150,9 @@ FAILURES = (NotImplementedError, RuntimeError, AttributeError, AssertionError, L
 
 
 def _open_failures() -> None:
-    """What Inductor cannot compile here runs as it is written: a line says so, and the exit code that not all was simulated."""
+    """Code that Inductor cannot compile here runs as it is written. A line says so, and the exit code shows that not
+    all was simulated.
+    """
     compiler: Any = importlib.import_module("torch._inductor.compile_fx")
     errors = importlib.import_module("torch._dynamo.exc")
     real = compiler.compile_fx
@@ -190,10 +192,11 @@ class _Symbol(ctypes.Structure):
 
 
 class Accelerator:
-    """Lets PyTorch's build for the CPU answer "cuda" to C++ that asks for the accelerator, while a `with` block lasts.
+    """Context manager: PyTorch's build for the CPU answers "cuda" to C++ code that asks for the accelerator.
 
-    Its object for CUDA (`at::detail::getCUDAHooks`) has a virtual function that says whether CUDA is there. It has no name in the library, so the functions
-    that return false are tried. What is found is used for backward of fake tensors alone. Raises AttributeError or OSError if another PyTorch has no such object.
+    Its object for CUDA (`at::detail::getCUDAHooks`) has a virtual function that says whether CUDA exists. It has no
+    name in the library, so the functions that return false are tried. The result is used only for backward of fake
+    tensors. Raises AttributeError or OSError if another PyTorch has no such object.
     """
 
     def __init__(self) -> None:
@@ -237,7 +240,7 @@ class Accelerator:
 
 
 CONTEXT = (
-    2  # hasPrimaryContext is so many functions behind (ATen/detail/AcceleratorHooksInterface.h: isBuilt, isAvailable, hasPrimaryContext)
+    2  # hasPrimaryContext is so many functions after it (ATen/detail/AcceleratorHooksInterface.h: isBuilt, isAvailable, hasPrimaryContext)
 )
 BEFORE, FUNCTIONS = 2, 64  # words of a table of virtual functions before the first one (Itanium C++ ABI); how many of them are looked at
 FALSE = (b"\x31\xc0\xc3", b"\x00\x00\x80\x52\xc0\x03\x5f\xd6")  # x86-64: xor eax, eax; ret. aarch64: mov w0, 0; ret

@@ -71,7 +71,7 @@ class CudaStream:
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
-        """Its handle, where it is given to a function of ctypes."""
+        """The handle, for a function of ctypes."""
         return ctypes.c_void_p(self.cuda_stream)
 
     def __cuda_stream__(self) -> tuple[int, int]:
@@ -152,7 +152,9 @@ class CudaEvent:
 
 
 def either(kind: Any, of_card: Any) -> Any:
-    """Stands for `torch.Stream` and `torch.Event`, which are of any device: of the card where nothing says which one, or it is named."""
+    """Replaces `torch.Stream` and `torch.Event`, which are for any device: those of the card, if no device or the card
+    is named.
+    """
 
     class Either(type):
         def __instancecheck__(cls, value: Any) -> bool:
@@ -269,7 +271,7 @@ def _own(function: Any) -> Any:
 
 
 def names() -> dict[str, Any]:
-    """What `torch.cuda` has, for the card."""
+    """The names of `torch.cuda` for the card."""
     import torch
 
     numbers = torch.default_generator

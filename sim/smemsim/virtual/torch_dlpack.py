@@ -1,6 +1,7 @@
-"""DLPack of torch: tensors of the card say that they are device memory, in capsules and in the C interface that TVM FFI and others ask (dlpack.h 1.3).
+"""DLPack of torch: tensors of the card are exported as device memory, in capsules and in the C interface that TVM FFI
+and others use (dlpack.h 1.3).
 
-torch's own functions do the work, for tensors of the CPU; here the device is put in on the way out, and taken out on the way in.
+torch's own functions do the work, for CPU tensors. The device is inserted on export and removed on import.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _kind(capsule: Any) -> ctypes.c_int32:
 
 
 def _device(address: int, at: int) -> ctypes.c_int32:
-    """Where a structure of DLPack says on which kind of device its memory is."""
+    """The place of the device kind in a structure of DLPack."""
     return ctypes.c_int32.from_address(address + at)
 
 
@@ -113,7 +114,7 @@ class _ExchangeApi(ctypes.Structure):
 
 
 class _Exchange:
-    """The interface as it is given to others, and torch's own behind it."""
+    """The interface for others, and torch's own interface."""
 
     def open(self, of_torch: Any) -> None:
         """Put the card into torch's own interface, which a capsule has."""

@@ -72,10 +72,10 @@ def install() -> None:
 
 
 def _guard() -> None:
-    """Let torch's C++ choose "cuda" for a fake, of which PyTorch's build for the CPU says that it is not linked with it.
+    """Let torch's C++ choose "cuda" for a fake tensor, although PyTorch's build for the CPU is not linked with it.
 
-    PyTorch has a guard without effect for a build with CUDA on a machine without a card (`c10::impl::ensureCUDADeviceGuardSet`): it takes the place of a
-    guard that knows no device, which stands there for that call.
+    PyTorch has a guard without effect for a build with CUDA on a machine without a card
+    (`c10::impl::ensureCUDADeviceGuardSet`). It replaces a guard that knows no device, for that call.
     """
     import torch
 

@@ -1,7 +1,9 @@
-"""Graphs of `torch.cuda`: kernels are nodes of the device's graph, and functions of PyTorch, which run on the CPU, are its host nodes.
+"""Graphs of `torch.cuda`: kernels are nodes of the device's graph, and functions of PyTorch, which run on the CPU, are
+its host nodes.
 
-A function's results keep their place in memory: a replay computes them again and copies them there. One that changes its argument runs in replays
-alone, as on a card. What was made while the graph was captured lives as long as the graph.
+The results of a function keep their place in memory: a replay computes them again and copies them there. A function
+that changes its argument runs in replays only, as on a card. Tensors that were made during the capture live as long
+as the graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Operators that a program defines for torch (`torch.library`, `torch.library.custom_op`): their kernels for CUDA run where tensors of the card are given.
+"""Operators that a program defines for torch (`torch.library`, `torch.library.custom_op`): their CUDA kernels run for
+tensors of the card.
 
-torch chooses among kernels by dispatch keys, and a tensor that stands for the card's has the CPU's. So the CPU's kernel of such an operator is a choice:
-CUDA's where a tensor of the card is given, else what the program has for the CPU. In all of them "cuda" means the card, as outside.
+torch chooses among kernels by dispatch keys, and a tensor of the card has the CPU's. So the CPU kernel of such an
+operator is a switch: CUDA's kernel for a tensor of the card, else the program's CPU kernel. In all of them "cuda"
+means the card.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ def is_of_program(func: Any) -> bool:
 
 
 def _name_of(operator: Any) -> str:
-    """Of an operator as `torch.library.Library.impl` takes it: its name, or an overload (torch's own function for this has another name in each release)."""
+    """The name of an operator for `torch.library.Library.impl`: its name, or an overload (torch's own function for this
+    has another name in each release).
+    """
     if isinstance(operator, str):
         return operator
     return ".".join(filter(None, (operator._schema.name, operator._schema.overload_name)))

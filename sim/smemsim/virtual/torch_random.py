@@ -1,6 +1,8 @@
-"""Generators of random numbers: the card's numbers are the CPU's, and the state of the card's generators is what it is on a card, a seed and an offset.
+"""Generators of random numbers: the card's numbers are the CPU's. The state of the card's generators is that of a card:
+a seed and an offset.
 
-Kernels with Philox in them take both out of the state, and put the offset behind them back (`CUDAGeneratorImpl.cpp` of PyTorch: 16 bytes).
+Kernels with Philox take both from the state, and write the new offset back (`CUDAGeneratorImpl.cpp` of PyTorch: 16
+bytes).
 """
 
 from __future__ import annotations
@@ -95,11 +97,11 @@ def generator_class(real: Any) -> Any:
 
         @property
         def device(self) -> Any:
-            """Where it was made for."""
+            """The device of the generator."""
             return self.place
 
         def get_state(self) -> Any:
-            """Of a card's generator, seed and offset."""
+            """The state of a card's generator: seed and offset."""
             return super().get_state() if self.card is None else self.card.read()
 
         def set_state(self, state: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Operators of torch's own (`aten`) that a program replaces on the card, as FlagGems does: of tensors on the host the CPU's kernel stays.
+"""Operators of torch (`aten`) that a program replaces on the card, like FlagGems. Tensors on the host keep the CPU
+kernel.
 
-torch dispatches by what a tensor is, and the card's are tensors of the CPU. So what is registered for CUDA goes to the CPU's place, with a choice in front
-that asks where the arguments are, or what is made.
+torch dispatches by the tensor, and tensors of the card are CPU tensors. So a CUDA registration goes to the CPU's
+place, behind a switch that asks where the arguments or the results are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PLACES = {"CUDA": CUDA, "CPU": CPU}  # by dispatch key
 
 
 class _Now(threading.local):
-    """What the door itself does: it makes tensors of the card without arguments that lie there, or moves one."""
+    """What the shim itself does now: it makes tensors of the card without arguments there, or moves one."""
 
     is_making = is_moving = False
 
@@ -32,7 +33,7 @@ _now = _Now()
 
 @contextlib.contextmanager
 def making() -> Iterator[None]:
-    """What is computed here is made on the card, whatever the arguments."""
+    """Context manager: results are made on the card, whatever the arguments."""
     before, _now.is_making = _now.is_making, True
     try:
         yield
@@ -42,7 +43,7 @@ def making() -> Iterator[None]:
 
 @contextlib.contextmanager
 def moving() -> Iterator[None]:
-    """A copy between host and card: it is nobody's kernel."""
+    """Context manager: a copy between host and card, without a replaced kernel."""
     before, _now.is_moving = _now.is_moving, True
     try:
         yield
@@ -82,7 +83,7 @@ class _Router:
 
     @functools.cached_property
     def _takes_tensors(self) -> list[bool]:
-        """Of the operator's arguments, by place: is it a tensor?"""
+        """Which arguments of the operator, by place, are tensors?"""
         import torch
 
         base, _, overload = self.name.partition(".")
@@ -120,7 +121,7 @@ def _kernel_before(name: str) -> Any:
 
 
 def replace(library: Any, register: Callable[..., Any], op_name: Any, kernel: Callable[..., Any], key: str, **named: Any) -> None:
-    """What `register` does for a library (`torch.library.Library.impl`), of a kernel for `key`: CUDA or CPU."""
+    """What `register` does for a library (`torch.library.Library.impl`), for a kernel of `key`: CUDA or CPU."""
     name = library._resolve_op_name(op_name, "impl")
     name = name if "::" in name else f"{library.ns}::{name}"
     routers = library.__dict__.setdefault("_smemsim_routers", {})  # they end with their library

@@ -1,4 +1,4 @@
-"""Which tensors of PyTorch are the device's: marks on their storages, and what the device knows of the memory behind them."""
+"""Which tensors of PyTorch are the device's: marks on their storages, and the device's knowledge of their memory."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ MARK = "_smemsim_place"  # an attribute of a torch.UntypedStorage
 CUDA, CPU, PINNED = "cuda", "cpu", "pinned"
 EMPTY = frozenset(
     ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
-)  # what they make nobody has written
+)  # their results are uninitialised
 
 
 class _Place:
-    """Where a storage lies: on the device ("cuda"), the host ("cpu"), or in pinned memory of the host, with the bytes it had when marked."""
+    """The place of a storage: the device ("cuda"), the host ("cpu"), or pinned memory of the host, with its bytes when
+    it was marked.
+    """
 
     __slots__ = ("__weakref__", "address", "elements", "is_bound", "is_littered", "name", "place", "size", "watch")
 
     def __init__(self, place: str, name: str, elements: tuple[str, tuple[int, ...]] = ("", ())) -> None:
         self.elements = elements
         self.place, self.name, self.address, self.size, self.is_bound = place, name, 0, 0, False
-        self.is_littered = False  # filled with garbage, as memory is that nobody has written
+        self.is_littered = False  # filled with garbage, like uninitialised memory
         self.watch: Any = None  # the weak reference that tells when the storage dies
 
 
 def address_of(storage: Any) -> int:
-    """Where a storage lies: 0 of one without memory, as tensors of a class of the program have (`_make_wrapper_subclass`)."""
+    """The address of a storage: 0 without memory, like tensors of a program's class (`_make_wrapper_subclass`)."""
     try:
         return int(storage.data_ptr())
     except RuntimeError:
@@ -57,7 +59,7 @@ class Tensors:
         self._on_host: weakref.WeakValueDictionary[int, _Place] = (
             weakref.WeakValueDictionary()
         )  # by address: what Python knows to be the host's
-        self._others: set[int] = set()  # where that begins which compiled code took of torch and kernels were given
+        self._others: set[int] = set()  # the begin of memory that compiled code took from torch and gave to kernels
         self._bytes = self.most_bytes = 0
 
     @property
@@ -98,8 +100,9 @@ class Tensors:
             self._on_host[address] = known
 
     def place(self, tensor: Any) -> str:
-        """ "cuda", "cpu" or "pinned". Unmarked ones are the host's, but for what autograd makes while backward runs, and what
-        compiled code made and gave to a kernel."""
+        """ "cuda", "cpu" or "pinned". Unmarked storages are the host's, except those that autograd makes while backward
+        runs, and those that compiled code made and gave to a kernel.
+        """
         import torch
 
         try:
@@ -126,7 +129,7 @@ class Tensors:
     def show(self) -> None:
         """Make the memory of all tensors known to the device: before a launch."""
         device = process.device()
-        with device.turn:  # who comes next finds them all there
+        with device.turn:  # later calls find them all there
             self._bury()
             self._forget_others()
             device.ask_host = self.find
@@ -140,9 +143,10 @@ class Tensors:
                         place.is_bound = True
 
     def find(self, address: int) -> None:
-        """Make known to the device what compiled code has taken of torch by itself, if an address lies there.
+        """Make memory that compiled code has taken from torch known to the device, if the address is in it.
 
-        Which device such code had in mind nobody knows: what a kernel is given is the card's, unless Python has a tensor of the host's there.
+        The intended device of such code is not known: memory that a kernel is given is the card's, unless Python has
+        a tensor of the host there.
         """
         self._bury()
         found = alignment.holding(address)
@@ -207,8 +211,8 @@ class Tensors:
         self._dead.append(place)
 
     def _bury(self) -> None:
-        """Forget what has died, before anything can lie there again or a kernel is launched."""
-        with contextlib.suppress(IndexError):  # several threads come by
+        """Forget dead storages before their memory is used again or a kernel is launched."""
+        with contextlib.suppress(IndexError):  # several threads run this
             while self._dead:
                 self._forget(self._dead.popleft())
 
@@ -272,7 +276,7 @@ def _elements(tensor: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _described(tensor: Any, made_by: str) -> str:
-    """`file.py:12 (torch.empty, float32[128, 64])`: who made a tensor."""
+    """`file.py:12 (torch.empty, float32[128, 64])`: the line that made a tensor."""
     shape = ", ".join(map(str, tensor.shape))
     where = "a place unknown"
     frame = sys._getframe(2)

@@ -94,7 +94,7 @@ class Utils:
         return found is not None and found.graph is not None
 
     def set_printf_fifo_size(self, size: int) -> None:
-        """Everything that kernels print is told."""
+        """Accepted and ignored: everything that kernels print is printed."""
 
     # Code
 
@@ -175,7 +175,7 @@ class Utils:
         self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, ...], cluster: tuple[int, ...], packed: list[bytes], stream: int,
         cooperative: bool, dependent: bool,
     ) -> None:  # fmt: skip
-        warps, ctas, shared = sizes[:3]  # Meta's Triton has a preferred cluster behind them, which a card need not take
+        warps, ctas, shared = sizes[:3]  # Meta's Triton has a preferred cluster after them, which a card need not take
         if ctas == LARGE_CLUSTER:
             f.allows_large_clusters = True
         if "torch" in sys.modules:
@@ -404,10 +404,12 @@ def _no_benchmark(mark: Any, *_: Any, return_df: bool = False, **__: Any) -> Any
 
 
 def install(arch: str | None = None, *, policy: Policy | None = None, multiprocessors: int | None = None) -> None:
-    """Make Triton of this process launch on a virtual card: "sm_90a" is an H200, "sm_100a" a B200, "sm_103a" a B300. Not undone.
+    """Make Triton of this process launch on a virtual card: "sm_90a" is an H200, "sm_100a" a B200, "sm_103a" a B300. It
+    cannot be undone.
 
-    torch's "cuda" means that card from then on. `policy` says what happens with findings, else the environment does; `arch` may be in SMEMSIM_ARCH.
-    `multiprocessors` are the card's own if not given. Raises InputError where nothing says which card, or there is no Triton.
+    torch's "cuda" means that card from then on. `policy` has the options; default: the environment. `arch` may be in
+    SMEMSIM_ARCH. `multiprocessors`: default: the card's own. Raises InputError if no card is given, or if Triton is
+    not installed.
     """
     process.choose(arch, policy=policy, multiprocessors=multiprocessors)
     _open()

@@ -1,7 +1,8 @@
-"""Launchers of Triton up to 3.6: C that Triton writes for each signature and compiles. Here nothing is compiled, and `Utils.launch` is called.
+"""Launchers of Triton up to 3.6: C code that Triton writes and compiles for each signature. Here nothing is compiled,
+and `Utils.launch` is called.
 
-What a version has is asked of its own driver: `make_launcher` where launchers are C, how many flags and scratch pointers stand in front of the arguments,
-which functions fill a tensor map, and what its descriptors without TMA become.
+The properties of a version are those of its own driver: `make_launcher` if launchers are C, the number of flags and
+scratch pointers before the arguments, the functions that fill a tensor map, and the form of descriptors without TMA.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def decomposed_flags(nvidia: Any) -> int:
 
 
 def replace(nvidia: Any, launch: Callable[..., None]) -> None:
-    """Let Triton's driver module, where its launchers are C, make launchers that call `launch`.
+    """Let Triton's driver module, if its launchers are C, make launchers that call `launch`.
 
     >>> def made(src, name):  # what Triton would compile
     ...     raise NotImplementedError

@@ -58,7 +58,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
     share = share_rows(counts["wrong"], wrong.size, "elements", _told(first), shape)
     repairs = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
     if blamed is not None and any(r.code != "R508" for r in repairs):
-        blamed = None  # the map brings what was meant, and something else makes the operand wrong
+        blamed = None  # the map brings the right data, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
         if now != mode and all_right(rerun({target / "swizzle": mode}), read):
@@ -122,7 +122,7 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
 
 
 def look(machine: Machine, read: Read) -> Seen:
-    """What the operand reads now. Raises Unmodelled for descriptors of which nobody knows that."""
+    """The present reads of the operand. Raises Unmodelled for descriptors of unknown behaviour."""
     addresses = read.addresses()
     got, writer = machine.memory.look(addresses)
     return Seen(read, addresses, got, writer.astype(np.int32) - 1, (got != read.meant) & (read.meant >= 0))
@@ -155,7 +155,7 @@ def _other_idesc(read: Read, scenario: ScenarioTables) -> Fix | None:
 
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
-    """Where everything that is meant lies; of what lies there several times, every step's copy."""
+    """The places of everything that is meant; for data that are stored several times, the copy of every step."""
     of_steps: dict[int, list[int]] = {}
     if len(machine.memory.repeated()):
         for number, issue in enumerate(machine.issues, 1):
@@ -219,7 +219,7 @@ def _square(read: Read, transposed: Finding) -> list[Finding]:
 
 
 def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: str) -> list[Finding]:
-    """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
+    """A descriptor of unknown behaviour: another layout code, or the other major-ness, may read the meant data."""
     places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))

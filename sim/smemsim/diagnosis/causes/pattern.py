@@ -22,12 +22,12 @@ PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def pattern(seen: Seen) -> tuple[str, ...]:
-    """Sentences about the wrong elements: where they are, and what is read in their place."""
+    """Sentences about the wrong elements: their positions, and the data that are read instead."""
     return (*_where(seen.wrong), *_nothing(seen), *_instead(seen))
 
 
 def _where(wrong: np.ndarray) -> list[str]:
-    """Along which axis right and wrong can be told apart."""
+    """The axis along which right and wrong elements differ."""
     sentences = []
     for name, axis in (("block", 0), ("K step", 1), ("row", 2), ("k", 3)):
         others = tuple(a for a in range(4) if a != axis)

@@ -38,7 +38,7 @@ class Repair:
 
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
-    """What differs between the descriptors that are and those that would work."""
+    """The differences between the present descriptors and those that would work."""
     d, starts = read.descriptor, read.field_starts
     strides = _strides(read, s)
     other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
@@ -92,7 +92,7 @@ def _swizzle(read: Read, s: FoundDescriptor) -> str:
 
 
 def named_changes(read: Read, s: FoundDescriptor) -> str:
-    """All fields of the word that must be others, but for the swizzle and the start."""
+    """All fields of the word that must change, except the swizzle and the start."""
     named = [*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]
     return ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in named)
 
@@ -293,8 +293,9 @@ def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
 
 
 def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
-    """The repairs that read the operand with the major-ness that it does not say: as a transpose. `idesc` is the change of the instruction descriptor
-    that goes with it, None where there is none."""
+    """The repairs that read the operand with the other major-ness, as a transpose. `idesc` is the change of the
+    instruction descriptor that belongs to it, or None.
+    """
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
         word, changes = f"{int(_kept_words(read, s)[0, 0]):#018x}", changes_of(read, s)

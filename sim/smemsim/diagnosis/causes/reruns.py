@@ -49,7 +49,9 @@ MOST_KEPT = 1_000  # steps times machines: each keeps what the steps before wrot
 
 
 class Reruns:
-    """A scenario's steps again, with other values at some paths. What one operand had tried is tried for those after it from where it was left."""
+    """Run the steps of a scenario again, with other values at some paths. Later operands continue with the values that
+    earlier ones had tried.
+    """
 
     def __init__(self, scenario: ScenarioTables) -> None:
         self._scenario = scenario

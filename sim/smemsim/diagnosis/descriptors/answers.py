@@ -25,10 +25,11 @@ __all__ = ["Answer", "FoundDescriptor", "Nearest", "Witness", "described", "near
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FoundDescriptor:
-    """Words that read every element where it lies: (blocks, steps), they differ in their start only.
+    """Words that read every element at its place, (blocks, steps). They differ only in their start.
 
-    `leading` and `stride` are bytes, None where the instruction never uses the field: any value will do. `base_offsets` are those that mean the
-    same. `alternatives` has, for every word, all starts that will do: more than one where the contents of memory repeat.
+    - `leading`, `stride`: bytes; None if the instruction never uses the field.
+    - `base_offsets`: those with the same meaning.
+    - `alternatives`: for every word all possible starts; several if the content of memory repeats.
 
     >>> import smemsim
     >>> import numpy as np
@@ -93,10 +94,10 @@ class FoundDescriptor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Nearest:
-    """The descriptor that reads most elements right, of those that were tried: `right` of `of`.
+    """The tried descriptor that reads most elements right: `right` of `of`.
 
-    `first` is the first wrong (block, step, row, k). `reads` (blocks, steps, rows, k) is where the descriptor reads each element: the layout in
-    which it would be right; `moves` says of each element, does it have to move there?
+    `first` is the first wrong (block, step, row, k). `reads` (blocks, steps, rows, k) are the addresses that the
+    descriptor reads: the layout in which it would be right. `moves`: must the element move there?
     """
 
     found: FoundDescriptor
@@ -105,7 +106,7 @@ class Nearest:
     first: tuple[int, int, int, int]
     reads: np.ndarray
     moves: np.ndarray
-    lies: int  # where the first wrong element lies, -1 if nowhere
+    lies: int  # the place of the first wrong element, -1 if it is nowhere
 
     def as_dict(self) -> dict[str, Any]:
         """The nearest descriptor as a dictionary for JSON."""
@@ -144,8 +145,9 @@ class Witness:
 class Answer:
     """The answer of `find_descriptors`.
 
-    `descriptors` are all that read the operand, unless `ambiguous` says why the search was given up. Without any, `why` is the proof: for every
-    layout a `Witness`; and `nearest` comes closest. `unmodelled` are layouts of which nobody knows what they read: nothing is said of those.
+    - `descriptors`: all that read the operand. `ambiguous` says why the search was given up.
+    - `why`: the proof if there are none, a `Witness` for every layout. `nearest`: the one that comes closest.
+    - `unmodelled`: layouts of unknown behaviour; nothing is claimed about them.
 
     >>> import smemsim
     >>> import numpy as np

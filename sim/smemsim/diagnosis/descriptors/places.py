@@ -103,7 +103,9 @@ def chunk_places(shape: Shape, places: np.ndarray) -> tuple[np.ndarray, Witness 
 
 
 def _absolute(shape: Shape, places: np.ndarray, chunks: np.ndarray) -> list[FoundDescriptor | Witness]:
-    """The only descriptor with absolute LBO, where the architecture has that: LBO is the address of the buffer in which rows go on."""
+    """The only descriptor with absolute LBO, if the architecture has it. LBO is the address of the buffer in which rows
+    continue.
+    """
     kind = next((kind for kind in shape.kinds if kind.mode is shape.absolute), None)
     if kind is None:
         return []

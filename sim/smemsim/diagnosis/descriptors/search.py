@@ -1,7 +1,8 @@
-"""Descriptors that read wanted contents from memory in which they may lie several times: a search over modes, starts and strides.
+"""Find descriptors that read wanted contents from memory in which they may occur several times: a search over modes,
+starts and strides.
 
-Memory is cells, one a byte: its eight bits, or where it came from; -1 is what nobody knows. A wanted chunk is 16 cells and a mask for the bits of
-them that count (the last chunk of a row may be part of one, and padded elements leave gaps).
+Memory is cells, one a byte: its eight bits, or its origin; -1 is unknown. A wanted chunk is 16 cells and a mask for
+the bits that count. (The last chunk of a row may be partial, and padded elements leave gaps.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["MOST_FOUND", "Contents", "Search", "TooAmbiguousError"]
 
 
 PAIRS = 1 << 21  # combinations of places that are looked at for a layout
-MOST_FOUND = 64  # descriptors that are told
+MOST_FOUND = 64  # descriptors that are listed
 
 
 class TooAmbiguousError(Exception):
@@ -148,9 +149,10 @@ class Search:
     def _with(
         self, axis: int, starts: np.ndarray, lbo: np.ndarray, sbo: np.ndarray, *, alone: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """With every value of one stride, 0 so far, by which the groups that it alone moves are right.
+        """Add every value of one stride (0 so far) with which the groups that it alone moves are right.
 
-        The two groups with the fewest places say what start and stride may be; where the other stride is known, the one with the fewest.
+        The two groups with the fewest places give start and stride. If the other stride is known, the one with the
+        fewest is enough.
         """
         own = [key for key in self.groups if key[axis] and not key[1 - axis]]
         if not own:

@@ -104,7 +104,7 @@ class Shape:
 
     @functools.cached_property
     def unmodelled(self) -> tuple[str, ...]:
-        """Layouts of which nobody knows what they read of such an operand, and why."""
+        """Layouts whose reads of such an operand are not known, with the reason."""
         reasons = (
             why_unmodelled(self.machine, name, code, False, 0, self.major, self._k_bytes)
             for code, name in layout_codes(self.machine.smem_descriptor).items()

@@ -1,4 +1,4 @@
-"""Hardware's D beside the model's: where they differ, by how much, and how much of that rounding could be."""
+"""Hardware's D and the model's: where they differ, by how much, and how much of it rounding could be."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SEVERAL = 8  # elements that rounding cannot explain and another idea must, befo
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-    """`room` (M, N) is how far apart rounding may bring them; without `exact` what is that near agrees, not only the same bits.
+    """`room` (M, N) is the difference that rounding may make. Without `exact`, elements within it agree.
 
-    `extra` (M, N) is the part of it that comes from a conversion of D after the instruction.
+    `extra` (M, N) is the part of it that a conversion of D after the instruction makes.
     """
 
     product: Product
@@ -72,7 +72,7 @@ class Compared:
 
     @property
     def said(self) -> str:
-        """How well the elements of D agree that do: "bit for bit" or "but for rounding"."""
+        """How the agreeing elements of D agree: "bit for bit" or "except for rounding"."""
         return "bit for bit" if self.exact else "but for rounding"
 
     def values(self, bits: np.ndarray) -> np.ndarray:
@@ -119,7 +119,9 @@ class Compared:
         return np.asarray(2 * self.room + part * np.nanmax(np.abs(self.delta), initial=0))
 
     def near(self, change: np.ndarray) -> np.ndarray:
-        """Where a change of D, summed in float64, may be the difference: that is looked at before anything is multiplied."""
+        """The elements where a change of D, summed in float64, may be the difference. This is checked before anything
+        is multiplied.
+        """
         with np.errstate(invalid="ignore"):
             return np.asarray(np.isnan(self.delta) | (np.abs(self.delta - change) <= self.loose))
 
@@ -138,10 +140,11 @@ class Compared:
 
 
 def bound(product: Product, steps: list[np.ndarray]) -> np.ndarray:
-    """(M, N): what rounding can make of D, a few times over; `steps` as of `Product.partial`.
+    """(M, N): a generous bound for rounding of D. `steps` are those of `Product.partial`.
 
-    Every term may lose what lies below the bits that are kept beside the largest one, every instruction converts its sum. Where the exact
-    sum needs fewer bits than any of that has, as with small whole numbers, nothing is ever lost; two units in the last place of D are left.
+    Every term may lose the bits below those that are kept next to the largest one. Every instruction converts its
+    sum. If the exact sum needs fewer bits, as with small whole numbers, nothing is lost; two units in the last place
+    of D remain.
     """
     row, to = product.row, element_format(product.types[2])
     if row.kept_bits is None:

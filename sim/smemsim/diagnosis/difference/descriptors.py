@@ -137,7 +137,7 @@ def _descriptor(address: np.ndarray, major: str, mode: SwizzleMode, base: int, p
 
 
 def _memories(p: Product) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """(first address, bytes, which of them are known): shared memory if somebody has it, and what the operands show of it."""
+    """(first address, bytes, known): shared memory if it is available, and its contents that the operands show."""
     if p.memory is not None:
         memory = np.frombuffer(p.memory[1], np.uint8)
         yield p.memory[0], memory, np.ones(memory.shape, bool)

@@ -100,10 +100,10 @@ def _usable(p: Product, name: str) -> np.ndarray:
 
 
 def other_lines(c: Compared, name: str) -> list[str]:
-    """Several elements that were others: in every line of D that differs those of 16 bytes, of an instruction, or any.
+    """Several other elements in every differing line of D: those of 16 bytes, of an instruction, or any.
 
-    Every line is a system of linear equations, one for each line of the other operand; half as many unknowns are solved for, so that the
-    other half of the equations is evidence.
+    Every line is a system of linear equations, one for each line of the other operand. Half as many unknowns are
+    solved for, so the other half of the equations is evidence.
     """
     p, side = c.product, c.product.side(name)
     axis, dtype = "AB".index(name), p.types["AB".index(name)]
@@ -147,7 +147,7 @@ def _solved(
             if not len(columns) or 2 * len(columns) > len(equations):
                 continue
             own = square[np.ix_(columns, columns)]
-            if np.linalg.cond(own) > SINGULAR:  # then D does not say which of its solutions it is
+            if np.linalg.cond(own) > SINGULAR:  # then D does not tell its solutions apart
                 continue
             x = np.linalg.solve(own, right_side[columns])
             rest = np.abs(given - equations[:, columns] @ x)
@@ -181,7 +181,9 @@ def _where_terms(p: Product, name: str, line: int, k: int) -> str:
 
 
 def _element(c: Compared, name: str, line: int, k: int, codes: list[int]) -> str:
-    """One element that was another; of several values that would do the one with the fewest bits, but for rounding that in the middle."""
+    """One element with another value. Of several possible values, the one with the fewest bits; with rounding the
+    middle one.
+    """
     dtype, side = c.product.types["AB".index(name)], c.product.side(name)
     old, *values = (float(element_value(x, dtype)) for x in (int(side.flat()[line, k]), *codes))
     if c.exact:

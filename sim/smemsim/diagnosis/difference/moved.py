@@ -17,7 +17,7 @@ ODD = 2.0**1000  # stands for what is no number
 
 
 def moved_lines(c: Compared) -> list[str]:
-    """Sentences about D, A, B or C with transposed or exchanged rows or columns, where that gives hardware's D."""
+    """Sentences about D, A, B or C with transposed or exchanged rows or columns, if that gives hardware's D."""
     p, sentences = c.product, []
     if c.model.shape[0] == c.model.shape[1] and c.agrees(c.model.T, c.room.T).all():
         sentences.append("D were transposed")

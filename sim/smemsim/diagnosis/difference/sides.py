@@ -20,16 +20,17 @@ Reference = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]  # D
 
 
 def nowhere(step: int, line: int, k: int) -> str:
-    """The place of an element of which nobody knows it."""
+    """The place of an element with an unknown place."""
     return ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Side:
-    """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses of what is stored, and `place(step, line, k)` in words.
+    """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses of the stored elements, and `place(step, line, k)`
+    in words.
 
-    `stored` (steps, lines, K) says which stored element each one is, -1 for none (the zeros of a sparse A, masked columns of B); without
-    it all are stored as they stand.
+    `stored` (steps, lines, K) is the number of each stored element, -1 for none (the zeros of a sparse A, masked
+    columns of B). Without it all are stored in order.
     """
 
     bits: np.ndarray
@@ -62,9 +63,10 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Product:
-    """C (M, N), and A and B of the instructions that were added to it one after the other; a sparse A with its zeros. `factors`: one a step.
+    """C (M, N), and A and B of the instructions that were added to it one after the other; a sparse A with its zeros.
+    `factors`: one a step.
 
-    `memory` is shared memory as it was then, (first address, bytes), if anybody knows.
+    `memory` is shared memory at that time, (first address, bytes), if it is known.
     """
 
     kind: str

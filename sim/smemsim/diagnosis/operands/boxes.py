@@ -18,11 +18,12 @@ __all__ = ["cut_off", "in_boxes"]
 
 
 def in_boxes(p: Product) -> Product:
-    """A product whose rows and k go on from one dimension to the next where its boxes do, if that is what its instructions follow; else the product as it is.
+    """A product whose rows and k continue from one dimension to the next like its boxes, if its instructions follow
+    them; else the product unchanged.
 
-    CUTLASS's GETT of two modes of K, 32 x 2, has boxes of 8 x 8 of them: behind k = 7 comes what a tensor of one K has at 32, in both operands. Strides do not
-    say what a dimension is: one of K may be wider than a row's, one of M narrower than one of K. What says it is how the instructions go through the boxes, and
-    that both operands have one K.
+    CUTLASS's GETT with two modes of K, 32 x 2, has boxes of 8 x 8 of them. After k = 7 comes the element that a
+    tensor with one K has at 32, in both operands. Strides do not tell the dimensions apart: one of K may be wider
+    than a row's. The way of the instructions through the boxes does, and the common K of both operands.
     """
     a, b = p.a[0], p.b[0]
     if a is None or b is None or (a.is_matrix and b.is_matrix) or p.events[0].is_sparse or _goes_on_as_it_is(p):
@@ -44,8 +45,12 @@ def _goes_on_as_it_is(p: Product) -> bool:
 
 
 class _Way(NamedTuple):
-    """Some dimensions of an operand's boxes as its K: how many elements each has, which the first is that is loaded and how many, how many dimensions instructions
-    go along otherwise, the first k of each instruction, and how many dimensions are something else than their strides say."""
+    """Some dimensions of an operand's boxes as its K.
+
+    The fields: the elements of each dimension, the first loaded one and their number; the dimensions that
+    instructions go along otherwise; the first k of each instruction; the number of dimensions that are not what their
+    strides suggest.
+    """
 
     k: tuple[int, ...]
     parts: tuple[tuple[int, int, int], ...]
@@ -128,9 +133,10 @@ def _in_boxes(read: OperandRead, k: tuple[int, ...]) -> OperandRead:
 
 
 def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
-    """T209 as a remark for a dimension of such a K that ends inside of a box, in both maps alike, where both arrays hold data behind it.
+    """T209 as a remark for a dimension of such a K that ends inside a box, in both maps alike, if both arrays hold data
+    after it.
 
-    Maps of a part of larger tensors are so, and maps with too small a K: nothing tells one from the other.
+    Maps of a part of larger tensors look like this, and so do maps with too small a K.
     """
     products = {(p.a[0].base, p.b[0].base): p for p in reads.products if p.a[0] is not None and p.b[0] is not None}
     for p in products.values():

@@ -45,7 +45,9 @@ def addresses_of(x: Wave, cta: Cta, lines: np.ndarray) -> np.ndarray | None:
 
 
 def matrix_of(memory: GlobalMemory, at: np.ndarray, what: SharedOperand) -> Recognised | None:
-    """The tile of which chunks (lines, chunks) begin at addresses, if its rows lie a pitch apart and their chunks one behind the other."""
+    """The tile whose chunks (lines, chunks) start at these addresses, if its rows are a pitch apart and their chunks
+    consecutive.
+    """
     lines, count = at.shape
     size = element_format(what.dtype).bits // 8
     if lines < 2 or not size:
@@ -88,7 +90,7 @@ def _others(what: SharedOperand, shared: SharedMemory) -> Iterator[SmemDescripto
 
 
 def _lines_read(what: SharedOperand, shared: SharedMemory) -> np.ndarray | None:
-    """Where the chunks of an operand begin in the window; None where one is no chunk of neighbours, or outside."""
+    """The begins of an operand's chunks in the window; None if one is not a chunk of neighbours, or is outside."""
     try:
         address = what.addresses(shared.arch).astype(np.int64) - shared.begin
     except SmemsimError:

@@ -44,9 +44,10 @@ class CtaTrace:
     open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
 
     def does(self) -> tuple[Any, ...]:
-        """What its loads and instructions do, but for where in their tensors the tiles lie; along K that counts too, and how much of a tile lies outside.
+        """The key of a CTA's loads and instructions, without the places of its tiles in their tensors. The place
+        along K counts, and so does the part of a tile outside.
 
-        CTAs that do the same have pieces of the same keys, and whatever is found in one is found in the other.
+        CTAs with the same key have the same pieces, and the same findings.
         """
         of_map: dict[Any, tuple[int, ...]] = {}
         of_base: dict[int, tuple[int, ...]] = {}
@@ -81,8 +82,9 @@ def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclasses.dataclass(eq=False)
 class SharedTrace:
-    """CTAs of a wave, by their numbers, that have done the same so far but for where in their tensors the tiles lie, as `CtaTrace.does` says it: noted is what the
-    first of them does, and of the others what is their own."""
+    """CTAs of a wave, by number, that behave identically so far except for the places of their tiles (`CtaTrace.does`).
+    The trace has what the first CTA does, and the own part of each other CTA.
+    """
 
     ctas: list[int]
     first: CtaTrace
@@ -132,7 +134,7 @@ class SharedTrace:
         return True
 
     def others(self) -> Iterator[CtaTrace]:
-        """What the others have done."""
+        """The traces of the other CTAs."""
         issued = list(self.first.loads.values())
         for n, cta in enumerate(self.ctas[1:], 1):
             trace = CtaTrace(cta, self.first.count, self.first.looked)

@@ -45,8 +45,9 @@ NOWHERE = -1  # of a cell: no copy that is followed has written it
 
 
 class Rows(NamedTuple):
-    """Some rows of an operand: its side, the tensor (address, strides, bits), the coordinates that are neither row nor k, the first row and how many, without those that lie
-    outside of the tensor."""
+    """Some rows of an operand: side, tensor (address, strides, bits), coordinates that are neither row nor k, first row
+    and number, without rows outside of the tensor.
+    """
 
     side: str
     tensor: tuple[Any, ...]
@@ -56,8 +57,11 @@ class Rows(NamedTuple):
 
 
 class Use(NamedTuple):
-    """An instruction that multiplies rows, from a k on, with scale factors: bytes of global memory `base + offsets`, (rows, factors of a row), negative ones as
-    `core/machine/global_memory.py` has them. `copies` are what brought them to tensor memory."""
+    """An instruction that multiplies rows, from a k on, with scale factors.
+
+    Its factors are bytes of global memory at `base + offsets`, (rows, factors of a row); negative ones are those of
+    `core/machine/global_memory.py`. `copies` brought them to tensor memory.
+    """
 
     event: Mma
     k: int
@@ -85,8 +89,10 @@ class Use(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Brought:
-    """A tcgen05.cp: where in global memory the bytes of its rows come from, (rows, bytes), and the column that it writes first. `loads` are the writers of the shared
-    memory that it has read. `taken` has the rows of each product."""
+    """A tcgen05.cp: the global addresses of the bytes of its rows, (rows, bytes), and the first column that it writes.
+
+    `loads` wrote the shared memory that it read. `taken` has the rows of each product.
+    """
 
     event: Copy
     column: int
@@ -104,7 +110,7 @@ class Brought:
 
 
 class _Spot(NamedTuple):
-    """What an operand is: its rows, its first k, and the size of its tensor as `Use` has it."""
+    """An operand: its rows, its first k, and the size of its tensor as in `Use`."""
 
     rows: Rows
     k: int
@@ -138,8 +144,12 @@ class _Cells:
 
 
 class Factors:
-    """The scale factors of a launch. `uses` are those of each rows, once for each K and each bytes; `brought` the copies, once for each bytes; `missed` counts
-    instructions of which some are not known, by the reason; `instructions` are all of them."""
+    """The scale factors of a launch.
+
+    - `uses`: those of each row, once for each K and for each set of bytes. `brought`: the copies, once for each set
+      of bytes.
+    - `missed`: the number of instructions with unknown factors, by reason. `instructions`: all of them.
+    """
 
     def __init__(self) -> None:
         self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
@@ -230,7 +240,7 @@ class Factors:
         return True
 
     def _behind(self, x: Wave, cta: Cta, places: Places) -> tuple[int, np.ndarray, int, tuple[Any, ...]]:
-        """What `_known` says of the bytes of global memory behind rows of chunks, and what has loaded them."""
+        """The result of `_known` for the global bytes of rows of chunks, and their loads."""
         shared, chunks = cta.shared, places.chunks
         if (chunks >= 0).all():
             writer, place = shared.owned(chunks)
@@ -376,7 +386,9 @@ class Factors:
         return set()
 
     def _stored_in_cells(self, x: Wave, cta: Cta, event: Mma, places: _CellsRead) -> Brought | None:
-        """What threads have copied to all lanes of the columns of some factors, as a copy that the last of their instructions has made; None where nothing is followed."""
+        """Factors that threads have stored to all lanes of some columns, as a copy made by the last of their
+        instructions; None if they are not followed.
+        """
         first, end = int(places.column.min()), int(places.column.max()) + 1
         if x.origins is None or cta.tensor is None or (writer := x.origins.writers.get(first)) is None:
             return None
@@ -387,7 +399,7 @@ class Factors:
         return self.brought.setdefault((stored.base, stored.key), stored)
 
     def _spot(self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> _Spot | None:
-        """Which rows of which tensor an operand is, and at which k it begins; None where no tensor load says so."""
+        """The rows of a tensor that an operand is, and its first k; None if no tensor load shows it."""
         what = event.operand(side)
         if what is None:
             return None
@@ -437,7 +449,7 @@ def _written(shape: str, multicast: str, taddr: int) -> tuple[slice, tuple[tuple
 
 
 def bytes_at(memory: GlobalMemory, at: np.ndarray) -> np.ndarray:
-    """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
+    """The bytes at addresses of arrays; -1 if they are uninitialised or outside of all arrays."""
     found, left = np.full(at.shape, -1, np.int64), at >= 0
     while left.any():
         first = int(at[left][0])
@@ -465,7 +477,7 @@ class _CellsRead(NamedTuple):
 
 @remembered(256)
 def _places_of_factors(layout: ScaleLayout | MetadataLayout, which: int, first: int, end: int) -> _CellsRead:
-    """Where the factors of rows, or the bytes of their metadata, lie in one CTA of a pair."""
+    """The places of the factors of rows, or of the bytes of their metadata, in one CTA of a pair."""
     if isinstance(layout, MetadataLayout):
         cells = next(cell for cell in cells_of_metadata(layout) if (cell[0][first:end] == which).all())
         _, lane, column, bit = (of[first:end, cells[3][first] % BYTE == 0] for of in cells)
@@ -488,7 +500,7 @@ def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead, stor
 
 
 def _unchanged(x: Wave, origins: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Origins of bytes, where they still have these values."""
+    """The origins of bytes that still have these values."""
     found: np.ndarray = np.where((origins >= 0) & (bytes_at(x.launch.memory, origins) == values), origins, FOREIGN)
     return found
 

@@ -21,17 +21,20 @@ __all__ = ["of_maps"]
 
 
 def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> list[Finding]:
-    """The findings about tensor maps; each is a cause, and other findings of the same tiles follow from it.
+    """The findings about tensor maps. Each is a cause: other findings of the same tiles follow from it.
 
-    `known_wrong` are lines of loads whose coordinates are known to be wrong already.
+    `known_wrong` are lines of loads with coordinates that are already known to be wrong.
     """
     outside = (f for f in _outside(reads, launch) if f.line not in known_wrong)
     return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
 def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
-    """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
-    row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
+    """T207 for maps whose rows overlap although the array has enough bytes for dense rows.
+
+    A stride that equals the number of a row's elements needs at least that many bytes; another stride exactly as
+    many. (Windows of a longer row need fewer bytes than the array has.)
+    """
     findings = []
     for event in reads.maps.values():
         tm = event.tensor_map
@@ -71,13 +74,13 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
 
 
 def _behind(launch: Launch, tm: TensorMap) -> str:
-    """The array behind a map, by its name where it has one."""
+    """The array of a map, by its name if it has one."""
     begin, held = launch.memory.region(tm.global_address)
     return f"{region_name(launch, begin, begin + len(held))}, the array of the map,"
 
 
 def _room(memory: GlobalMemory, tm: TensorMap) -> int:
-    """Bytes of the array behind a map, from its address on."""
+    """The bytes of a map's array from its address on."""
     try:
         begin, held = memory.region(tm.global_address)
     except InputError:
@@ -86,7 +89,9 @@ def _room(memory: GlobalMemory, tm: TensorMap) -> int:
 
 
 def _outside(reads: Reads, launch: Launch) -> list[Finding]:
-    """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
+    """T209 for loads past the last k of one operand's tensor while the tile of the other operand is still inside its
+    own.
+    """
     findings: dict[int, Finding] = {}
     for side, load, axis in reads.outside.values():
         i, tm = load.event.instruction, load.transfer.tensor_map

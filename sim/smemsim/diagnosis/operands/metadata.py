@@ -20,10 +20,11 @@ MOST_KEPT = 1 << 14  # registers whose sources are kept
 
 
 class RegisterSources:
-    """The words of the arrays that a launch does not write, by their values.
+    """The words of arrays that a launch does not write, by their values.
 
-    Metadata repeats: one word alone may lie at several addresses. The address of a word that lies in one place only is known. Those of all threads are known if they are a
-    sum of one number for each bit of the thread's number, and if each word lies where that sum says.
+    Metadata repeats: one word may occur at several addresses. The address of a unique word is known. The addresses of
+    all threads' words are known if they are a sum of one number for each bit of the thread's number, and if each word
+    is at that address.
 
     >>> memory = GlobalMemory(); begin = memory.place(np.arange(64, dtype=np.uint32).repeat(2))
     >>> sources = RegisterSources(memory, set())

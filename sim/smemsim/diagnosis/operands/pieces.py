@@ -13,7 +13,9 @@ __all__ = ["apart", "goes_on"]
 
 
 def apart(trace: CtaTrace) -> Iterator[tuple[list[Issued], list[Product]]]:
-    """A CTA's loads and products in pieces that share no tile and no sum; loads that nobody reads go with those before them."""
+    """The loads and products of a CTA in pieces that share no tile and no sum. Loads that nothing reads go with those
+    before them.
+    """
     parent: dict[int, int] = {}
 
     def root(item: int) -> int:
@@ -74,8 +76,10 @@ def goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead 
 
 
 def _is_another(pairs: Sequence[tuple[OperandRead | None, OperandRead | None]]) -> bool:
-    """Do the k of both operands begin again as at a product's first instruction, with another tile of one of them? That is a product of its own on one
-    accumulator: two tiles of K or of B, which one tile of Q or of A is multiplied with, or the parts of numbers that were split."""
+    """Do the k of both operands start again, as at the first instruction of a product, with another tile of one of
+    them? Then it is a separate product on the same accumulator: two tiles of K or of B with one tile of Q or of A, or
+    the parts of split numbers.
+    """
     both = [(now, first) for now, first in pairs if now is not None and first is not None]
     begin_again = len(both) == len(pairs) and all(now.at[1] == first.at[1] for now, first in both)
     return begin_again and any({*now.loads}.isdisjoint(first.loads) for now, first in both)

@@ -1,4 +1,4 @@
-"""Where an operand lies in shared memory, which tensor loads wrote there, and so the tile that it is."""
+"""The place of an operand in shared memory, the tensor loads that wrote there, and so its tile."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Noted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An operand in shared memory, where it lies, and the number of the writer of all its lines; 0 where that is not known."""
+    """An operand in shared memory, its place, and the number of the writer of all its lines; 0 if that is not known."""
 
     operand: SharedOperand | None
     places: Places | None
@@ -67,8 +67,12 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Places:
-    """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
-    lines of 128 bytes that they lie in, None where some lie outside. `told` is what is known of operands that lie there, by their writers."""
+    """The places of an operand's chunks as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1
+    outside of the window.
+
+    `lines` are their 128-byte lines, None if some are outside. `told` is what is known of operands at this place, by
+    their writers.
+    """
 
     chunks: np.ndarray
     lines: np.ndarray | None
@@ -77,9 +81,12 @@ class Places:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Told:
-    """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
-    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does? `moves` are the dimensions of several along
-    which its rows go on, and its k."""
+    """What is known of an operand: which of its loads are of its tensor (the first element's first), the dimensions
+    that are walked, (outer, inner) of the first element from the corner of the first load, the share.
+
+    `is_absolute`: does its matrix start where the tensor does? `moves` are the dimensions along which its rows
+    continue, if there are several, and its k.
+    """
 
     order: tuple[int, ...]
     dimensions: tuple[int, ...]
@@ -91,13 +98,14 @@ class Told:
 
 @remembered(1)
 def ways() -> dict[Any, Told]:
-    """What is known of operands that lie in one load of a matrix, in whichever launch: by what the load brings and how they lie in it. Of more dimensions that may rest
-    on the coordinates."""
+    """What is known of operands inside one load of a matrix, for all launches: by the load's content and the operand's
+    place in it. With more dimensions this may depend on the coordinates.
+    """
     return {}
 
 
 def places_of(shared: SharedMemory, what: SharedOperand) -> Places | None:
-    """None where nobody knows."""
+    """The places of an operand; None if they are not known."""
     found = _chunks_of(what, shared.arch, shared.begin, shared.end)
     return None if found is None else Places(*found)
 
@@ -190,7 +198,7 @@ def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:
 
 
 def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple[int, int]) -> tuple[tuple[int, int], float]:
-    """Where an operand begins whose chunks say so, those of them that are `known`, and the share that says that; its first element says `begin`."""
+    """The begin of an operand by its `known` chunks, and the share of them that agree. Its first element gives `begin`."""
     if not known.any():
         return begin, 0.0
     origins = np.stack([x[known] for x in by], axis=-1)
@@ -200,8 +208,9 @@ def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple
         origins, counts = np.unique(origins, axis=0, return_counts=True)
     best = int(counts.argmax())
     share = float(counts[best]) / known.size
-    # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
-    # move: of 128 rows of A, 64 may be those of the next box, which belong to no row of D that is stored.
+    # Most elements give the begin of the operand. If they disagree, or as many agree with the first element, that one
+    # counts: strides do not move it. Of 128 rows of A, 64 may be those of the next box, for rows of D that are not
+    # stored.
     is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
     return (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin, share
 
@@ -212,8 +221,10 @@ def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:
-    """The dimensions but the contiguous one that an operand runs along: those that its boxes have more than one of, those that move from load to load, and
-    those within a row of these. A dimension of one element has a stride that says nothing: CUTLASS writes 0 for a batch of one."""
+    """The dimensions, except the contiguous one, along which an operand runs: those with several elements in its boxes,
+    those that move from load to load, and those within a row of these. The stride of a dimension with one element
+    means nothing: CUTLASS writes 0 for a batch of one.
+    """
     tm = first.transfer.tensor_map
     several = [
         n for n in range(1, tm.rank)
@@ -239,7 +250,7 @@ def matrix_of(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
     if stride[main] < tm.global_dim[0] * size or (panels and stride[panels[0]] < tm.global_dim[0] * size) or any(
         b % a for a, b in itertools.pairwise(steps)
     ):  # fmt: skip
-        return "operands of tensors whose rows overlap"  # an address does not say which element was meant
+        return "operands of tensors whose rows overlap"  # an address does not tell the meant element
     address = tm.global_address + sum(at[n] * stride[n] for n in range(1, tm.rank) if n not in dimensions)
     inner_modes = tuple(
         Mode(n, b // a, a, 0, tm.global_dim[n]) for n, a, b in zip(inner, steps, [*steps[1:], steps[-1]], strict=True)
@@ -253,7 +264,9 @@ def matrix_of(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
 
 
 def signed(address: int) -> int:
-    """A sum in 64 bits, as the hardware has it. Maps of ragged tensors wrap around; their element (0, 0), which nobody reads, may lie in front of 0."""
+    """A sum in 64 bits, as in hardware. Maps of ragged tensors wrap around; their element (0, 0), which is never read,
+    may be below 0.
+    """
     half = 1 << LIMITS.address_bits - 1
     return (address + half) % (2 * half) - half
 

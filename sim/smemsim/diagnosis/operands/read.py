@@ -1,4 +1,4 @@
-"""What an operand of a matrix instruction is: the tile of which matrix, and the tensor loads behind it."""
+"""The tile and matrix that an operand of a matrix instruction is, and its tensor loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smemsim.run.engine.records import Load, Mma
 __all__ = ["PATTERN", "Issued", "Matrix", "Mode", "OperandRead", "Piece", "Product", "Reach", "is_outside"]
 
 
-PATTERN = MODES[Swizzle.B128].period  # bytes behind which every swizzle comes again
+PATTERN = MODES[Swizzle.B128].period  # bytes after which every swizzle repeats
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Issued:
     cta: int
     event: Load
     transfer: Transfer
-    map_key: str  # what its map says but for the address
+    map_key: str  # the content of its map without the address
 
     @functools.cached_property
     def alone(self) -> tuple[Any, ...]:
@@ -53,9 +53,10 @@ class Issued:
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-    """A dimension of a tensor map as a part of a matrix's axis: coordinate `first` is its index 0; after `size` indices the next mode goes on by one.
+    """A dimension of a tensor map as a part of a matrix's axis. Coordinate `first` is its index 0; after `size` indices
+    the next mode advances by one.
 
-    `stride` are bytes from one coordinate to the next, `extent` how many there are from `first` on.
+    `stride` are bytes from one coordinate to the next, `extent` the number of coordinates from `first` on.
     """
 
     dimension: int
@@ -67,10 +68,11 @@ class Mode:
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-    """What an operand is a tile of: the matrix that a tensor map's boxes are rows of, in the boxes' own order.
+    """The matrix of an operand's tile: a tensor map's boxes are its rows, in the order of the boxes.
 
-    `inner` is the axis of the contiguous elements, `outer` the other one, each from the fastest mode on; `address` is that of element (0, 0). A box of
-    2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes. Dimensions that are the same for all of an operand only move the address.
+    `inner` is the axis of the contiguous elements, `outer` the other one, each from the fastest mode on. `address` is
+    that of element (0, 0). A box of 2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes. Dimensions
+    that are constant for an operand only move the address.
     """
 
     address: int
@@ -106,10 +108,11 @@ class Matrix:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OperandRead:
-    """An operand that TMA loaded: `at` is (row, k) of its first element in `matrix`, taken from most of its elements, so that it holds also where a wrong
-    descriptor mixes them up.
+    """An operand that TMA loaded. `at` is (row, k) of its first element in `matrix`, by most of its elements: it holds
+    also if a wrong descriptor mixes them up.
 
-    `share` of the elements lie where that says; `loads` are where they came from, the first element's first. `along_k`: is K the contiguous axis?
+    `share` of the elements agree. `loads` brought them, the first element's first. `along_k`: is K the contiguous
+    axis?
     """
 
     word: int
@@ -181,7 +184,7 @@ class Product:
     a: list[OperandRead | None]
     b: list[OperandRead | None]
     first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
-    missed: int = 0  # instructions of which an operand in shared memory is not judged, each told by itself
+    missed: int = 0  # instructions with an operand in shared memory that is not checked, each listed
 
     @property
     def reads(self) -> Iterator[OperandRead]:
@@ -212,7 +215,9 @@ class Reach:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Piece:
-    """Loads and products of a CTA that no others share a tile or a sum with. `key` says what they do, but for where their tiles lie."""
+    """Loads and products of a CTA that share no tile and no sum with others. `key` identifies what they do, without the
+    places of their tiles.
+    """
 
     cta: int
     key: bytes

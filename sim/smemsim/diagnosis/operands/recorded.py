@@ -1,7 +1,8 @@
-"""What the matrix instructions of a run really read.
+"""The reads of the matrix instructions of a run.
 
-Every instruction of every CTA is seen. What a CTA does falls into pieces that share no tile and no sum (the tiles of the result that it computes one
-after the other); of pieces that are alike but for where in their tensors the tiles lie, the first one is kept.
+Every instruction of every CTA is seen. The work of a CTA is split into pieces that share no tile and no sum (the
+tiles of the result that it computes in turn). Of pieces that differ only in the places of their tiles, the first one
+is kept.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads"]
 MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
-MOST_PIECES = 256  # pieces that differ, of which each is judged
+MOST_PIECES = 256  # different pieces, each checked
 MOST_CACHED = 1 << 14
 MOST_WAYS = 1 << 10  # that all launches share
 NEAR = 64  # events of a CTA
@@ -67,10 +68,11 @@ class _ReadAlike(NamedTuple):
 
 
 class Reads(MergeableObserver):
-    """The operand check of a launch: it hears of its transfers and products, and collects what the matrix instructions of all CTAs read.
+    """The operand check of a launch: an observer of its transfers and products that collects the reads of the matrix
+    instructions of all CTAs.
 
-    `products` and `loads` are those of the pieces that are kept. `instructions` counts the matrix instructions whose operands lie in shared memory,
-    `missed_instructions` by the reason those of which an operand is not judged.
+    `products` and `loads` are those of the kept pieces. `instructions` counts matrix instructions with operands in
+    shared memory. `missed_instructions` counts those with an unchecked operand, by reason.
     """
 
     def __init__(self, arch: str) -> None:
@@ -85,7 +87,7 @@ class Reads(MergeableObserver):
         self.complete = True  # Were all of them looked at?
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
         self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
-        # Operand, load and dimension of tiles past the last k, where the other operand's is not.
+        # Operand, load and dimension of tiles past the last k, while the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
         self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
         # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
@@ -99,7 +101,7 @@ class Reads(MergeableObserver):
     def _forget(self) -> None:
         self._waves: dict[Wave, dict[int, CtaTrace]] = {}
         self._together: dict[Wave, SharedTrace] = {}
-        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
+        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: the content of a map without its address
         self._places: dict[SharedOperand, Places | None] = {}
         self._read_alike: dict[Any, _ReadAlike | None] = {}  # by the instruction and the words of a CTA's events
         self._matrices: dict[Any, Matrix | str] = {}
@@ -151,7 +153,7 @@ class Reads(MergeableObserver):
 
     @property
     def missed(self) -> dict[str, int]:
-        """How many instructions were not judged, by the reason."""
+        """The number of instructions that were not checked, by reason."""
         return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
 
     @property
@@ -253,8 +255,9 @@ class Reads(MergeableObserver):
         return True
 
     def _noted_together(self, x: Wave, its: SharedTrace, own: list[Mma]) -> dict[tuple[str, int | None], Noted] | None:
-        """The operands that CTAs read alike, by side and word, where of each one load has written all its lines, the same in each, and its tensor begins at one place for
-        all; else None."""
+        """The operands that CTAs read alike, by side and word, if one load has written all lines of each, the same in
+        each, and its tensor starts at one place for all; else None.
+        """
         cta = x.numbered(its.first.cta)
         key = tuple([(id(event.instruction), event.idesc, event.a, event.b) for event in own])
         if key not in self._read_alike:
@@ -319,7 +322,7 @@ class Reads(MergeableObserver):
             self.factors.of_registers(x, x.numbered(event.cta), event, words, self._places_read)
 
     def tensor_stored(self, x: views.Wave, i: Instruction, access: TensorAccess) -> None:
-        """What factors lay in these boxes lie there no more."""
+        """The factors in these boxes are overwritten."""
         wave = cast("Wave", x)
         if self._is_scaled(wave):
             for _, cta, lane, first, end in access.boxes:
@@ -365,7 +368,9 @@ class Reads(MergeableObserver):
                 self.pairs[key] = event, self._read(*first), self._read(*second)
 
     def _multiplied(self, event: Mma, told: Collection[tuple[str, str]]) -> None:
-        """Count an instruction, and its operands by side: all of them, and those that are judged. `told` has the side and the reason of those that are not."""
+        """Count an instruction, and its operands by side: all, and the checked ones. `told` has side and reason of the
+        others.
+        """
         self.ctas.add(event.cta)
         self.instructions += 1
         reasons = {reason for _, reason in told}
@@ -377,7 +382,7 @@ class Reads(MergeableObserver):
             self.sides_checked[side] += not missed & {side, ""}
 
     def _lines_read(self, ctas: Sequence[Cta], events: Sequence[Mma], side: str) -> list[Found]:
-        """The operands of events, and the one load that each reads, where it is one and reads whole lines of it."""
+        """The operands of events, and the one load that each reads, if it reads whole lines of one load."""
         alike: dict[int | None, list[int]] = {}
         for n, event in enumerate(events):
             alike.setdefault(event.a if side == "a" else event.b, []).append(n)
@@ -419,7 +424,9 @@ class Reads(MergeableObserver):
             trace.loads[id(transfer)] = Issued(trace.count, cta.number, event, transfer, self._map_key(event.tensor_map))
 
     def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[tuple[str, str]]:
-        """Note an instruction's operands, those in one CTA, `found` where they are known already; gives the side of one that is not judged, and why."""
+        """Note an instruction's operands in one CTA; `found` if they are known already. Returns side and reason of an
+        operand that is not checked.
+        """
         trace = self._course(x, cta)
         trace.looked += 1
         if trace.looked > MOST:
@@ -452,7 +459,7 @@ class Reads(MergeableObserver):
         return places.chunks
 
     def _found(self, cta: Cta, event: Mma, side: str) -> Found:
-        """An operand of which nobody has looked for the load yet."""
+        """Find the load of an operand for the first time."""
         operand = event.operand(side)
         return Found(operand, None if operand is None else self._places_read(cta.shared, operand), 0)
 
@@ -487,8 +494,9 @@ class Reads(MergeableObserver):
                 self.reaches[bases] = now if before is None else before.joined(now)
 
     def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
-        """Is one operand past the last k, and the other not? Fill times data counts for nothing where the tile's first k are data times data: that is how a
-        K ends that is no multiple of the tile's, be it brought in one box or in several."""
+        """Is one operand past the last k, and the other not? Fill times data does not matter if the first k of the tile
+        are data times data: a K that is not a multiple of the tile ends like that, in one box or in several.
+        """
         if not (a.is_matrix and b.is_matrix):
             return
         is_past = a.is_past(a.at[1], count["a"])
@@ -504,7 +512,7 @@ class Reads(MergeableObserver):
         self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
 
     def _places_read(self, shared: SharedMemory, what: SharedOperand) -> Places | None:
-        """Where an operand lies, None where nobody knows."""
+        """The place of an operand; None if it is not known."""
         if what not in self._places:
             if len(self._places) > MOST_CACHED:
                 self._places.clear()
@@ -540,8 +548,9 @@ class Reads(MergeableObserver):
         return None if told == OTHER_WIDTH else told
 
     def _looked_at(self, shared: SharedMemory, places: Places, trace: CtaTrace, form: tuple[str, str], only: Issued | None) -> Told | str:
-        """What an operand of a type and a major is, that of an `only` load where all of it is known to be; of what lies in one load in the same way, what was found
-        before."""
+        """The operand of a type and a major. An `only` load brought all of it; for operands in one load in the same
+        way, earlier results are used.
+        """
         if only is None:
             return self._looked_up(shared, places, trace, form)
         begin = only.transfer.smem_address
@@ -560,7 +569,7 @@ class Reads(MergeableObserver):
         return self._told_alike(key, lambda: tile_of(shared, (writer, place), trace.loads, *form))
 
     def _told_alike(self, key: Any, look: Callable[[], Told | str]) -> Told | str:
-        """What is known of an operand that lies in a load as the key says."""
+        """What is known of an operand inside a load, by its key."""
         before = self._ways.get(key) or ways().get(key)
         if before is not None:
             return before
@@ -652,7 +661,7 @@ class Reads(MergeableObserver):
         self._in_order = None
 
     def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
-        """What loads and products do, but for where in their tensors the tiles lie."""
+        """The key of loads and products, without the places of their tiles."""
         first: dict[Any, tuple[int, ...]] = {}
         key: list[Any] = []
         numbers = {id(load): n for n, load in enumerate(loads)}
@@ -693,7 +702,9 @@ def _group_of(x: Wave, event: Mma | Copy) -> tuple[Cta, ...]:
 
 
 def _told_before(trace: CtaTrace, cta: Cta, places: Places, writer: int) -> tuple[tuple[Issued], Told] | None:
-    """The load that brought all of an operand that lies there, and what is known of such operands, if that was asked before."""
+    """The load that brought all of an operand at this place, and what is known of such operands, if it was looked up
+    before.
+    """
     load = trace.loads.get(id(cta.shared.writers[writer - 1]))
     told = None if load is None else places.told.get((b"", load.alone))
     return ((load,), told) if load is not None and isinstance(told, Told) else None

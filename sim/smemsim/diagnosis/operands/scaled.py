@@ -1,7 +1,8 @@
-"""Are rows and K multiplied with their own scale factors? How these lie in global memory nobody says: each row and each K has to have bytes of its own, in one order.
+"""Are rows and K multiplied with their own scale factors? Their order in global memory is not known. So each row and
+each K must have bytes of its own, in one order.
 
-A byte that several K, or several rows, are multiplied with is no fault by itself: factors may be those of 128 elements of K, or of all rows. It is one where bytes with
-other values, which have the place of those that are missing, are never used.
+A byte that scales several K, or several rows, is no fault by itself: factors may be those of 128 elements of K, or of
+all rows. It is a fault if bytes with other values, at the place of the missing ones, are never used.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ class _All:
             yield from filter(None, (look(x) for x in mine if x.is_one))
 
     def crossed(self) -> list[Finding]:
-        """R508 as a remark where A comes from an earlier parameter of the kernel than B, and A's scale factors from a later one than B's, or the other way round."""
+        """R508 as a remark if A comes from an earlier parameter of the kernel than B, and A's scale factors from a
+        later one than B's, or the reverse.
+        """
         first = {rows.side: rows for rows in reversed(self.rows)}
         if len(first) < len(SIDES) or not all(len(self.used[side]) for side in SIDES):
             return []
@@ -293,7 +296,9 @@ class _All:
         )  # fmt: skip
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
-        """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
+        """Of two operands with the same factors: should the other one have the data of this load? Loads and copies are
+        taken to come in one order.
+        """
         order = {id(event): n for n, event in enumerate(self.launch.result.events.transfers())}
         use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
         others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses if other.copies]
@@ -344,8 +349,10 @@ class _All:
         return None
 
     def _skips(self, x: _InRows, row: int, runs: list[tuple[int, int]]) -> bool:
-        """Of factors that several k in a row have each, by their addresses and how many k: are as many bytes from one to the next, and is none of those between used, though
-        they may be factors? One factor for 128 elements of K has its neighbour's beside it."""
+        """For factors that several k in a row share, by their addresses and the number of k: are there as many bytes
+        between them that are never used, though they may be factors? A correct factor for 128 elements of K has its
+        neighbour's next to it.
+        """
         steps = {behind[0] - at[0] for at, behind in itertools.pairwise(runs)}
         counts = {count for _, count in runs}
         if len(runs) < 2 or steps != counts or len(counts) != 1:
@@ -401,12 +408,14 @@ class _All:
 
     @functools.cached_property
     def _idle_copies(self) -> list[tuple[Brought, np.ndarray]]:
-        """The copies of which no product uses a byte, with what they bring, where that may be factors."""
+        """The copies of which no product uses a byte, with their content, if that may be factors."""
         each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
         return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self._is_like(at, self.every)]
 
     def _has_others(self, x: _InRows, missing: int) -> bool:
-        """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of the operand, behind or in front of them?"""
+        """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of
+        the operand, after or before them?
+        """
         region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]
         used = used[(used >= region.begin) & (used < region.end)]
@@ -472,7 +481,7 @@ class _All:
         return found
 
     def _along_rows(self, x: _InRows) -> Finding | None:
-        """R508 where two tiles of rows have the factors of one, while those behind them are never used."""
+        """R508 if two tiles of rows have the factors of one, while those after them are never used."""
         alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()]
         at = x.at[0]
         if len(alike) < 2 or (at < 0).any() or len(distinct(at)) < 2 or not self.is_data(at):
@@ -494,7 +503,7 @@ class _All:
     # ---- bytes of global memory
 
     def values(self, at: np.ndarray) -> np.ndarray:
-        """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
+        """The values at addresses of arrays; -1 if they are uninitialised or outside of all arrays."""
         return bytes_at(self.memory, at)
 
     def is_data(self, at: np.ndarray) -> bool:
@@ -543,7 +552,7 @@ class _All:
         }
 
     def _loader(self, use: Use) -> Instruction | None:
-        """The instruction that has loaded factors into shared memory, where that is known."""
+        """The instruction that has loaded factors into shared memory, if it is known."""
         for copy in use.copies:
             for load in copy.loads:
                 if id(load) in self._loaders:
@@ -645,8 +654,9 @@ def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
 
 
 def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
-    """Which dimension of a map of scale factors is the operand's rows: the outer one of bytes, the inner one of words of four factors; None where it is no such
-    matrix, or where blocks of 512 bytes may have these dimensions too."""
+    """The dimension of a map of scale factors that is the operand's rows: the outer one of bytes, the inner one of
+    words of four factors. None for other matrices, and if blocks of 512 bytes may have these dimensions.
+    """
     if tm.rank != 2 or not use.size[0] or tm.interleave:
         return None
     rows, blocks = use.size[0], -(-use.size[1] // use.elements)
@@ -690,9 +700,10 @@ def _in_runs(at: np.ndarray) -> bool:
 
 
 def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
-    """In which other order than their own up to 128 rows get factors that lie a pitch apart: the order in words, the row that each one gets, and the pitch in bytes.
+    """The other order in which up to 128 rows get factors that are a pitch apart: the order in words, the row that each
+    one gets, and the pitch in bytes.
 
-    Blocks of 32 lanes x 4 rows x 4 bytes are an order that factors may have in global memory.
+    Blocks of 32 lanes x 4 rows x 4 bytes are a valid order of factors in global memory.
     """
     rows = np.arange(len(at))
     apart = at - at.min()

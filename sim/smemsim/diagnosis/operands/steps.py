@@ -1,4 +1,6 @@
-"""Do A and B step through the same K, and through all of it? Of the products that add up in one accumulator, each must multiply the same k of both."""
+"""Do A and B step through the same K, and through all of it? The products that add up in one accumulator must multiply
+the same k of both.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,12 @@ def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int)
 
 
 def swapped(reads: Reads) -> list[Finding]:
-    """R508 for loads that have the coordinates of row and k in each other's place.
+    """R508 for loads whose coordinates of row and k are exchanged.
 
-    Certain where the products that add up in one accumulator go on along the k of one operand, and the tile of the other one goes on by as much along its
-    rows, at just the coordinates that its k should have, while its k stays; and both tensors have as many k. Within a tile the instructions must step
-    along k, as those do not that read it with the wrong major-ness.
+    It is certain if all of this holds. The products of one accumulator advance along the k of one operand. The tile
+    of the other operand advances by as much along its rows, at the coordinates that its k should have, while its k
+    stays. Both tensors have as many k. Within a tile the instructions step along k (with the wrong major-ness they do
+    not).
     """
     sums: dict[tuple[object, ...], list[tuple[OperandRead, OperandRead]]] = {}
     for p in reads.products:
@@ -109,11 +112,12 @@ def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding
 
 
 def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
-    """A remark (R508) if no instruction multiplies the last (or the first) tile of K: perhaps a loop with a trip too few. A kernel may leave out a part of K.
+    """A remark (R508) if no instruction multiplies the last (or the first) tile of K: perhaps a loop with one trip too
+    few. A kernel may leave out a part of K.
 
-    Certain only where all instructions of all CTAs are known, both maps have the same K, both operands end at the same k, every sum has all of what anybody
-    multiplies, two tiles at least, one tile is left, and neither operand is zero there, as what pads a tensor is. The caller knows that all of the grid has
-    run.
+    It is reported only if all instructions of all CTAs are known, both maps have the same K, both operands end at the
+    same k, every sum has all the k that others have, there are at least two tiles, one tile is left, and neither
+    operand is zero there (like padding). The caller knows that the whole grid ran.
     """
     if not reads.complete or reads.missed_instructions:
         return []
@@ -130,7 +134,7 @@ def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
 
 
 def _are_whole(reads: Reads, reach: Reach) -> bool:
-    """Has every sum all the k that anybody multiplies, each once?"""
+    """Has every sum all the k that any sum multiplies, each once?"""
     sums: list[list[tuple[int, int]]] = []
     last: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for p in reads.products:
@@ -172,8 +176,10 @@ def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding
 
 
 def begun_anew(reads: Reads) -> dict[tuple[int, int], bool]:
-    """By the lines of two matrix instructions, of which the second begins a new sum in the first one's accumulator: does it go on with the same rows of both
-    operands and another k, as one sum does? Without an entry it is not known."""
+    """For the lines of two matrix instructions, the second of which starts a new sum in the first one's accumulator:
+    does it continue with the same rows of both operands and another k, like one sum? Without an entry it is not
+    known.
+    """
     found: dict[tuple[int, int], bool] = {}
     last: dict[tuple[object, ...], tuple[Mma, OperandRead | None, OperandRead | None]] = {}
     for p in reads.products:
@@ -189,8 +195,9 @@ def begun_anew(reads: Reads) -> dict[tuple[int, int], bool]:
 
 
 def is_discarded(program: Program, lost: Finding, sums: dict[tuple[int, int], bool]) -> bool:
-    """Did the program discard the product that X017 is about, as `begun_anew` says of sums? Of operands that no tensor load brought: a path from it to what
-    overwrites it has a reader of it."""
+    """Did the program discard the product of X017 on purpose, as `begun_anew` says? For operands without tensor loads:
+    is there a path to the overwriting instruction with a reader?
+    """
     by, now = (lost.at.other, lost.at.instruction) if isinstance(lost.at, InLaunch) else (None, None)
     if by is None or now is None:
         return False

@@ -22,9 +22,11 @@ __all__ = ["turned", "unread"]
 
 @dataclasses.dataclass(eq=False)
 class _Tile:
-    """A load that is an operand: what lies inside the tensor (outer axis, contiguous axis), what was read of it, and by which instructions.
+    """A load that is an operand: its part inside the tensor (outer axis, contiguous axis), the part that was read, and
+    the reading instructions.
 
-    `turned` are those by their major-ness: does K run along the contiguous axis? `is_left`: does one of them also read elements beside the box?
+    `turned` are those by major-ness: does K run along the contiguous axis? `is_left`: does one of them also read
+    elements outside the box?
     """
 
     load: Issued
@@ -64,11 +66,13 @@ def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> 
 
 
 def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:
-    """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
-    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed.
+    """Parts of tiles that no instruction reads (rows: I603 for tcgen05's N and M, R504 for wgmma; others: R505, R508),
+    and operands of another type than their map (I603, R508).
 
-    A kernel need not multiply all that it has loaded. So rows that are left out are a remark, unless results depend on what they would have given
-    (`is_missed`), and other parts are one unless the operand reads elements beside the box."""
+    `elsewhere` are the lines of loads whose tiles threads or stores read, too: nothing of these is missing. A kernel
+    need not multiply all that it has loaded. So rows that are left out are a remark, unless results depend on them
+    (`is_missed`). Other parts are a remark unless the operand reads elements outside the box.
+    """
     findings: dict[str, Finding] = {}
     tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
@@ -98,9 +102,8 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
 
 
 def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) -> list[Finding]:
-    """The first finding about a tile of which a part is not read; if there is none, the remarks, one for each load and side.
-
-    So a CTA that runs alone is told the same as in the whole grid, where others may come first.
+    """The first finding about a tile of which a part is not read; if there is none, the remarks, one for each load and
+    side. So a CTA that runs alone has the same findings as in the whole grid.
     """
     remarks: dict[tuple[int, str], Finding] = {}
     for tile in tiles.values():
@@ -117,8 +120,10 @@ def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) ->
 
 
 def turned(reads: Reads) -> list[Finding]:
-    """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
-    few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
+    """Instructions that add into one accumulator and read the same tiles: R505 if some read one K-major and others
+    MN-major, R508 if a few read A's as B and B's as A. It is a cause: other findings of these instructions follow
+    from it.
+    """
     last: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
         before = last.get(p.accumulator)
@@ -169,7 +174,9 @@ def _swapped(odd: Product, rest: Product) -> Finding:
 
 
 def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int], *, is_missed: bool) -> Finding | None:
-    """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
+    """A tile that nothing reads, next to one of the same map and the same k that an instruction reads: N or M is too
+    small.
+    """
     used = {(cta, number) for cta, number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
     for load in reads.loads:
@@ -211,7 +218,9 @@ def _inside(load: Issued) -> np.ndarray:
 
 
 def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
-    """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
+    """The part of a tile that nothing reads: whole rows, or because an instruction takes it for the other operand,
+    transposed, or for another K.
+    """
     along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
     name, line = tile.side.upper(), tile.load.event.instruction.line
     by_row = tile.wanted if along_k else tile.wanted.T

@@ -1,1 +1,3 @@
-"""What a kernel left in an array beside what was expected: the one rule that gives all the wrong elements (`explain.py`), one file for each kind of rule."""
+"""The content of an array compared with the expected one: the one rule that gives all wrong elements (`explain.py`),
+one file for each kind of rule.
+"""

@@ -14,7 +14,7 @@ __all__ = ["LEAST", "Arrays", "Explanation", "Tile"]
 
 LEAST = 16  # wrong elements, fewer of which no rule is made of
 SURE_BITS = 100.0  # of evidence: how unlikely it must be that elements fit by chance
-MOST_ALIKE = 0.9  # share of pairs of elements that are equal anyway, above which nothing is said
+MOST_ALIKE = 0.9  # share of pairs of elements that are equal by chance, above which nothing is reported
 SAMPLE = 4096
 EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
@@ -33,11 +33,12 @@ class Explanation:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """Rows and columns in which an array is written, beginning at element (0, 0); `told` is how a sentence calls it.
+    """Rows and columns in which an array is written, from element (0, 0) on. `told` is its name in a sentence.
 
-    `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store. It lies `offset` bytes behind a
-    multiple of 1,024 in shared memory; `writers` is how a sentence calls the instructions that write it there, `begins` the first product of a tile where it
-    adds to what the accumulators hold.
+    - `swizzle`: the mode of the tensor map behind the stores, "" if unknown. `line`: that of a store.
+    - `offset`: its bytes past a multiple of 1,024 in shared memory. `writers`: the name of the instructions that
+      write it there.
+    - `begins`: the first product of a tile, if it adds to the old content of the accumulators.
     """
 
     rows: int
@@ -56,10 +57,10 @@ class Tile:
 
 
 class Arrays:
-    """Numbers as a kernel left them (`found`), as expected (`wanted`), and as before the launch, all of one shape (rows, columns).
+    """Numbers after the launch (`found`), expected (`wanted`), and before it, all of one shape (rows, columns).
 
-    Elements are equal where they are no further apart than `relative` of the number and of a typical one, or than `tolerance` allows. Below that
-    nothing is explained: it is rounding. What is no number is a large one.
+    Elements are equal if they differ by at most `relative` of the number and of a typical one, or by at most
+    `tolerance`. Smaller differences are rounding, and are not explained. NaN and infinity count as large numbers.
     """
 
     def __init__(
@@ -113,12 +114,12 @@ class Arrays:
 
     @property
     def old(self) -> np.ndarray:
-        """What was there before the launch; zeros where nobody says."""
+        """The content before the launch; zeros if it is unknown."""
         return np.zeros((1, 1), self.found.dtype) if self.before is None else self.before
 
     def gives(self, moved: np.ndarray, free: np.ndarray | None = None) -> bool:
-        """Does a rule's array have all the elements that the kernel left? In `free` places it says nothing: few of the wrong ones may lie there, or
-        more where nothing was written.
+        """Does the array of a rule have all elements of the kernel's array? `free` places do not count: few of the
+        wrong elements may be there, or more if nothing was written.
         """
         r, c = self.places
         known = np.ones(len(r), bool) if free is None else ~free[r, c]

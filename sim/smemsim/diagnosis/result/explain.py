@@ -23,11 +23,13 @@ def explain_arrays(
     found: np.ndarray, wanted: np.ndarray, *, before: np.ndarray | None = None, dtype: str = "", tiles: Sequence[Tile] = (), relative: float = 0.0,
     itemsize: int | None = None, tolerance: Tolerance = EXACT,
 ) -> Explanation | None:  # fmt: skip
-    """What one rule makes of `wanted` what is `found`, numbers of one shape (rows, columns); None where none is certain.
+    """The one rule that turns `wanted` into `found`, numbers of one shape (rows, columns); None if no rule is certain.
 
-    `before` is what the array held, `dtype` the element type by its PTX name, `tiles` how the kernel may write it, `itemsize` the bytes of an
-    element in memory. Elements that differ by less than `relative`, or within `tolerance`, are equal. A rule must give all wrong elements but those at edges, and
-    must not be one that chance or a few distinct values could satisfy.
+    - `before`: the old content. `dtype`: the PTX name of the element type. `tiles`: how the kernel may write the
+      array. `itemsize`: the bytes of an element in memory.
+    - Elements that differ by less than `relative`, or within `tolerance`, are equal.
+
+    A rule must give all wrong elements except those at edges. Chance, or a few distinct values, must not satisfy it.
 
     >>> wanted = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     >>> str(explain_arrays(wanted.T, wanted)).partition(";")[0]
@@ -59,7 +61,9 @@ def explain_arrays(
 
 
 def usual_tiles(arrays: Arrays, known: Sequence[Tile]) -> list[Tile]:
-    """Tiles that kernels often write, where nothing says which: those a swizzle wide, the matrices of stmatrix, and tiles of CTAs."""
+    """Tiles that kernels often write, if none is known: those a swizzle wide, the matrices of stmatrix, and tiles of
+    CTAs.
+    """
     rows, columns = arrays.shape
     inner = [] if known else [MODES[mode].width // arrays.itemsize for mode in (Swizzle.B128, Swizzle.B64, Swizzle.B32)]
     shapes = [(64, n) for n in inner] + [(8, 8), (128, 128), (64, 64), (128, 64), (64, 128), (64, 256), (128, 256)]

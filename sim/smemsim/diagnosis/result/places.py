@@ -96,9 +96,10 @@ def _along(arrays: Arrays, d: int) -> Explanation | None:
 
 
 def nearest(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray | None = None) -> np.ndarray | None:
-    """Which line of `wanted` each line of `found`, or those in `which`, is most like; None where several are equally like it: nobody can say.
+    """The line of `wanted` that is most like each line of `found`, or those in `which`; None if several are equally
+    like it.
 
-    Both are (lines, elements). Lines are compared by random projections; whether they are equal is for others to see.
+    Both are (lines, elements). Lines are compared by random projections; the caller checks equality.
     """
     if max(len(found), len(wanted)) > MOST_LINES:
         return None
@@ -118,7 +119,7 @@ def nearest(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.nda
 
 
 def repeats(arrays: Arrays) -> bool:
-    """Are most rows, or most columns, of what was expected like another one? Then nobody can say what lies where."""
+    """Are most rows, or most columns, of the expected array equal to others? Then places cannot be told apart."""
     for axis in (0, 1):
         one = np.moveaxis(arrays.wanted, axis, 0)
         random = np.random.default_rng(3).standard_normal((one.shape[1], 1)).astype(one.dtype)
@@ -153,7 +154,7 @@ def lines(arrays: Arrays) -> Explanation | None:
 
 
 def may_be(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray) -> bool:
-    """Is there a line of `wanted` that each of some lines of `found` could be, judged by a few elements?"""
+    """Is there a line of `wanted` that each of some lines of `found` could be, by a few elements?"""
     at = np.linspace(0, found.shape[1] - 1, RUN).astype(int)
     theirs = wanted[:, at]
     return all(bool(arrays.near(found[n, at], theirs).all(axis=1).any()) for n in which[:: max(1, len(which) // TRIED)])

@@ -32,7 +32,9 @@ SURE = 0.1  # how far from a whole number a count of chunks may be
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """How a sentence calls the instructions behind a product: the `loop` over K and its `loads`, and by operand those that read or write its tile."""
+    """The names in a sentence of the instructions behind a product: the `loop` over K and its `loads`, and by operand
+    those that read or write its tile.
+    """
 
     loop: str = ""
     loads: str = ""
@@ -55,9 +57,11 @@ def is_product(arrays: Arrays, a: np.ndarray, b: np.ndarray) -> bool:
 def explain_sums(
     arrays: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int], *, itemsize: int = 0, code: Code = NO_CODE
 ) -> Explanation | None:
-    """What the product D = A B makes of it: `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take at once.
+    """Explain D = A B by sums. `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take
+    at once.
 
-    `itemsize` is the bytes of an element of the operands in shared memory, 0 where 16-byte chunks of them are not looked at.
+    `itemsize` is the bytes of an element of the operands in shared memory, 0 if their 16-byte chunks are not
+    considered.
     """
     if arrays.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
         return None
@@ -170,7 +174,7 @@ def _chunks(arrays: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: C
         product = _mixed(mine, weights, CHUNK // itemsize) @ other.T
         if arrays.gives((product if name == "A" else product.T).astype(arrays.wanted.dtype)):
             found[name] = weights
-    # Where all rows are alike, the same may be said of the other operand: it is the one of which each place has one chunk.
+    # If all rows are alike, the same may hold for the other operand: it is the one whose places have one chunk each.
     found = {name: w for name, w in found.items() if _is_choice(w)} or found
     if not found:
         return None

@@ -113,7 +113,7 @@ def chunked(arrays: Arrays, tile: Tile) -> Explanation | None:
 
 
 def slid(arrays: Arrays, tile: Tile) -> Explanation | None:
-    """Does a store read its tile some rows before or behind where it was written?"""
+    """Does a store read its tile some rows before or after the place where it was written?"""
     at = arrays.wrong_tiles(tile)
     if not tile.swizzle or tile.rows < 2 or not len(at) or arrays.shape[0] % tile.rows or arrays.shape[1] % tile.columns:
         return None

@@ -16,7 +16,7 @@ __all__ = ["VALUES", "narrower"]
 
 NARROWER = ("e5m2", "e4m3", "bf16", "f16", "tf32")  # the narrowest first: its numbers are those of the wider ones too
 FACTORS = 64
-LOST = 5  # bits behind the last one of a type: a conversion to it moves most numbers by more
+LOST = 5  # bits after the last one of a type: a conversion to it moves most numbers by more
 MOST_RUNS = 1 << 16
 MOST_NEAR = 0.999  # of them: what is summed in another order may come to the other side of a tie
 

@@ -31,7 +31,7 @@ class CodeCalls(Handles):
         return self._keep(self.device.load(code, managed=managed.split()))
 
     def load_log(self) -> bytes:
-        """What was wrong with the code that was loaded last."""
+        """The errors of the code that was loaded last."""
         return self.device.load_log.encode() + b"\0"
 
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
@@ -94,7 +94,7 @@ class CodeCalls(Handles):
 
     def link_add(self, state: int, data: bytes, name: str) -> None:
         if data.startswith(ARCHIVE):
-            return  # machine code: of libcudadevrt.a most programs need nothing, and what is called of it is told to be nowhere
+            return  # machine code: most programs need nothing of libcudadevrt.a, and calls of it are not found
         try:
             self._of(state, list).append(fatbin.chosen(fatbin.images(data), self.device.arch)[0].ptx)
         except fatbin.NoCode as e:

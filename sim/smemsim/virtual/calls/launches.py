@@ -32,7 +32,7 @@ class LaunchCalls(Handles):
                 cooperative=bool(cooperative), dependent=bool(begins & 1),
             )  # fmt: skip
         except CudaError as e:
-            if e.reason and len(self.device.launches) == before:  # else its line is told already
+            if e.reason and len(self.device.launches) == before:  # else its line is printed already
                 self.device.tell(f"launch refused: {e.reason}")
                 if self.device.policy.strict:  # else as on a card: programs try what fits
                     self.device.note_refused(f"launch refused: {e.reason}")

@@ -64,7 +64,7 @@ class MemoryCalls(Handles):
         return KINDS[found.kind], found.address, found.size, found.number
 
     def keep_of_pointer(self, address: int, attribute: int, value: int) -> None:
-        """Keep an attribute of the allocation that lies there."""
+        """Keep an attribute of the allocation at this address."""
         found = self._at(address)
         found.kept = {**(found.kept or {}), attribute: value}
 

@@ -163,7 +163,7 @@ class NodeCalls(Handles):
         return self._keep(made), b"".join(struct.pack("<Q", self._handle_of(body)) for body in made.info["bodies"])
 
     def node_bodies(self, node: int, count: int) -> tuple[int, int, int, bytes]:
-        """Of a conditional node: its handle, its type, how many graphs it has, and the first `count` of these."""
+        """A conditional node: its handle, its type, the number of its graphs, and the first `count` of these."""
         info = self._of(node, Node).info
         if "bodies" not in info:
             raise CudaError(INVALID_VALUE, "the node is not conditional")

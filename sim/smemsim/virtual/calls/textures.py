@@ -41,7 +41,7 @@ class TextureCalls(Handles):
             del self._objects[array]
 
     def array_about(self, array: int) -> tuple[int, int, int, int, int, int, int, int, bytes]:
-        """Where it lies, bytes of an element and of a row, rows, its extents, its flags, its channels."""
+        """The place of an array, bytes of an element and of a row, rows, extents, flags, channels."""
         a = self._of(array, CudaArray)
         return (a.address, a.format.size, a.row_bytes, a.rows, *a.extent, a.flags, struct.pack("<5i", *a.channel))
 

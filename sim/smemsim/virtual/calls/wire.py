@@ -1,7 +1,8 @@
-"""Messages of calls: `clib/door.c` has the other side.
+"""Messages of calls; `clib/door.c` is the other side.
 
-A call has a head, which is the name of a method of `Calls` and the kinds of its arguments, a word for each argument (a number, or how many bytes it has), and these bytes.
-The answer has an error code, what the program's process is to do itself (copy its own memory, call its functions, print), and results.
+A call has a head (the name of a method of `Calls` and the kinds of its arguments), a word for each argument (a
+number, or its number of bytes), and these bytes. The answer has an error code, actions for the program's process
+(copy its own memory, call its functions, print), and results.
 
 >>> parsed(bytes([6]) + b"load\\0s" + (2).to_bytes(8, "little") + b"ab")
 ('load', ['ab'])
@@ -16,7 +17,7 @@ from typing import Any
 __all__ = ["LENGTH", "parsed", "replied"]
 
 
-LENGTH = struct.Struct("<I")  # in front of a message
+LENGTH = struct.Struct("<I")  # before a message
 _REPLY = struct.Struct("<BiII")
 
 

@@ -17,7 +17,7 @@ class _Waiting:
     """Opens the doors when the first of these libraries is looked for."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        """See importlib."""
+        """The importlib hook of this site."""
         if name.partition(".")[0] not in LIBRARIES and not name.startswith(INSIDE):
             return None
         if os.environ.get("CUDA_VISIBLE_DEVICES", "0")[:1] in ("", "-"):
