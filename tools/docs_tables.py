@@ -343,6 +343,21 @@ def unknown(_: Page) -> str:
     return table(("card", "unknown attributes"), rows)
 
 
+def pipeline_twins(_: Page) -> str:
+    """What an H200 took for right and held-back rings, beside the loads in flight that the barriers allow."""
+    folder = ROOT / "tests" / "data" / "pipeline_twins"
+    times, model = (json.loads((folder / f"{name}.json").read_text()) for name in ("times", "model"))
+    rows = []
+    for name, one in times["kernels"].items():
+        rings = model["kernels"][name]
+        flying = " and ".join(map(str, dict.fromkeys(rings["in_flight"])))
+        mark = " \\*" if name in model["exceptions"] else ""
+        rows.append((f"`{name}`", one["says"], str(rings["stages"][0]), f"{flying}{mark}", f"{one['best_ms']:.3f}"))
+    told = "\n".join(f"- `{name}`: {why}." for name, why in model["exceptions"].items())
+    head = ("kernel", "what it does", "stages", "loads in flight, by its barriers", "ms")
+    return f"{table(head, rows)}\n\n\\* Exceptions:\n\n{told}"
+
+
 TABLES: dict[str, Callable[..., str]] = {
     of.__name__: of
     for of in (
@@ -366,5 +381,6 @@ TABLES: dict[str, Callable[..., str]] = {
         ran,
         cards,
         unknown,
+        pipeline_twins,
     )
 }

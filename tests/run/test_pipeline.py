@@ -1,8 +1,11 @@
 """The pipeline of a kernel: how many loads its barriers allow, and which wait holds a ring of stages back."""
 
+import functools
 import json
+import pathlib
 import re
 import tarfile
+import tempfile
 
 import pytest
 from click.testing import CliRunner
@@ -49,23 +52,29 @@ def ran(text, tmp_path, *, costs=None, **options):
     return run, arrays["C"].numpy().tobytes(), Pipeline.of(recorder, lambda i: f"line {i.line}", is_over=run.ctas == run.launch.ctas)
 
 
+@functools.cache
+def usual(text):
+    """The run of a text in the usual order; tests that only read it share it."""
+    return ran(text, pathlib.Path(tempfile.mkdtemp()))
+
+
 def verdict(pipeline):
     return [(len(ring.stages), ring.effective, ring.allowed, [(h.load, h.needs, h.newer) for h in ring.held]) for ring in pipeline.rings]
 
 
-def test_a_ring_whose_waits_are_right_works_with_all_its_stages(tmp_path):
-    run, _, pipeline = ran(RIGHT, tmp_path)
+def test_a_ring_whose_waits_are_right_works_with_all_its_stages():
+    run, _, pipeline = usual(RIGHT)
     (ring,) = pipeline.rings
     assert run.ok
     assert (len(ring.stages), ring.effective, ring.depth, ring.held) == (4, 4, 4, ())
     assert pipeline.sentences()[0].endswith("all stages work; up to 4 loads are in flight.")
 
 
-def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number(tmp_path):
-    run, left, pipeline = ran(WRONG, tmp_path)
+def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number():
+    run, left, pipeline = usual(WRONG)
     (ring,) = pipeline.rings
     assert run.ok
-    assert left == ran(RIGHT, tmp_path)[1]
+    assert left == usual(RIGHT)[1]
     assert (len(ring.stages), ring.effective, len(ring.held), ring.refills) == (4, 1, 12, 12)
     last = ring.held[-1]
     assert (last.load, last.needs, last.newer) == (15, 11, (12, 13, 14))
@@ -80,15 +89,14 @@ def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number(tmp_
 @pytest.mark.parametrize("text", [RIGHT, WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("schedule", ["latest", 3])
 def test_no_schedule_changes_the_verdict(tmp_path, text, schedule):
-    assert verdict(ran(text, tmp_path, schedule=schedule)[2]) == verdict(ran(text, tmp_path)[2])
+    assert verdict(ran(text, tmp_path, schedule=schedule, sanitize=False)[2]) == verdict(usual(text)[2])
 
 
 @pytest.mark.parametrize("costs", [Costs(1, 1, 1), Costs(3000, 10, 100)])
 def test_no_cost_changes_the_verdict(tmp_path, costs):
-    usual = ran(WRONG, tmp_path)[2]
-    other = ran(WRONG, tmp_path, costs=costs)[2]
-    assert verdict(other) == verdict(usual)
-    assert other.as_dict()["rings"][0]["loads"] != usual.as_dict()["rings"][0]["loads"]
+    other = ran(WRONG, tmp_path, costs=costs, sanitize=False)[2]
+    assert verdict(other) == verdict(usual(WRONG)[2])
+    assert other.as_dict()["rings"][0]["loads"] != usual(WRONG)[2].as_dict()["rings"][0]["loads"]
 
 
 def test_loads_in_flight_never_exceed_what_the_barriers_allow(tmp_path):
@@ -123,6 +131,49 @@ setp.eq.u32 skip, {found[1]}, of; setp.ge.and.u32 skip, me, 256, skip;
     assert rows["came"] == "warp 4 of CTA (0, 0, 0)"
     assert rows["overdue"].startswith("warp 8 of CTA (0, 0, 0) waits at line ")
     assert "1 of 2 arrivals are missing" in first.why
+
+
+# ---- Kernels that an H200 timed: tools/capture/pipeline_twins.py
+
+TWINS = ROOT / "tests" / "data" / "pipeline_twins"
+TIMES, MODEL = (json.loads((TWINS / f"{name}.json").read_text()) for name in ("times", "model"))
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twins")
+    with tarfile.open(TWINS / "kernels.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm_4", "gemm_very_late", "gemm_own", "gemm_one_group", "split_b_wrong", "cluster_stage_before", "attention_k_wrong", "copies_wait_one"]
+)  # fmt: skip
+def test_rings_of_timed_kernels(twins, name):
+    run, _ = smemsim.launch_file(twins / name, pipeline=True, progress=False, sanitize=False)
+    rings, right = run.pipeline.rings, TIMES["kernels"][name]["says"].startswith("right")
+    assert MODEL["kernels"][name] == {
+        "stages": [len(ring.stages) for ring in rings], "effective": [ring.effective for ring in rings], "in_flight": [ring.steady for ring in rings],
+    }  # fmt: skip
+    is_told = "P101" in [f.code for f in run.remarks]
+    assert is_told == (name != "copies_wait_one" and not right)
+
+
+def test_times_follow_the_loads_in_flight():
+    """Deeper kernels of a family are never more than 5 % slower; those of equal depth are within 10 %. The exceptions are listed with their reasons."""
+    families = {}
+    for name, at in MODEL["kernels"].items():
+        if name not in MODEL["exceptions"]:
+            families.setdefault(name.partition("_")[0], []).append((min(at["in_flight"]), TIMES["kernels"][name]["best_ms"]))
+    assert TIMES["kernels"].keys() == MODEL["kernels"].keys()
+    assert len(MODEL["exceptions"]) <= 6
+    for kernels in families.values():
+        for depth, time in kernels:
+            equal = [t for d, t in kernels if d == depth]
+            assert max(equal) <= 1.1 * min(equal)
+            assert all(time > 0.95 * t for d, t in kernels if d > depth)
+    assert TIMES["kernels"]["gemm_wrong_stage"]["best_ms"] > 2.5 * TIMES["kernels"]["gemm_4"]["best_ms"]
 
 
 def test_the_command_prints_the_verdict_and_writes_a_picture(tmp_path):
