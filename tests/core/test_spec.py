@@ -52,7 +52,7 @@ X017 product-lost wrong              X020 answer-decides wrong
 X030 schedule-decides wrong
 P902 line-conflicts note             P903 uncoalesced note              P904 idle-lanes note
 P905 counter-limit wrong
-P101 ring-held-back note             P103 wait-never-waits note
+P101 ring-held-back note             P102 needless-wait note                P103 wait-never-waits note
 """
 
 

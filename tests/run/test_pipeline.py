@@ -112,7 +112,7 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path):
     before, _, behind = RIGHT.rpartition("mbarrier.arrive.shared::cta.b64 _, ")
     run, _, pipeline = ran(before + "// " + behind, tmp_path)
     assert "X006" in [f.code for f in run.findings]
-    assert "before the kernel stopped" in pipeline.sentences()[-1]
+    assert "before the kernel stopped; stage 0 has been read (load 4), " in pipeline.sentences()[-1]
     assert pipeline.sentences()[0].startswith("warp 0 never goes on at line ")
     assert pipeline.notes() == []
 
@@ -160,6 +160,26 @@ def test_rings_of_timed_kernels(twins, name):
     assert is_told == (name != "copies_wait_one" and not right)
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"), [("gemm_late", "wgmma.wait_group 1"), ("gemm_one_group", None), ("copies_lock", "leave bar.sync out"), ("copies_3", None)]
+)  # fmt: skip
+def test_a_wait_is_needless_if_the_weaker_kernel_is_silent_and_leaves_the_same(twins, name, fix):
+    said = CliRunner().invoke(main, ["run", str(twins / name), "--relax", "--json"])
+    notes = {f["code"]: f for f in json.loads(said.output)["remarks"]}
+    assert said.exit_code == 0
+    assert (fix is None) == ("P102" not in notes)
+    assert fix is None or fix in notes["P102"]["repair"]
+
+
+def test_a_wait_that_never_waits(tmp_path):
+    """A wait for parity 1 passes at a new mbarrier, and no thread arrives. A wait that learns of one phase is none."""
+    body = "mbarrier.init.shared.b64 [bar], 1; mov.u32 %r4, 0; L: {arrive} W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 1; @!%p1 bra W; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 4; @%p2 bra L;"
+    for arrive, wanted in (("", ["P103"]), ("mbarrier.arrive.shared.b64 _, [bar]; mbarrier.arrive.shared.b64 _, [bar];", [])):
+        text = f".version 8.7 .target sm_90a .address_size 64\n.visible .entry k() {{ .reg .pred %p<3>; .reg .b32 %r<5>; .shared .align 8 .b64 bar;\n{body.replace('{arrive}', arrive)} ret; }}"
+        run = smemsim.Gpu("sm_90a").launch(text, block=1, pipeline=True, progress=False)
+        assert [f.code for f in run.remarks] == wanted
+
+
 def test_times_follow_the_loads_in_flight():
     """Deeper kernels of a family are never more than 5 % slower; those of equal depth are within 10 %. The exceptions are listed with their reasons."""
     families = {}
@@ -187,6 +207,15 @@ def test_the_command_prints_the_verdict_and_writes_a_picture(tmp_path):
     assert max(map(len, (tmp_path / "p.txt").read_text().splitlines()[2:7])) <= 110
     (ring,) = json.loads((tmp_path / "p.json").read_text())["rings"]
     assert (ring["stages"], ring["effective"], ring["held_back"], len(ring["loads"])) == (4, 1, True, 16)
+    (tmp_path / "costs.toml").write_text("load = 600\ninterval = 10")
+    CliRunner().invoke(main, [*command, str(tmp_path / "q.json"), "--costs", str(tmp_path / "costs.toml"), "--cta", "0"])
+    (drawn,) = json.loads((tmp_path / "q.json").read_text())["rings"]
+    assert (drawn["loads"][0]["full"], drawn["effective"]) == (610, 1)  # the load of B is 10 behind that of A
+    CliRunner().invoke(main, [*command[:-1], "--report", str(tmp_path / "page.html")])
+    assert "<h2 id=hs>Pipeline</h2><ul class=outputs><li>ring of 4 stages" in (tmp_path / "page.html").read_text()
+    (tmp_path / "costs.toml").write_text("loads = 600")
+    for options in (["--cta", "0"], ["--pipeline", str(tmp_path / "q.json"), "--costs", str(tmp_path / "costs.toml")]):
+        assert CliRunner().invoke(main, [*command[:-1], *options]).exit_code == 2
     refused = CliRunner().invoke(main, [*command, str(tmp_path / "p.png")])
     assert refused.exit_code == 2
     assert ".svg, .txt, .json" in refused.output

@@ -87,6 +87,7 @@ __all__ = ["exec_command"]
     help="Do not run the x86 code for tensor maps in cubins of cuTile. Kernels that need it are not modelled then.",
 )
 @click.option("--counters", is_flag=True, default=None, help="Count bank conflicts, sectors and bytes of each line.")
+@click.option("--pipeline", is_flag=True, default=None, help="Print how deep the rings of stages are; pages of --report have the picture.")
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 if fewer launches ran. For CI.")
 @click.option("--quiet", is_flag=True, default=None, help="Do not print a line for each launch.")
 @click.pass_context

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_shape", "run"]
 FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 FILLS = {"zeros": "zeros", "empty": "empty", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
 KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
+MOST_DRAWN = 512  # CTAs of a grid whose page has the pipeline unasked: recording it takes one process
 RECORDED = "launch.json"  # the description of a recorded launch (smemsim.evidence)
 ARGUMENT_HELP = (
     "An argument, in the order of the parameters. A number: u32:5, f32:0.5. An array: zeros:f32:1024, ones:..., iota:..., empty:... (uninitialised), "
@@ -191,6 +193,14 @@ COMMAND_LINE = "command line"
     metavar="FILE.svg|.txt|.json",
     help="Write the stages over time, and print the wait that holds the loads back.",
 )
+@click.option("--cta", type=click.IntRange(0), metavar="N", help="With --pipeline: record the cluster of this CTA. Default: 0.")
+@click.option(
+    "--costs",
+    type=PLACE,
+    metavar="FILE.toml|.json",
+    help="With --pipeline: lengths that the picture assumes: load, interval, mma, store, epilogue.",
+)
+@click.option("--relax", is_flag=True, help="Run again with each wait weakened, and report those that were not needed (P102).")
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled. Runs nothing.")
 @click.option("--init", is_flag=True, help="Print a launch file for the kernel, to be filled in. Runs nothing.")
 @click.option(
@@ -355,14 +365,15 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             "client": client,
             "name": name,
             "sources": _folders(launch, name, o),
-            "pipeline": o["pipeline"] is not None,
+            "pipeline": _recording(launch, o),
             **launch.options,
             **said,
         }
         if launch.options.get("counters"):
             options["counters"] = launch.options["counters"]  # its bounds; --counters has none
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
-        done = gpu.run_and_compare(module, launch.config(args), RunOptions(**options))
+        runs = gpu.run_relaxed if o["relax"] else gpu.run_and_compare
+        done = runs(module, launch.config(args), RunOptions(**options))
         if sampler is not None:
             _ = done.findings  # the profile includes the operand check
             stack.close()
@@ -370,6 +381,30 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
     if done.schedules is not None and launch.about["outputs"]:
         done.schedules = done.schedules.only(launch.about["outputs"])
     return done
+
+
+def _recording(launch: LaunchFile, o: dict[str, Any]) -> Any:
+    """What --pipeline, --cta and --costs ask for; a page of --report has the pipeline, too."""
+    from smemsim.run.pipeline.knowledge import Recording
+
+    if o["pipeline"] is None:
+        for name in ("cta", "costs"):
+            if o[name] is not None:
+                raise InputError(f"--{name}: says what --pipeline draws; give both")
+        is_small = math.prod(launch.about["grid"]) <= MOST_DRAWN and not o["dask"] and (o["workers"] or 1) == 1
+        return Recording(only_page=True) if o["report"] is not None and is_small else False
+    return {"cta": o["cta"] or 0, "costs": {} if o["costs"] is None else _costs(o["costs"])}
+
+
+def _costs(path: pathlib.Path) -> Any:
+    """A file of assumed lengths, as TOML or JSON."""
+    from smemsim.core.tables import parse_toml
+    from smemsim.evidence.launches import read_text
+
+    try:
+        return json.loads(read_text(path)) if path.suffix == ".json" else parse_toml(read_text(path))
+    except (OSError, ValueError) as e:
+        raise InputError(f"--costs {path}: {e}") from None
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:

@@ -113,7 +113,7 @@ class Gpu(Device):
         overrun: int = 0,
         observers: Sequence[Observer] = (),
         counters: bool | Mapping[str, Any] = False,
-        pipeline: bool = False,
+        pipeline: bool | Mapping[str, Any] = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
@@ -140,7 +140,8 @@ class Gpu(Device):
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
         - `counters`: count what each line costs (`Run.counters`). A table of upper bounds, {"shared_wavefronts": 1024}
           for example, reports what is above them (P905).
-        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`).
+        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes another
+          cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
 
         Which order:
 
@@ -208,7 +209,7 @@ class Gpu(Device):
         counting = Counting() if options.counters else None
         if counting is not None:
             options = dataclasses.replace(options, observers=(*options.observers, counting))
-        stages = PipelineRecorder() if options.pipeline else None
+        stages = PipelineRecorder(options.pipeline.cta, options.pipeline.costs) if options.pipeline else None
         if stages is not None:
             options = dataclasses.replace(options, observers=(*options.observers, stages))
         launch = self.prepare(kernel, config, options)
@@ -260,6 +261,22 @@ class Gpu(Device):
         if before is not None and found and is_short and not run.launch.status:
             self._compared.add(kernel.name)
             run.later = self._later(kernel, config, options, run, before)
+        return run
+
+    def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """Like `run`, and then once more for each wait that is weakened: P102 for those that were not needed in this launch.
+
+        The outputs are those of the first run. InputError without the sanitizer, which decides.
+        """
+        from smemsim.diagnosis.relax import WaitObserver, needless_waits
+
+        if not options.sanitize:
+            raise InputError("relax: the sanitizer decides whether a wait is needed; leave sanitize=False (--no-sanitize) out")
+        before = {region.begin: region.data.copy() for region in self.memory.filled()}
+        waits = WaitObserver()
+        watched = dataclasses.replace(options, observers=(*options.observers, waits), pipeline=options.pipeline or True)
+        run = self.run(ptx, config, watched)
+        run.has_needless(needless_waits(self, run, config, options, before, waits))
         return run
 
     def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:

@@ -20,9 +20,9 @@ class Pipeline(Verdicts):
         """The sentences, and a picture of stages, roles and engines over time, at most 110 columns wide."""
         return pipeline_text(self)
 
-    def svg(self) -> str:
-        """The picture, light and dark."""
-        return pipeline_svg(self)
+    def svg(self, style: str | None = None) -> str:
+        """The picture, light and dark; `style` "" for a page that has the rules already."""
+        return pipeline_svg(self, style)
 
     def as_dict(self) -> dict[str, Any]:
         """The rings as data: order, dependences and assumed times of every load; roles and engines as spans of assumed time."""

@@ -221,15 +221,17 @@ EXPLAINED = (
 LETTER = 6.2
 
 
-def pipeline_svg(pipeline: Verdicts) -> str:
-    """The rows over time, light and dark."""
+def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
+    """The rows over time, light and dark. `style` "" is for a page, which has the rules and the sentences already."""
     drawing = drawing_of(pipeline)
-    parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", SAYS)], 74.0
-    for says in pipeline.sentences():
-        is_bad = "work as" in says or "never go" in says
-        for line in textwrap.wrap(says, 186):
-            parts.append(svg_text(MARGIN, y, "s alarm" if is_bad else "s", line))
-            y += 17
+    if style is None:
+        parts, y = [svg_text(MARGIN, 30, "t", "Pipeline"), svg_text(MARGIN, 50, "s", SAYS)], 74.0
+        for says, is_bad in pipeline.verdicts():
+            for line in textwrap.wrap(says, 186):
+                parts.append(svg_text(MARGIN, y, "s alarm" if is_bad else "s", line))
+                y += 17
+    else:
+        parts, y = [svg_text(MARGIN, 20, "s", SAYS)], 24.0
     tops, group = [], ""
     for lane in drawing.lanes:
         if lane.group != group:
@@ -250,7 +252,7 @@ def pipeline_svg(pipeline: Verdicts) -> str:
         parts += _box(kind, x, y, 18)
         parts.append(svg_text(x + 24, y + 13, "s", says))
         x += 24 + 8 * len(says) + 18
-    return svg(WIDTH, y + 36, parts, " ".join(pipeline.sentences()))
+    return svg(WIDTH, y + 36, parts, " ".join(pipeline.sentences()), style)
 
 
 def _at(time: float, drawing: Drawing) -> float:

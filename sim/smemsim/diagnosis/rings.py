@@ -171,14 +171,17 @@ class Verdicts:
 
     def sentences(self) -> list[str]:
         """The verdict of each ring, a sentence or two; of a hang also each wait that never ends."""
-        told = [self._sentence(ring) for ring in self.rings] or [
-            "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
-        ]
+        return [says for says, _ in self.verdicts()]
+
+    def verdicts(self) -> list[tuple[str, bool]]:
+        """`sentences`, and whether each is bad news."""
         stuck = [
-            f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}."
+            (f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}.", True)
             for one in self.lanes.stuck
         ]
-        return [*stuck, *told]
+        told = [(self._sentence(ring), self.is_over and ring.is_late) for ring in self.rings]
+        none = "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
+        return [*stuck, *(told or [(none, False)])]
 
     def notes(self) -> list[Finding]:
         """P101 for each ring that works as fewer stages than it has, P103 for each wait that never waits. None of a launch that did not end."""
@@ -199,9 +202,9 @@ class Verdicts:
         return f"ring of {count} {stage}{'s' * (count > 1)}, {does}{' by cp.async' * (ring.kind == 'cp.async')} at {where}"
 
     def _sentence(self, ring: Ring) -> str:
-        name, (load, stage, _) = self.name(ring), WORDS[ring.kind]
+        name, load = self.name(ring), WORDS[ring.kind][0]
         if not self.is_over:
-            return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; nothing is said of its {stage}s."
+            return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; {self._left(ring)}. No verdict."
         if ring.is_late:
             return f"{name}: {' '.join(self._why(ring))}"
         if ring.kind == "accumulator":
@@ -214,6 +217,17 @@ class Verdicts:
         if any(one.readers for one in ring.fillings):
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."
+
+    def _left(self, ring: Ring) -> str:
+        """What each stage holds at the end."""
+        load, stage, _ = WORDS[ring.kind]
+        last = {one.stage: (n, one) for n, one in enumerate(ring.fillings)}
+        parts = []
+        for k, where in enumerate(ring.stages):
+            n, one = last[where]
+            does = f"has been read ({load} {n})" if one.readers else f"is full ({load} {n})" if one.is_full else f"has {load} {n} under way"
+            parts.append(f"{stage} {k} {does}")
+        return ", ".join(parts)
 
     def _why(self, ring: Ring) -> list[str]:
         """Why a ring works as fewer stages than it has: sentences."""

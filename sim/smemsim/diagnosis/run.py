@@ -51,7 +51,7 @@ from smemsim.run.engine.sampling import Sample
 from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
-    from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side
+    from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side, Stages
     from smemsim.diagnosis.schedules import Schedules
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
@@ -394,6 +394,7 @@ class Run:
         self._not_judged = ""  # why check said nothing about the operands
         self.counting: Counting | None = None
         self.stages: PipelineRecorder | None = None
+        self._needless: tuple[Finding, ...] = ()
         self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
 
@@ -426,6 +427,12 @@ class Run:
             raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
         return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
 
+    @property
+    def tells_stages(self) -> bool:
+        """Were the stages recorded for more than a page?"""
+        recording = self.launch.options.pipeline
+        return self.stages is not None and not (recording and recording.only_page)
+
     @functools.cached_property
     def pipeline(self) -> Pipeline:
         """The stages that the loads fill, and which wait holds them back: `Gpu.launch(pipeline=True)`. InputError for a launch without it."""
@@ -447,6 +454,12 @@ class Run:
     def schedules(self, schedules: Schedules) -> None:
         self._schedules = schedules
         self.__dict__.pop("_all", None)
+
+    def has_needless(self, notes: Sequence[Finding]) -> None:
+        """Add notes on waits that were not needed (`Gpu.run_relaxed`)."""
+        self._needless = tuple(notes)
+        for name in ("_all", "_costs"):
+            self.__dict__.pop(name, None)
 
     @property
     def report(self) -> Report | None:
@@ -471,7 +484,7 @@ class Run:
     @functools.cached_property
     def _costs(self) -> list[Finding]:
         """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these were recorded."""
-        stages = [] if self.stages is None else self.pipeline.notes()
+        stages = [*(self.pipeline.notes() if self.tells_stages else []), *self._needless]
         if self.counting is None:
             return stages
         table, limits, body = self.counters, self.launch.options.counters, self.launch.program.inlined.body
@@ -706,7 +719,7 @@ class Run:
             lines.append(told(self.later))
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
-        counted += [] if self.stages is None else ["\n".join(self.pipeline.sentences())]
+        counted += ["\n".join(self.pipeline.sentences())] if self.tells_stages else []
         return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
@@ -759,7 +772,7 @@ class Run:
             **({"partial": self.partial(), "held_up": self.held_up} if self.is_partial else {}),
             **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
             **({"counters": self.counters.as_dict()} if self.counting is not None else {}),
-            **({"pipeline": self.pipeline.as_dict()} if self.stages is not None else {}),
+            **({"pipeline": self.pipeline.as_dict()} if self.tells_stages else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -788,7 +801,7 @@ class Run:
         whole = report.page(tiles, names=names)
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
-            remarks=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(),
+            remarks=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),
         )  # fmt: skip
 
     def _checks(self) -> tuple[str, ...]:
@@ -799,6 +812,14 @@ class Run:
         layouts, _, missed = str(self.judged).partition("not checked: ")
         lines = (said, f"{layouts[:1].upper()}{layouts[1:].strip(' ;')}." if layouts else "", f"Not checked: {missed}." if missed else "")
         return tuple(filter(None, (*lines, *(f"Limit of the race detector: {bound}." for bound in self.bounds))))
+
+    def _drawn_stages(self) -> Stages | None:
+        """The pipeline of a launch whose stages were recorded; nothing if it has no ring and does not hang."""
+        if self.stages is None or not (self.pipeline.rings or self.pipeline.lanes.stuck):
+            return None
+        from smemsim.core.picture.model import Stages  # what a page takes, a run does not
+
+        return Stages(tuple(self.pipeline.sentences()), self.pipeline.svg(style=""))
 
     def _heat(self) -> Heat | None:
         """What lines cost, of a launch that was counted."""

@@ -49,6 +49,7 @@ def begin(config: pytest.Config) -> None:
             quiet=True,
             strict=options.smemsim_strict or None,
             counters=options.smemsim_counters or None,
+            pipeline=options.smemsim_pipeline or None,
             ctas=ctas,
             report=report and report / worker,
         )

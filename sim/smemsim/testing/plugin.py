@@ -73,6 +73,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--smemsim-counters", action="store_true", help="with --smemsim-gpu and a report: count what each line of a launch costs"
     )
     group.addoption(
+        "--smemsim-pipeline", action="store_true", help="with --smemsim-gpu and a report: draw the rings of stages of each launch"
+    )
+    group.addoption(
         "--smemsim-ctas", metavar="sample",
         help="with --smemsim-gpu: run these CTAs of every grid (0-3), or those that stand for it (sample); a test that fails by itself on such partial "
         "outputs is skipped",

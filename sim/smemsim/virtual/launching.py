@@ -230,6 +230,7 @@ class Launcher:
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}{PTX_LINE}",
                 workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
                 after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0, counters=self.device.policy.counters,
+                pipeline=self.device.policy.pipeline,
             )  # fmt: skip
         except SmemsimError as e:
             self.device.machine.forget_garbage()
@@ -379,8 +380,10 @@ class Launcher:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
-        elif run is not None and run.counting is not None and not self.device.policy.quiet:
-            self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), run.counters.text()]))
+        elif run is not None and (run.counting is not None or run.stages is not None) and not self.device.policy.quiet:
+            counted = [] if run.counting is None else [run.counters.text()]
+            rings = [] if run.stages is None else run.pipeline.sentences()
+            self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), *counted, *rings]))
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
             self._remarked.update(new)
@@ -416,7 +419,7 @@ class Launcher:
         about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
 
 
-COST_NOTES = ("P902", "P903", "P904")
+COST_NOTES = ("P902", "P903", "P904", "P101", "P103")
 
 
 def _without_time(run: Run) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Policy:
     - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file with functions marked by `hook`.
     - `schedule`, `cancel`, `assume`, `overrun`: as for `Gpu.launch`. `fresh_memory`: a key of FRESH_MEMORY.
     - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost of each line.
+      `pipeline`: record the rings of stages.
     - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
     """
 
@@ -127,6 +128,7 @@ class Policy:
     overrun: int | None = None
     host_code: bool = True
     counters: bool = False
+    pipeline: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("on_finding", ON_FINDING), ("fresh_memory", FRESH_MEMORY)):

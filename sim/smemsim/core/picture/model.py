@@ -34,6 +34,7 @@ __all__ = [
     "Picture",
     "Row",
     "Side",
+    "Stages",
     "Stride",
     "Strip",
     "colour",
@@ -308,6 +309,14 @@ class Heat:
 
 
 @dataclasses.dataclass(frozen=True)
+class Stages:
+    """The pipeline of a launch: sentences, and an SVG picture without a style sheet."""
+
+    sentences: tuple[str, ...]
+    picture: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Above:
     """The head of a page, above its findings and pictures. `outputs` are lines, and whether each is as it should be."""
 
@@ -325,6 +334,7 @@ class Page:
       names of pictures that `data` has no room for.
     - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
     - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`: what was checked, and what was not.
+      `stages`: the pipeline of a recorded launch.
     """
 
     title: str
@@ -345,6 +355,7 @@ class Page:
     named: tuple[str, ...] = ()
     back: tuple[str, str] = ("", "")
     heat: Heat | None = None
+    stages: Stages | None = None
     checked: tuple[str, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Strip
+from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Stages, Strip
 from smemsim.core.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
@@ -34,7 +34,7 @@ def page_html(page: Page) -> str:
 {_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn or not page.is_about_pictures else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_checked(page.checked)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
 {"" if hidden else _strips(page)}</aside>
 <div class=work>{_drawn(page) if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
-{_heat(page.heat) if page.heat else ""}{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
+{_stages(page.stages) if page.stages else ""}{_heat(page.heat) if page.heat else ""}{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
 {_scripts(packed)}</body></html>
 """
 
@@ -185,6 +185,12 @@ def _heat(heat: Heat) -> str:
     )
     head = f"<thead><tr><th scope=col>heat</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
     return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><p class=dim>{html.escape(heat.sums)}. A bar is the line's share of the launch, relative to the most costly line; red bars lose more than their bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
+
+
+def _stages(stages: Stages) -> str:
+    """The pipeline: its sentences are in the picture too, where nobody can copy them."""
+    told = "".join(f"<li>{html.escape(line)}</li>" for line in stages.sentences)
+    return f"<section class=run aria-labelledby=hs><h2 id=hs>Pipeline</h2><ul class=outputs>{told}</ul><div class=heat>{stages.picture}</div></section>"
 
 
 # ---- What stands before the findings, and below the pictures

@@ -109,6 +109,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("R508", "operand-mismatch", "wrong", "an operand differs from the intended tile, for another reason or because of an earlier finding"),
     ("R510", "never-read",      "note",  "no later step reads the data of a transfer"),
     ("P101", "ring-held-back",  "note",  "a ring of stages works as fewer stages than it has, because of a wait that is not needed"),
+    ("P102", "needless-wait",   "note",  "with a weaker wait the sanitizer stays silent, and memory is the same"),
     ("P103", "wait-never-waits", "note", "every time, a wait for a parity passes by a phase that its thread has passed before"),
     ("P901", "bank-conflicts",  "note",  "accesses of neighbouring threads fall into the same banks"),
     ("P902", "line-conflicts",  "note",  "a line spends much of the launch's passes through shared memory on bank conflicts"),
@@ -190,7 +191,7 @@ X006
 S701 S702 P901 H801 H802 H803
 P905
 P902 P903 P904
-P101 P103
+P101 P102 P103
 """
 # fmt: on
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}

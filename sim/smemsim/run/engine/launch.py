@@ -32,6 +32,7 @@ from smemsim.run.events import Observer, interest_of
 from smemsim.run.isa.registers import Wave
 from smemsim.run.isa.registry import ON_EXIT
 from smemsim.run.lower.program import Program
+from smemsim.run.pipeline.knowledge import recording_of
 
 __all__ = [
     "CANCEL",
@@ -139,7 +140,7 @@ class RunOptions:
     it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
     found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
     behind it, as that of a vector may, still does. `observers` hear what happens (`smemsim.run.events.Observer`), with the sanitizer and without; such a launch runs in this
-    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905), or `pipeline`, which records the stages of its loads. Raises InputError.
+    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905), or `pipeline`, which records the stages of its loads: True, or a table with `cta` (the CTA whose cluster is recorded) and `costs` (assumed lengths by name). Raises InputError.
     """
 
     sanitize: bool = True
@@ -159,13 +160,14 @@ class RunOptions:
     overrun: int = 0
     observers: Sequence[Observer] = ()
     counters: Any = False
-    pipeline: bool = False
+    pipeline: Any = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
-        for name in ("sanitize", "watch_global", "progress", "pipeline"):
+        for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "counters", self.counters if isinstance(self.counters, (bool, tuple)) else limits_of(self.counters))
+        object.__setattr__(self, "pipeline", recording_of(self.pipeline))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
         object.__setattr__(self, "overrun", whole("overrun", self.overrun, minimum=0))
         seconds = self.limit_seconds

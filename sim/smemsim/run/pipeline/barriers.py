@@ -113,6 +113,7 @@ class BarrierObserver(Observer):
             done = self._open.pop(key, None) or Known()
             filling = self._filled.get((*key, self._phase[key]))
             if filling is not None:
+                filling.is_full = True
                 done.loads |= 1 << filling.number
                 done.time = max(done.time, filling.full)
             self._done[key] = done

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from smemsim.base.arguments import shown, whole
+from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["MOST", "READERS", "Costs", "Filling", "Known", "Origin", "bits_of"]
+__all__ = ["MOST", "READERS", "Costs", "Filling", "Known", "Origin", "Recording", "bits_of", "costs_of", "recording_of"]
 
 MOST = 512  # fillings of a launch that are recorded; later ones repeat them
 READERS = 8  # warpgroups, warps of an epilogue, or threads that issue tcgen05.mma, that read one filling
@@ -23,6 +26,39 @@ class Costs(NamedTuple):
     mma: float = 1
     store: float = 4  # from the issue of a TMA store to its end
     epilogue: float = 2  # a load of a warp from tensor memory
+
+
+class Recording(NamedTuple):
+    """What is recorded of a launch: the cluster of CTA `cta`, drawn with these costs; `only_page`: for the page of a report alone."""
+
+    cta: int = 0
+    costs: Costs = Costs()
+    only_page: bool = False
+
+
+def recording_of(raw: object) -> Recording | None:
+    """The value of the option `pipeline`: True, False, or a table with `cta` and `costs`. InputError for others.
+
+    >>> recording_of({"cta": 3, "costs": {"load": 600}})
+    Recording(cta=3, costs=Costs(load=600.0, interval=1, mma=1, store=4, epilogue=2), only_page=False)
+    """
+    if raw is None or isinstance(raw, (bool, Recording)):
+        return Recording() if raw is True else raw or None
+    if not isinstance(raw, Mapping) or not raw.keys() <= {"cta", "costs"}:
+        raise InputError(f"pipeline = {shown(raw)}: needs True, False, or a table with cta and costs")
+    return Recording(whole("pipeline.cta", raw.get("cta", 0), minimum=0), costs_of(raw.get("costs", {})))
+
+
+def costs_of(raw: object) -> Costs:
+    """Assumed lengths by name: numbers from 0 on. InputError for other names and values."""
+    if isinstance(raw, Costs):
+        return raw
+    if not isinstance(raw, Mapping) or not raw.keys() <= set(Costs._fields):
+        raise InputError(f"costs = {shown(raw)}: needs a table with some of {', '.join(Costs._fields)}")
+    for name, value in raw.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise InputError(f"costs.{name} = {shown(value)}: needs a number of 0 or more")
+    return Costs(**{name: float(value) for name, value in raw.items()})
 
 
 class Origin(NamedTuple):
@@ -63,6 +99,7 @@ class Filling:
     full: float = 0.0
     read: float = -1.0
     free: float = -1.0
+    is_full: bool = False  # has its phase ended?
 
     @property
     def ring(self) -> tuple[Any, ...]:

@@ -1,0 +1,141 @@
+"""Waits that are not needed: the kernel runs again with one of them weakened (P102).
+
+`wait_group N` becomes `wait_group N + 1`, and a barrier of threads is left out. If the sanitizer stays silent and memory is the same, the wait was not needed in this launch.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.base.errors import SmemsimError
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.ptx.module import Instruction
+from smemsim.diagnosis.rings import shorter
+from smemsim.run.events import GroupKind, Observer
+
+if TYPE_CHECKING:
+    from smemsim.diagnosis.gpu import Gpu
+    from smemsim.diagnosis.run import Run
+    from smemsim.run.engine.launch import LaunchConfig, RunOptions
+
+__all__ = ["WaitObserver", "needless_waits"]
+
+MOST_TRIED = 16  # waits of a launch
+MOST_GROUPS = 6  # groups more that may stay in flight
+FEWEST = 3  # times that a wait must have mattered
+_GROUPS = re.compile(r"\b((?:wgmma|cp\.async(?:\.bulk)?)\.wait_group(?:\.read)?(?:\.sync\.aligned)?)(\s+)(\d+)(\s*;)")
+_BARRIERS = re.compile(r"(?:@!?%?[\w$]+\s+)?\b(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?\s+[^;]*;")
+
+
+class WaitObserver(Observer):
+    """Counts, for each wait of the first CTA, how often something was pending there; for a barrier of threads how often its phase ended."""
+
+    def __init__(self) -> None:
+        self.mattered: collections.Counter[Instruction] = collections.Counter()
+        self._pending: collections.Counter[tuple[str, int]] = collections.Counter()
+        self._wave: Any = None
+
+    def wave_began(self, x: Any) -> None:
+        self._wave = self._wave or x
+
+    def _warps(self, x: Any, threads: np.ndarray) -> list[int]:
+        return sorted({t // 32 for t in threads.tolist() if t < x.stride}) if x is self._wave else []
+
+    def group_committed(self, x: Any, i: Instruction, kind: GroupKind) -> None:
+        for warp in self._warps(x, x.threads):
+            self._pending[kind, warp] += 1
+
+    def group_waited(self, x: Any, i: Instruction, kind: GroupKind, left: int, *, only_read: bool = False) -> None:
+        warps = self._warps(x, x.threads)
+        if any(self._pending[kind, warp] > left for warp in warps):
+            self.mattered[i] += 1
+        for warp in warps:
+            self._pending[kind, warp] = min(self._pending[kind, warp], left)
+
+    def barrier_met(self, x: Any, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
+        self.mattered[i] += bool(self._warps(x, threads[:1]))
+
+    def barrier_passed(self, x: Any, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        self.mattered[i] += bool(self._warps(x, threads[:1]))
+
+
+class _Wait(NamedTuple):
+    """A wait of one source line, with all its PTX lines. `groups` is the N of `wait_group N`; None for a barrier."""
+
+    instruction: Instruction
+    lines: tuple[int, ...]
+    groups: int | None
+
+    def weakened(self, text: str, count: int) -> str:
+        """The kernel with `wait_group count` there, or without the barrier."""
+        lines = text.split("\n")
+        for number in self.lines:
+            line = _BARRIERS.sub("", lines[number - 1])
+            lines[number - 1] = _GROUPS.sub(lambda m: f"{m[1]}{m[2]}{count}{m[4]}", line)
+        return "\n".join(lines)
+
+
+def _waits(text: str, mattered: Sequence[Instruction]) -> Iterator[_Wait]:
+    """The waits that mattered and stand alone in their lines."""
+    lines, by_place = text.split("\n"), collections.defaultdict(list)
+    for i in sorted(mattered, key=lambda i: i.line):
+        groups, barriers = _GROUPS.findall(lines[i.line - 1]), _BARRIERS.findall(lines[i.line - 1])
+        if len(groups) + len(barriers) == 1:
+            count = int(groups[0][2]) if groups else None
+            by_place[i.name, i.line if i.location is None else i.location, count].append(i)
+    for (_, _, count), waits in by_place.items():
+        yield _Wait(waits[0], tuple(dict.fromkeys(i.line for i in waits)), count)
+
+
+def needless_waits(
+    gpu: Gpu, usual: Run, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray], waits: WaitObserver
+) -> list[Finding]:
+    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end."""
+    if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:
+        return []
+    if usual.stages is not None and not any(ring.refills > len(ring.stages) for ring in usual.pipeline.rings):
+        return []  # no stage was filled often enough to tell
+    regions = [region for region in gpu.memory.filled() if region.begin in before]
+    left = {region.begin: region.data.copy() for region in regions}
+    asked = dataclasses.replace(
+        options, workers=1, progress=False, observers=(), counters=False, pipeline=False, limit_seconds=5 + 4 * usual.seconds
+    )  # fmt: skip
+
+    def is_silent(text: str) -> bool:
+        for region in regions:
+            region.data[:] = before[region.begin]
+        try:
+            run = gpu.run(text, config, asked)
+        except SmemsimError:
+            return False
+        is_same = all(np.array_equal(region.data, left[region.begin]) for region in regions)
+        return run.ok and not run.launch.status and run.ctas == usual.ctas and is_same
+
+    found: list[Finding] = []
+    try:
+        for wait in [*_waits(usual.ptx, [i for i, n in waits.mattered.items() if n >= FEWEST])][:MOST_TRIED]:
+            first = 0 if wait.groups is None else wait.groups + 1
+            tried = range(first, first + (1 if wait.groups is None else MOST_GROUPS))
+            silent = list(itertools.takewhile(is_silent, (wait.weakened(usual.ptx, count) for count in tried)))
+            if silent:
+                found.append(_told(wait, tried[len(silent) - 1], waits.mattered[wait.instruction]))
+    finally:
+        for region in regions:
+            region.data[:] = left[region.begin]
+    return found
+
+
+def _told(wait: _Wait, count: int, times: int) -> Finding:
+    i = wait.instruction
+    name = i.name.removesuffix(".aligned") if wait.groups is None else shorter(i.name)
+    others = "" if len(wait.lines) == 1 else f" (nor at {len(wait.lines) - 1} more PTX lines of its source line)"
+    fix = f"leave {name} out" if wait.groups is None else f"{name} {count}"
+    why = f"with the weaker wait the sanitizer stays silent, and all bytes in memory are the same; the wait mattered {times} times"
+    return at_instruction("P102", i, f"{name} was not needed in this launch{others}", f"{fix} (tried: silent)", why=why)
