@@ -21,7 +21,6 @@ from smemsim.diagnosis.rings import shorter
 from smemsim.run.events import GroupKind, Observer
 
 if TYPE_CHECKING:
-    from smemsim.diagnosis.gpu import Gpu
     from smemsim.diagnosis.run import Run
     from smemsim.run.engine.launch import LaunchConfig, RunOptions
 
@@ -95,9 +94,9 @@ def _waits(text: str, mattered: Sequence[Instruction]) -> Iterator[_Wait]:
 
 
 def needless_waits(
-    gpu: Gpu, usual: Run, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray], waits: WaitObserver
+    gpu: Any, usual: Run, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray], waits: WaitObserver
 ) -> list[Finding]:
-    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end."""
+    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it."""
     if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:
         return []
     if usual.stages is not None and not any(ring.refills > len(ring.stages) for ring in usual.pipeline.rings):
