@@ -75,6 +75,39 @@ def test_a_flag_behind_the_wait_of_another_cta_says_nothing_of_own_copies(is_com
     assert differs(right) == ""
 
 
+STORED = "st.shared.b32 [%own+0], %acc; fence.proxy.async.shared::cta; bar.sync 0;"
+SENT = "@!%first bra S; cp.async.bulk.global.shared::cta.bulk_group [%out+0], [%sm+0], 512; cp.async.bulk.commit_group; S: bar.sync 0;"
+TIMES = """wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %desc, %desc, 1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;"""
+MULTIPLIES = "@!%leader bra M; tcgen05.mma.cta_group::1.kind::f16 [%tm+0], %desc, %desc, %idesc, 0; M:"
+COMMITS = "@!%leader bra C; tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bars+0]; C:"
+LOADS = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x}, [%tl+0]; tcgen05.wait::ld.sync.aligned; add.u32 %acc, %acc, %x; tcgen05.fence::before_thread_sync; bar.sync 0;"
+FILLS = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%tl+0], {%acc}; {0} tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
+# What CTAs do alike until one (CTA 1) leaves something out: the steps before, what it leaves out, the steps after, and what is found then.
+PARTED = {
+    "a wait for a group of copies": (0, (STORED, SENT), "cp.async.bulk.wait_group.read 0;", ("bar.sync 0;", STORE), "X005"),
+    "a wait for a group of products": (0, (STORED, TIMES), "wgmma.wait_group.sync.aligned 0;", ("bar.sync 0;", STORE), "X005"),
+    "a wait before registers": (0, (STORED, TIMES), "wgmma.wait_group.sync.aligned 0;", ("mov.b32 %x, %f0; add.u32 %acc, %acc, %x;",), "X007"),
+    "a wait for the tensor core": (1, (STORED, MULTIPLIES, COMMITS), WAIT.format(3), (LOADS, WAIT.format(4)), "X012"),
+    "a wait for the tensor core before its columns are written": (1, (STORED, MULTIPLIES, COMMITS), WAIT.format(3), (FILLS.replace("{0}", "tcgen05.wait::st.sync.aligned;"), WAIT.format(4)), "X012"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PARTED)
+def test_what_one_cta_leaves_out_after_all_did_the_same_is_found_in_it_alone(what):
+    """Operations, commit groups, registers and tensor memory are kept once for all CTAs, until one parts."""
+    pair, before, left_out, after, code = PARTED[what]
+    wrong = Program((*before, only("eq.u32 %q, %cta, 1", "P", left_out), *after), 3, 1, 1, pair=pair)
+    _, _, findings, remarks = wrong.outcome(cohorts=True)
+    assert code in {found for found, *_ in (*findings, *remarks)}
+    assert code == "X007" or "CTA 1" in findings[0][3]
+    assert differs(wrong) == ""
+    right = Program((*before, only("eq.u32 %q, %cta, 9", "P", left_out), *after), 3, 1, 1, pair=pair)
+    _, _, findings, remarks = right.outcome(cohorts=True)
+    assert (findings, code in {found for found, *_ in remarks}) == ((), False)
+    assert differs(right) == ""
+
+
 def test_a_cta_hears_by_way_of_another_one_that_its_own_copy_is_over():
     """Warp 0 of CTA 0 waits and tells CTA 1, which tells the other warps of CTA 0: these may read."""
     waits = only("ne.u32 %q, %cta, 0", "B", only("ge.u32 %q, %t, 32", "C", WAIT.format(1) + "bar.warp.sync -1;" + TELL.format(16)))

@@ -5,18 +5,24 @@ tcgen05 (also in pairs), and store with stmatrix and bulk stores. They pass data
 distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by loaded data, or by
 another offset.
 
-The other half are recorded kernels (`golden/` of the current folder, if it is there) with one instruction changed.
+The other half are recorded and compiled kernels (`golden/` of the current folder, if it is there) with one instruction changed.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import functools
+import itertools
+import json
+import math
 import os
 import pathlib
 import random
 import re
+import tarfile
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -223,7 +229,7 @@ def _put(wanted: dict[str, str]) -> None:
 
 
 def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, cohorts: bool, tiers: str = "") -> Any:
-    """What a launch leaves in arrays, its status and its findings; or the sentence with which it is refused."""
+    """What a launch leaves in arrays, its status, its findings and its remarks; or the sentence with which it is refused."""
     options = RunOptions(limit=LIMIT, workers=1, progress=False)
     with _set(**{COHORTS: "" if cohorts else "off", TIERS: tiers, LEVEL: "0", store.MOST: "0"}):
         try:
@@ -232,8 +238,8 @@ def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, coho
             run = gpu.run(kernel, config, options)
         except SmemsimError as e:
             return f"{type(e).__name__}: {e}"
-    found = tuple((f.code, f.line, str(f.severity), f.message) for f in run.findings)
-    return tuple(array.numpy().tobytes() for array in arrays), run.launch.status, found
+    found, remarks = (tuple((f.code, f.line, str(f.severity), f.message) for f in some) for some in (run.findings, run.remarks))
+    return tuple(array.numpy().tobytes() for array in arrays), run.launch.status, found, remarks
 
 
 def difference(on: Any, off: Any) -> str:
@@ -246,11 +252,11 @@ def difference(on: Any, off: Any) -> str:
         return "other bytes in an array"
     if on[1] != off[1]:
         return f"status {on[1]} as one, {off[1]} one by one"
+    found = [[*findings, *remarks] for _, _, findings, remarks in (on, off)]
     only = [
-        f"{side}: {[f for f in found if f not in rest][:3]}"
-        for side, found, rest in (("as one", on[2], off[2]), ("one by one", off[2], on[2]))
+        f"{side}: {[f for f in some if f not in rest][:3]}" for side, some, rest in (("as one", *found), ("one by one", *reversed(found)))
     ]
-    return "; ".join(only) + (" (the same findings in another order)" if sorted(on[2]) == sorted(off[2]) else "")
+    return "; ".join(only) + (" (the same findings in another order)" if sorted(found[0]) == sorted(found[1]) else "")
 
 
 def draw(rng: random.Random) -> Program:
@@ -316,13 +322,28 @@ _NUMBER = re.compile(r"(?<![\w%.])(\d+)(?![\w.])")
 
 @functools.cache
 def recorded_kernels(folder: str = str(GOLDEN)) -> tuple[pathlib.Path, ...]:
-    """The launch files of recorded kernels with matrix instructions and several CTAs, below a folder."""
-    found = []
-    for path in sorted(pathlib.Path(folder).rglob("launch.json")):
+    """The launch files of recorded and of compiled kernels with matrix instructions and several CTAs, below a folder. Those in archives are unpacked, for this process."""
+    found, root = [], pathlib.Path(folder)
+    archives = sorted(root.rglob("launches.tar.xz"))
+    for path in [*sorted(root.rglob("launch.json")), *itertools.chain.from_iterable(map(_unpacked, archives))]:
         kernel = path.with_name("kernel.ptx")
-        if kernel.exists() and _MATRIX.search(kernel.read_text(encoding="utf-8", errors="replace")):
+        if kernel.exists() and _MATRIX.search(kernel.read_text(encoding="utf-8", errors="replace")) and _ctas(path) > 1:
             found.append(path)
     return tuple(found)
+
+
+def _ctas(path: pathlib.Path) -> int:
+    """How many CTAs the grid of a launch file has."""
+    return math.prod(json.loads(path.read_text(encoding="utf-8"))["grid"])
+
+
+def _unpacked(archive: pathlib.Path) -> list[pathlib.Path]:
+    """The launch files of an archive."""
+    folder = tempfile.TemporaryDirectory(prefix="smemsim-cohorts-")
+    atexit.register(folder.cleanup)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder.name, filter="data")
+    return sorted(pathlib.Path(folder.name).rglob("launch.json"))
 
 
 def mutated(ptx: str, rng: random.Random) -> str:
@@ -372,7 +393,11 @@ def _case(seed: int, chunk: int, number: int) -> Case:
         on, off = (_recorded(path, ptx, cohorts=cohorts) for cohorts in (True, False))
         wrong = difference(on, off)
         of = f"recorded, {_said(on)}"
-        return Case(f"wrong: {of}" if wrong else of, {"launch": str(path), "kernel.ptx": ptx} if wrong else {"launch": str(path)}, wrong)
+        return Case(
+            f"wrong: {of}" if wrong else of,
+            {"launch": path.parent.name, "kernel.ptx": ptx} if wrong else {"launch": path.parent.name},
+            wrong,
+        )
     program = draw(rng)
     on, off = (program.outcome(cohorts=cohorts) for cohorts in (True, False))
     of = f"generated, {'tcgen05, ' * (program.pair > 0)}{'clusters' if program.cluster > 1 else 'no cluster'}, {_said(on)}"
