@@ -29,9 +29,9 @@ from smemsim.core.arithmetic.reduce import tensor_reduction
 from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.core.machine.global_memory import GlobalMemory, Region
 from smemsim.core.machine.owners import Owners, ThreadWrite
-from smemsim.core.machine.tma import Boxes, Transfer, check_covered, store_boxes, tma_boxes
+from smemsim.core.machine.tma import Boxes, BoxForm, Transfer, box_form, check_covered, store_boxes
 from smemsim.core.spec.architectures import any_architecture
-from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.assumptions import in_force, remembered
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
 from smemsim.core.words.operand import operand_addresses
@@ -275,20 +275,34 @@ class SharedMemory:
         mode: str | None = None,
     ) -> Transfer:
         """Run a TMA load of any mode from `source` into this window. Raises as `smemsim.tma_load` does."""
-        boxes, region = self.boxes(tm, (coordinates,), source, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode)
+        form = self.form(tm, smem_address, im2col_offsets, mode)
+        boxes, region = self.boxes(form, [form.coordinates(coordinates)], source)
         SharedMemory.load([self], boxes, region)
         return boxes.transfers[0]
 
-    def boxes(
-        self, tm: TensorMap, coordinates: Sequence[Sequence[int]], array: GlobalMemory, *, smem_address: int, im2col_offsets: Sequence[int] = (),
-        mode: str | None = None, is_store: bool = False,
-    ) -> tuple[Boxes, Region]:  # fmt: skip
-        """Loads, or stores, between one address of windows like this one and an array, and the array; nothing is moved yet. Raises as `smemsim.tma_load` does."""
-        place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": self.end}
-        found = tma_boxes(tm, coordinates, mode=mode, arch=self.arch, is_store=is_store, **place)
-        self._check_map(tm)
-        self._check_begin(smem_address)
-        return found, _array_of(found, array)
+    def form(self, tm: TensorMap, smem_address: int, im2col_offsets: Sequence[int] = (), mode: str | None = None, *, is_store: bool = False) -> BoxForm:  # fmt: skip
+        """What loads, or stores, of boxes of a map at one address of windows like this one have in common. Raises InputError for arguments that no instruction has."""
+        key = (self.arch, self.end, smem_address, im2col_offsets, mode, is_store, in_force())
+        is_kept = isinstance(tm, TensorMap) and (type(smem_address), type(im2col_offsets)) == (int, tuple) and isinstance(mode, str | None)
+        known: dict[Any, BoxForm] = tm.__dict__.setdefault("_forms", {}) if is_kept else {}
+        found = known.get(key) if is_kept else None
+        if found is None:
+            place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": self.end}
+            made = box_form(tm, mode=mode, arch=self.arch, is_store=is_store, **place)
+            found = dataclasses.replace(made, broken=next(iter(tm.broken_on(self.arch)), ""))
+            if is_kept:
+                known[key] = found
+        return found
+
+    def boxes(self, form: BoxForm, each: Sequence[tuple[int, ...]], array: GlobalMemory) -> tuple[Boxes, Region]:
+        """Boxes of a form that begin at some coordinates each, and the array that they touch; nothing is moved yet. Raises as `smemsim.tma_load` does."""
+        found = form.boxes(each)
+        if form.broken:
+            raise InputError(f"{self.arch} has no such tensor map: {form.broken}")
+        if form.smem_address < self.begin:
+            self._check_begin(form.smem_address)
+        region = array.holding(*found.span) if isinstance(array, GlobalMemory) and found.span[1] else None
+        return found, region or _array_of(found, array)
 
     @staticmethod
     def load(memories: Sequence[SharedMemory], boxes: Boxes, region: Region) -> None:
@@ -305,7 +319,8 @@ class SharedMemory:
         self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
     ) -> Transfer:  # fmt: skip
         """Run a TMA store of any mode from this window into `to`. Raises as `smemsim.tma_store` does."""
-        boxes, region = self.boxes(tm, (coordinates,), to, smem_address=smem_address, mode=mode, is_store=True)
+        form = self.form(tm, smem_address, (), mode, is_store=True)
+        boxes, region = self.boxes(form, [form.coordinates(coordinates)], to)
         SharedMemory.store([self], boxes, region)
         return boxes.transfers[0]
 
@@ -315,7 +330,8 @@ class SharedMemory:
         """Run a TMA reduction from this window into `to`. Raises as `smemsim.tma_reduce` does."""
         if isinstance(tm, TensorMap):
             tensor_reduction(op, tm.data_type)
-        boxes, region = self.boxes(tm, (coordinates,), to, smem_address=smem_address, mode=mode, is_store=True)
+        form = self.form(tm, smem_address, (), mode, is_store=True)
+        boxes, region = self.boxes(form, [form.coordinates(coordinates)], to)
         SharedMemory.store([self], boxes, region, op)
         return Transfer(boxes, 0, str(op))
 
@@ -371,10 +387,6 @@ class SharedMemory:
 
     def __repr__(self) -> str:
         return f"SharedMemory(arch={self.arch!r}, size={self.end - self.begin})  # {len(self.writers)} writers"
-
-    def _check_map(self, tm: TensorMap) -> None:
-        if broken := tm.broken_on(self.arch):
-            raise InputError(f"{self.arch} has no such tensor map: {broken[0]}")
 
     def _check_begin(self, smem_address: int) -> None:
         if smem_address < 0:
@@ -535,8 +547,8 @@ def _array_of(boxes: Boxes, memory: GlobalMemory) -> Region:
     _check_world(memory)
     low, high = boxes.span
     if not high:
-        if not boxes.is_store:
-            memory.find(boxes.tensor_map.global_address)  # looked up all the same (trace tma_edited)
+        if not boxes.form.is_store:
+            memory.find(boxes.form.tensor_map.global_address)  # looked up all the same (trace tma_edited)
         return NOWHERE
     region = memory.find(low)
     check_covered(boxes.span, region.begin, len(region.data), "the array there")

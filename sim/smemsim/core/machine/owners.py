@@ -169,9 +169,9 @@ class Owners:
         for part, transfer in zip(parts, boxes.transfers, strict=True):
             part.writers.append(transfer)
             part._writes[0] += 1
-        g, of, at = boxes.geometry, parts[0]._all, boxes.tensor_map.global_address - region.words_begin
+        g, of, at = boxes.form.geometry, parts[0]._all, boxes.form.tensor_map.global_address - region.words_begin
         if boxes.are_whole and g.is_whole_lines:
-            place = (boxes.lines, boxes.inner, g.shape, g.layout, boxes.smem_address, words, begins, region.words, at)
+            place = (boxes.lines, boxes.inner, g.shape, g.layout, boxes.form.smem_address, words, begins, region.words, at)
             loops.load_boxes(*place, of._lines, np.array([len(part.writers) for part in parts], np.uint64) << WRITER)
             return
         for part, transfer, begin in zip(parts, boxes.transfers, begins.tolist(), strict=True):

@@ -37,7 +37,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.problems import short_strides
 
 __all__ = [
-    "Boxes", "Transfer", "are_apart", "check_covered", "load_bytes", "reduce_bytes", "store_boxes", "store_bytes", "tma_boxes", "tma_load", "tma_load_bytes", "tma_prefetch",
+    "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
     "tma_reduce", "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
@@ -57,56 +57,40 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 class Boxes:
     """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no special case.
 
+    - `form`: what all have in common.
     - `coordinates`: where each box begins.
+    - `inner` (int64, boxes): the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
+    - `reaches` (int64, boxes x 4): the end of the shared bytes that are touched, the first byte of the tensor that is
+      touched, the one behind the last (both 0 for none), and whether every byte of the box is in bounds.
+    - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
     - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
-    - `reaches` (boxes x 4): the end of the shared bytes that are touched, the first global byte that is touched, the
-      one behind the last (both 0 for none), and whether every byte of the box is in bounds.
     """
 
-    tensor_map: TensorMap
+    form: BoxForm
     coordinates: Sequence[tuple[int, ...]]
-    smem_address: int
-    is_store: bool
-    geometry: Geometry
+    inner: np.ndarray
     lines: np.ndarray
-    walked: Sequence[np.ndarray] | None
-    reaches: Sequence[Sequence[int]]
-
-    def __len__(self) -> int:
-        return len(self.coordinates)
+    reaches: np.ndarray
+    span: tuple[int, int]
+    are_whole: bool
+    walked: Sequence[np.ndarray] | None = None
 
     @functools.cached_property
     def transfers(self) -> list[Transfer]:
         """Each of them."""
-        return [Transfer(self, n) for n in range(len(self))]
-
-    @property
-    def transaction_bytes(self) -> int:
-        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
-        return int(self.lines.shape[1]) * self.geometry.row_bytes
+        return [Transfer(self, n) for n in range(len(self.coordinates))]
 
     @functools.cached_property
-    def are_whole(self) -> bool:
-        """Is every byte of every box in bounds?"""
-        return 0 not in [whole for *_, whole in self.reaches]
+    def transaction_bytes(self) -> int:
+        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        return int(self.lines.shape[1]) * self.form.geometry.row_bytes
 
     @property
     def are_alike(self) -> bool:
         """Can all be moved at once: are all inside the tensor, and does no store touch what another one does?"""
-        return self.are_whole and (not self.is_store or are_apart(self.tensor_map, self.coordinates))
-
-    @functools.cached_property
-    def span(self) -> tuple[int, int]:
-        """Begin and end of the global bytes that are touched; (0, 0) for none."""
-        touched = [(low, high) for _, low, high, _ in self.reaches if high]
-        return (min(touched)[0], max([high for _, high in touched])) if touched else (0, 0)
-
-    @functools.cached_property
-    def inner(self) -> np.ndarray:
-        """int64[boxes]: the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it."""
-        return np.array([0 if self.geometry.walks_inside else at[0] for at in self.coordinates], np.int64)
+        return self.are_whole and (not self.form.is_store or are_apart(self.form.tensor_map, self.coordinates))
 
 
 def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
@@ -149,7 +133,7 @@ class Transfer:
     @property
     def tensor_map(self) -> TensorMap:
         """The map."""
-        return self.boxes.tensor_map
+        return self.boxes.form.tensor_map
 
     @property
     def coordinates(self) -> tuple[int, ...]:
@@ -159,17 +143,17 @@ class Transfer:
     @property
     def smem_address(self) -> int:
         """Where the box begins in the window."""
-        return self.boxes.smem_address
+        return self.boxes.form.smem_address
 
     @property
     def is_store(self) -> bool:
         """A store, or a reduction?"""
-        return self.boxes.is_store
+        return self.boxes.form.is_store
 
     @property
     def geometry(self) -> Geometry:
         """What all boxes of the map have in common."""
-        return self.boxes.geometry
+        return self.boxes.form.geometry
 
     @property
     def lines(self) -> np.ndarray:
@@ -185,18 +169,18 @@ class Transfer:
     @property
     def shared_end(self) -> int:
         """The end of the shared bytes that are touched."""
-        return self.boxes.reaches[self.n][0]
+        return int(self.boxes.reaches[self.n, 0])
 
     @property
     def global_span(self) -> tuple[int, int]:
         """Begin and end of the global bytes that are touched; (0, 0) for none."""
-        _, low, high, _ = self.boxes.reaches[self.n]
-        return low, high
+        (_, low, high, _), base = self.boxes.reaches[self.n].tolist(), self.tensor_map.global_address
+        return (low + base, high + base) if high else (0, 0)
 
     @property
     def whole(self) -> bool:
         """Is every byte of the box in bounds?"""
-        return bool(self.boxes.reaches[self.n][3])
+        return bool(self.boxes.reaches[self.n, 3])
 
     def __repr__(self) -> str:
         direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
@@ -343,7 +327,7 @@ def tma_load(
     (1024, 512)
     """
     place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": shared_end}
-    return tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0]
+    return box_form(tm, mode=mode, arch=arch, **place).one(coordinates)
 
 
 def tma_store(
@@ -368,7 +352,7 @@ def tma_store(
     128
     """
     place: dict[str, Any] = {"smem_address": smem_address, "shared_end": shared_end, "is_store": True}
-    return tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0]
+    return box_form(tm, mode=mode, arch=arch, **place).one(coordinates)
 
 
 def tma_prefetch(
@@ -383,7 +367,7 @@ def tma_prefetch(
     20
     """
     place: dict[str, Any] = {"smem_address": LIMITS.smem_alignment, "im2col_offsets": im2col_offsets, "shared_end": MOST_ADDRESS}
-    address = tma_boxes(tm, (coordinates,), mode=mode, arch=arch, **place).transfers[0].global_address
+    address = box_form(tm, mode=mode, arch=arch, **place).one(coordinates).global_address
     return address[address >= 0]
 
 
@@ -396,12 +380,10 @@ def check_covered(span: tuple[int, int], begin: int, size: int, what: str) -> No
         )
 
 
-def tma_boxes(
-    tm: Any, coordinates: Sequence[Any], *, smem_address: Any, im2col_offsets: Any = NO_OFFSETS, mode: str | None = None, arch: str | None = None,
-    shared_end: Any = SHARED_END, is_store: bool = False,
-) -> Boxes:  # fmt: skip
-    """`tma_load`, or `tma_store`, of a box at each of some coordinates, at one address of a window each; all have as many coordinates, in 32 bits. Raises as these do, for
-    one of the boxes."""
+def box_form(
+    tm: Any, *, smem_address: Any, im2col_offsets: Any = NO_OFFSETS, mode: str | None = None, arch: str | None = None, shared_end: Any = SHARED_END, is_store: bool = False
+) -> BoxForm:  # fmt: skip
+    """What `tma_load`, or `tma_store`, of boxes of a map at one address have in common. Raises InputError for arguments that no instruction has."""
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
@@ -410,50 +392,83 @@ def tma_boxes(
         arch = any_architecture(arch).name
     if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
         tm = tm.as_im2col
-    g = geometry_of(tm, mode, arch, is_store=is_store)
-    each = [_coordinates(tm, g, coordinates[0]), *coordinates[1:]]
-    check_map(tm, g, arch, is_store=is_store)
-    extra = () if im2col_offsets is NO_OFFSETS and not g.axes else _offsets(tm, g, im2col_offsets, is_store)
-    for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
-        check_coordinates(tm, g, at, extra, is_store=is_store)
-    if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
-        raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
-    walked = [_walk(g, at, extra, tm.rank) for at in each] if g.axes or g.mode in GATHERS else None
-    far = [g.farthest(at) for at in (each if walked is None else walked)] if g.is_far else []
-    base = tm.global_address
-    for offset in filter(None, far):
-        _check_wrapped(offset, base)
-    lines, found = _lines(g, each, walked, address)
-    reaches = [(reach, low + base, high + base, whole) if high else (reach, 0, 0, whole) for reach, low, high, whole in found.tolist()]
-    for n in range(len(far)):
-        if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
-            for line in (int(found[n, 1]), int(found[n, 2]) - 1):
-                _check_wrapped(line, base)
-    boxes = Boxes(tm, each, address, is_store, g, lines, walked, reaches)
-    reach = max(reaches)[0]
-    if reach > end:
-        check_window(reach, -(-end // GRANULARITY) * GRANULARITY, is_store=is_store)
-    # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
-    check_global(boxes.span[1] if is_store else max(boxes.span[1], base + 1))
-    check_smem_address(address)
-    return boxes
+    return BoxForm(tm, address, is_store, geometry_of(tm, mode, arch, is_store=is_store), arch, end, im2col_offsets)
 
 
-def _lines(
-    g: Geometry, each: Sequence[tuple[int, ...]], walked: Sequence[np.ndarray] | None, address: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The lines of boxes, and of each what it reaches, int64 (boxes, 4): `Boxes.reaches` with places that are counted from the tensor's first element."""
-    count = g.rows if walked is None else len(walked[0])
-    lines, found = np.empty((len(each), count), np.int64), np.empty((len(each), 4), np.int64)
-    if walked is None:
-        starts = np.zeros((len(each), 5), np.int64)
+@dataclasses.dataclass(frozen=True, eq=False)
+class BoxForm:
+    """What boxes of one map have in common that an instruction moves to one shared address, or from one: all but where they begin."""
+
+    tensor_map: TensorMap
+    smem_address: int
+    is_store: bool
+    geometry: Geometry
+    arch: str | None
+    shared_end: int
+    im2col_offsets: Any
+    broken: str = ""  # the rule that the map breaks on the architecture of a memory
+
+    @functools.cached_property
+    def halo(self) -> tuple[int, ...] | None:
+        """The im2col offsets of a walk; None for tiles. Raises what comes from the map alone, and for offsets that no instruction has."""
+        tm, g, given = self.tensor_map, self.geometry, self.im2col_offsets
+        check_map(tm, g, self.arch, is_store=self.is_store)
+        extra = () if given is NO_OFFSETS and not g.axes else _offsets(tm, g, given, self.is_store)
+        return extra if g.axes or g.mode in GATHERS else None
+
+    def one(self, coordinates: Any) -> Transfer:
+        """The transfer of the box at some coordinates."""
+        return self.boxes([self.coordinates(coordinates)]).transfers[0]
+
+    def coordinates(self, given: Any) -> tuple[int, ...]:
+        """Coordinates of a box as Python ints. Raises InputError, and HardwareTrap for another number of dimensions than the map has."""
+        return _coordinates(self.tensor_map, self.geometry, given)
+
+    def boxes(self, each: Sequence[tuple[int, ...]]) -> Boxes:
+        """The boxes at coordinates, which all have as many. Raises as `tma_load` does, for one of them."""
+        tm, g, address, is_store = self.tensor_map, self.geometry, self.smem_address, self.is_store
+        if len(each[0]) != self._count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
+            _coordinates(tm, g, each[0])
+        extra, base = self.halo, tm.global_address
+        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
+            check_coordinates(tm, g, at, extra or (), is_store=is_store)
+        if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
+            raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
+        walked = None if extra is None else [_walk(g, at, extra, tm.rank) for at in each]
+        far = [g.farthest(at) for at in (each if walked is None else walked)] if g.is_far else []
+        for offset in filter(None, far):
+            _check_wrapped(offset, base)
+        starts, found = np.zeros((len(each), 5), np.int64), np.empty((len(each), 4), np.int64)
         starts[:, : len(each[0])] = each
-        tma_loops.tile_reaches(starts, g.shape, g.layout, address, lines, found)
-        return lines, found
-    for n, rows in enumerate(walked):
-        tma_loops.lines_of_rows(rows, int(not g.walks_inside), g.shape, lines[n])
-        found[n] = tma_loops.reach(lines[n], 0 if g.walks_inside else each[n][0], g.shape, g.layout, address)
-    return lines, found
+        lines = np.empty((len(each), g.rows if walked is None else len(walked[0])), np.int64)
+        if walked is None:
+            tma_loops.tile_reaches(starts, g.shape, g.layout, address, lines, found)
+        else:
+            self._reach(walked, starts, lines, found)
+        for n in range(len(far)):
+            if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
+                for line in (int(found[n, 1]), int(found[n, 2]) - 1):
+                    _check_wrapped(line, base)
+        (reach, _, high, _), whole = found.max(axis=0).tolist(), bool(found[:, 3].all())
+        span = (int(found[found[:, 2] > 0, 1].min()) + base, high + base) if high else (0, 0)
+        if reach > self.shared_end:
+            check_window(reach, -(-self.shared_end // GRANULARITY) * GRANULARITY, is_store=is_store)
+        # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
+        check_global(span[1] if is_store else max(span[1], base + 1))
+        check_smem_address(address)
+        return Boxes(self, each, starts[:, 0] * (not g.walks_inside), lines, found, span, whole, walked)
+
+    @functools.cached_property
+    def _count(self) -> int:
+        """How many coordinates a box has."""
+        return 1 + GATHERED_ROWS if self.geometry.mode in GATHERS else self.tensor_map.rank
+
+    def _reach(self, walked: Sequence[np.ndarray], starts: np.ndarray, lines: np.ndarray, found: np.ndarray) -> None:
+        """The lines of walks, and what they reach."""
+        g = self.geometry
+        for n, rows in enumerate(walked):
+            tma_loops.lines_of_rows(rows, int(not g.walks_inside), g.shape, lines[n])
+            found[n] = tma_loops.reach(lines[n], 0 if g.walks_inside else starts[n, 0], g.shape, g.layout, self.smem_address)
 
 
 def _check_wrapped(offset: int, base: int) -> None:
@@ -674,13 +689,13 @@ def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tenso
 def store_boxes(boxes: Boxes, memory: np.ndarray, begins: np.ndarray, region: Region, operation: str = "") -> None:
     """Put the bytes of stores into an array, or reduce them into it by an operation. `memory` (64-bit words) has all windows, and `begins` has, by the window of each box,
     the shared address that its first word would have."""
-    first, g = boxes.transfers[0], boxes.geometry
+    first, g, tm = boxes.transfers[0], boxes.form.geometry, boxes.form.tensor_map
     if boxes.are_whole and g.is_whole_lines and first.stored_bits == 8 and not operation:
         _check_distinct(first)
-        at = boxes.tensor_map.global_address - region.words_begin
-        loops.store_boxes(boxes.lines, boxes.inner, g.shape, g.layout, boxes.smem_address, memory, begins, region.words, at)
+        at = tm.global_address - region.words_begin
+        loops.store_boxes(boxes.lines, boxes.inner, g.shape, g.layout, boxes.form.smem_address, memory, begins, region.words, at)
         return
-    kind = tensor_reduction(operation, boxes.tensor_map.data_type) if operation else None
+    kind = tensor_reduction(operation, tm.data_type) if operation else None
     for transfer, begin in zip(boxes.transfers, begins.tolist(), strict=True):
         place = (memory.view(np.uint8), begin, region.data, region.begin)
         if operation:

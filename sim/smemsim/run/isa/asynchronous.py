@@ -192,9 +192,12 @@ def issue(x: Wave, op: AsyncOp) -> None:
         op.brings()
     if x.observer is not None:
         x.observer.issued(x, op)
-    for writes in [op.writes] if len(op.issuers) > 1 else [(write,) for write in op.writes]:
-        if writes and writes[0].barrier is not None:
-            _count(x, op, writes, hidden)
+    if len(op.issuers) > 1 and op.writes:
+        _count(x, op, op.writes[0], [cta for cta, _ in op.issuers], hidden)
+    else:
+        for write in op.writes:
+            if write.barrier is not None:
+                _count(x, op, write, [write.barrier[0]], hidden)
     if x.observer is not None:
         for n, store in enumerate(op.stores):
             x.observer.stores(x, op, n, store)
@@ -207,15 +210,14 @@ def issue(x: Wave, op: AsyncOp) -> None:
         x.observer.transferred(x, op.instruction, op.records)
 
 
-def _count(x: Wave, op: AsyncOp, writes: Sequence[SharedWrite], hidden: Undo | None) -> None:
-    """Bytes have arrived: complete_tx on an mbarrier, or on those at one offset of several CTAs."""
-    i, first = op.instruction, writes[0]
-    offset, because = cast("tuple[Any, int]", first.barrier)[1], _because(op, first)
-    states = states_of(x, [cast("tuple[Any, int]", write.barrier)[0] for write in writes], offset, i, because=because)
+def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden: Undo | None) -> None:
+    """Bytes have arrived: complete_tx on the mbarrier of a write, or on those at its offset in several CTAs, which get as much."""
+    i, (_, offset), because = op.instruction, cast("tuple[Any, int]", first.barrier), _because(op, first)
+    states = states_of(x, ctas, offset, i, because=because)
     if x.observer is not None:
         x.observer.completes_on(x, op, each_of(states))
     if x.in_flight is None:
-        bring(x, states, first.size, [write.by for write in writes[: len(states)]])
+        bring(x, states, first.size, first.by)
         return
     cta, by, size = cast("tuple[Any, int]", first.barrier)[0], first.by, first.size
     places = None if hidden is None else first.words.words * WORD + first.cta.index * x.pitch

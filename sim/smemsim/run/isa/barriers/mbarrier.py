@@ -462,11 +462,11 @@ def arrive(
     return tokens
 
 
-def bring(x: Wave, states: Sequence[State], size: int, by: Sequence[Delivery]) -> None:
-    """`complete_tx` of mbarriers of different CTAs."""
+def bring(x: Wave, states: Sequence[State], size: int, by: Delivery) -> None:
+    """`complete_tx` of mbarriers of different CTAs, by copies that are the same in each."""
     i = current(x)
-    for state, delivery in zip(states, by, strict=True):
-        state.gets(x, size, i, delivery)
+    for state in states:
+        state.gets(x, size, i, by)
     _settle(x, states)
     for state in states:
         state.store(x)

@@ -24,7 +24,7 @@ from smemsim.core.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.traps import map_traps
-from smemsim.run.async_ops import AsyncOp, GlobalWrite, SharedWrite
+from smemsim.run.async_ops import AsyncOp, GlobalWrite, Lazily, SharedWrite
 from smemsim.run.engine.records import Load, Store
 from smemsim.run.engine.wave import OFFSET_MASK, WARP
 from smemsim.run.isa.asynchronous import (
@@ -139,12 +139,17 @@ class _Loads:
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
         """Who gets which boxes, and which bytes these are. Raises where it traps."""
         (cta, _), (dst, _, barrier, *others) = issued.issuers[0], issued.values
-        cluster, to, mask, offsets = cluster_of(x, cta), dst & OFFSET_MASK, others[0] if self.has_mask else None, others[self.has_mask :]
+        cluster, to, mask, offsets = (
+            cluster_of(x, cta),
+            dst & OFFSET_MASK,
+            others[0] if self.has_mask else None,
+            tuple(others[self.has_mask :]),
+        )
         received = cluster.deliveries(dst, barrier, cta_rank=cta.rank, cta_mask=mask, cta_group=self.group)
         if not received:
             cluster.check_nothing_traps(tm, issued.boxes[0], to, offsets, self.mode)
         each = [box for box in issued.boxes for _ in received or (None,)]
-        return _Moves(*cta.shared.boxes(tm, each, x.launch.memory, smem_address=to, im2col_offsets=offsets, mode=self.mode), received)
+        return _Moves(*cta.shared.boxes(cta.shared.form(tm, to, offsets, self.mode), each, x.launch.memory), received)
 
 
 class _Moves(NamedTuple):
@@ -171,20 +176,22 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     boxes, (cta, _), size = moves.boxes, issued.issuers[0], moves.boxes.transaction_bytes
     received = tuple(dataclasses.replace(d, transaction_bytes=size) for d in moves.received)
     reached = tuple(d.cta_rank for d in received)
-    by = [Delivery(i, cta.rank, rank, boxes.smem_address, size, reached) for rank in reached]
+    by = [Delivery(i, cta.rank, rank, boxes.form.smem_address, size, reached) for rank in reached]
     words = functools.cache(functools.partial(touched_runs, boxes.transfers[0], cta.shared.begin))
-    writes, begin, n = [], cta.shared.begin, 0
-    for own, _ in issued.issuers:
-        for d, delivery in zip(received, by, strict=True):
-            to = own if d.cta_rank == own.rank else member(x, own, d.cta_rank)
-            counts = to if d.mbar.cta_rank == d.cta_rank else member(x, own, d.mbar.cta_rank)
-            writes.append(SharedWrite(to, words, size, (counts, d.mbar.smem_address), delivery, _Source(boxes.transfers[n], begin)))
-            n += 1
-    of, tids = (i, address, boxes.tensor_map, boxes.geometry.mode), x.tid[issued.threads].tolist()
+    begin, count = cta.shared.begin, len(received)
+
+    def write(n: int) -> SharedWrite:
+        """The n-th: of each issuer one for each CTA that gets its box."""
+        own, d = issued.issuers[n // count][0], received[n % count]
+        barrier = member(x, own, d.mbar.cta_rank), d.mbar.smem_address
+        return SharedWrite(member(x, own, d.cta_rank), words, size, barrier, by[n % count], _Source(boxes.transfers[n], begin))
+
+    of, tids = (i, address, boxes.form.tensor_map, boxes.form.geometry.mode), x.tid[issued.threads].tolist()
     records = [
         Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    brings = functools.partial(SharedMemory.load, [write.cta.shared for write in writes], boxes, moves.array)
+    windows = [member(x, own, rank).shared for own, _ in issued.issuers for rank in reached]
+    brings, writes = functools.partial(SharedMemory.load, windows, boxes, moves.array), Lazily(len(windows), write)
     return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 
 
@@ -283,7 +290,7 @@ class _Stores:
         if self.operation:
             tensor_reduction(self.operation, tm.data_type)
         (cta, _), at = issued.issuers[0], issued.values[1] & OFFSET_MASK
-        return _Moves(*cta.shared.boxes(tm, issued.boxes, x.launch.memory, smem_address=at, mode=self.mode, is_store=True))
+        return _Moves(*cta.shared.boxes(cta.shared.form(tm, at, (), self.mode, is_store=True), issued.boxes, x.launch.memory))
 
 
 def _store(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, operation: str) -> AsyncOp:
@@ -297,7 +304,7 @@ def _store(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves,
     ]  # fmt: skip
     by = [*zip(ctas, issued.boxes, strict=True), *[(ctas[0], issued.boxes[0])] * len(issued.again)]
     records = [
-        Store(cta.number, tid, i, address, boxes.tensor_map, boxes.geometry.mode, box, boxes.smem_address, operation)
+        Store(cta.number, tid, i, address, boxes.form.tensor_map, boxes.form.geometry.mode, box, boxes.form.smem_address, operation)
         for (cta, box), tid in zip(by, x.tid[issued.threads].tolist(), strict=True)
     ]
     lanes = issued.threads if len(ctas) == 1 and is_plain and x.in_flight is None else []
