@@ -5,7 +5,7 @@ import csv
 import pytest
 
 import exact
-from places import TESTS
+from places import ROOT
 from test_arithmetic import by_hand, one
 
 F16 = (
@@ -32,7 +32,7 @@ HARDWARE = [  # outputs of hardware in Khattak and Mikaitis' data (arXiv 2512.07
     ("f16", "f16", F16, 0x3F6C6497, 0x3F720587), ("f16", "bf16", BF16, 0x3D93B3AB, 0x3DD8AEC8), ("tf32", "tf32", TF32, 0x3F3AE40B, 0x3F729E57),
 ]
 # fmt: on
-PROBES = list(csv.DictReader((TESTS / "data" / "arithmetic_probes.csv").read_text().splitlines()))
+PROBES = list(csv.DictReader((ROOT / "sim" / "smemsim" / "capture" / "arithmetic_probes.csv").read_text().splitlines()))
 
 
 def words(text, dtype):

@@ -1,6 +1,8 @@
 """`smemsim capture` without a card: what it would run, what it keeps and takes up again, and that its kernels are in the package."""
 
 import json
+import pathlib
+import re
 import types
 
 import pytest
@@ -89,6 +91,15 @@ def test_the_ptx_of_every_kernel_is_in_the_package(arch, monkeypatch):
         assert ptx is not None, f"{name}: the PTX of {arch} is older than its CUDA C++"
         assert f".target {arch}" in ptx
     assert kernels.ptx_of("// another text", arch) is None
+
+
+def test_the_kit_needs_no_file_outside_the_package():
+    """So that it works from a wheel: its files name no folder of a checkout."""
+    folder = pathlib.Path(kernels.__file__).parent
+    named = {
+        f.name: line for f in folder.rglob("*.py") for line in f.read_text().splitlines() if re.search(r"\.parents\[|\btests/|ROOT\b", line)
+    }
+    assert named == {}
 
 
 # ---- A capture ---------------------------------------------------------------------------------------------------------------------

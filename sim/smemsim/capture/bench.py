@@ -99,7 +99,7 @@ def source(suite: str, seed: int) -> dict[str, Any]:
 @functools.cache
 def digests() -> dict[str, str]:
     """The digest of every file of the kit, by its path."""
-    files = sorted(f for pattern in ("*.py", "*.cu", "*.cuh") for f in HERE.rglob(pattern))
+    files = sorted(f for pattern in ("*.py", "*.cu", "*.cuh", "*.csv") for f in HERE.rglob(pattern))
     return {f.relative_to(HERE).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 

@@ -20,7 +20,7 @@ from smemsim.capture.mma_kernels import Instruction
 from smemsim.core.spec.formats import ElementFormat, element_format
 from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
 
-PROBES = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "arithmetic_probes.csv"
+PROBES = pathlib.Path(__file__).resolve().parent / "arithmetic_probes.csv"
 POOL = 64  # different C in a tile
 
 # What the exponents and signs of a tile are like. Each is drawn once and again: 15 tiles of 64 x 64 make 61,440 dot products.
