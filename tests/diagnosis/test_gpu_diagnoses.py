@@ -56,7 +56,7 @@ def test_lanes_that_wait_for_lanes_that_went_on_are_the_first_cause(together, wa
 @pytest.mark.parametrize(
     ("part", "together", "who"),
     [
-        ("setp.lt.u32 %p1, %r1, 96; @!%p1 bra J;\n", "wgmma.fence.sync.aligned;", "warps 0, 1, 2 of CTA (0, 0, 0) wait for ever"),
+        ("setp.lt.u32 %p1, %r1, 96; @!%p1 bra J;\n", "wgmma.fence.sync.aligned;", "warps 0 to 2 of CTA (0, 0, 0) wait for ever"),
         (LANES, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r5];", "lanes 0 to 15 of warp 0"),
     ],
 )
@@ -389,7 +389,7 @@ def test_one_bug_of_an_unrolled_loop_is_one_finding_with_all_lines():
     assert (found.code, found.count) == ("X008", 4)
     assert found.lines == tuple(range(found.line, found.line + 4))
     assert run.text().count("X008") == 1
-    assert f"and 3 more like it (line {found.line + 1}, {found.line + 2}, {found.line + 3})" in run.text()
+    assert f"and 3 more like it (lines {found.line + 1}, {found.line + 2}, {found.line + 3})" in run.text()
     assert "1 finding at 4 instructions" in run.summary()
     told = json.loads(json.dumps(run.as_dict()))["findings"]
     assert [(f["count"], f["lines"]) for f in told] == [(4, list(found.lines))]

@@ -39,7 +39,9 @@ __all__ = [
     "headline_of",
     "in_word",
     "message_of",
+    "of_ctas",
     "place_of",
+    "ranges",
     "rows_of",
     "shortened",
     "told",
@@ -575,7 +577,7 @@ class Finding:
             return ""
         lines = [str(n) for n in self.lines if n != self.line]
         places = list(dict.fromkeys(str(place) for place in self.places if str(place) != str(self.place)))
-        at = f" (line {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
+        at = f" (line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
         of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
         return f"and {len(self.alike)} more like it{at}{of}"
 
@@ -779,6 +781,30 @@ LONGEST_LINE = 160  # characters of a line of PTX or source
 LONGEST_INSTRUCTION = 56  # characters of an instruction's name in a sentence
 _LIST = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
+
+
+def of_ctas(ctas: Sequence[object]) -> str:
+    """CTAs in which the same is found, by the first one and how many they are.
+
+    >>> of_ctas(["(0, 0, 0)"]), of_ctas([4, 5, 9])
+    ('of CTA (0, 0, 0)', 'in 3 CTAs, first CTA 4')
+    """
+    return f"of CTA {ctas[0]}" if len(ctas) == 1 else f"in {len(ctas)} CTAs, first CTA {ctas[0]}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in words, three or more that follow one another as a range.
+
+    >>> ranges([0, 1, 2, 3, 6, 8, 9])
+    '0 to 3, 6, 8, 9'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def told(text: str) -> str:

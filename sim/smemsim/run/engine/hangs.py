@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import Unmodelled
-from smemsim.core.finding import Half
+from smemsim.core.finding import Half, of_ctas, ranges
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.run.engine.held_up import brings_bytes, could_come, reached, roots
 from smemsim.run.engine.launch import Launch
@@ -75,7 +75,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         _report_parted_warps(launch, wave)
         for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)
-            waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
+            waits = "waits" if _is_single(wave, wait.threads) else "wait"
             halves: tuple[Half, ...] = (Half("wait", f"{who} ({wait.instruction.name})", wait.instruction),)
             halves += _arrivals(wave, wait)
             launch.find(
@@ -95,7 +95,10 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             for at in distinct(wave.pc[threads]).tolist():
                 who = _who(wave, threads[wave.pc[threads] == at])
                 i = _instruction(wave, at - first, polls=first == YIELDED)
-                launch.find("X006", i, f"{who} loops for ever", repair, why=f"{what}{full}", halves=(Half("loop", f"{who} ({i.name})", i),))
+                does = "loops" if _is_single(wave, threads[wave.pc[threads] == at]) else "loop"
+                launch.find(
+                    "X006", i, f"{who} {does} for ever", repair, why=f"{what}{full}", halves=(Half("loop", f"{who} ({i.name})", i),)
+                )
 
 
 # ---- who waits for whom
@@ -220,15 +223,21 @@ def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
 
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
-    parts = []
+    parts: dict[str, list[object]] = {}  # the CTAs of which the same is said
     for cta in distinct(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
         warps = distinct(wave.tid[own] // WARP).tolist()
-        text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
+        text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {ranges(warps)}"
         if len(warps) == 1 and (lanes := _lanes(wave, own)):
             text = f"{lanes} of {text}"
-        parts.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
-    return "; ".join(parts[:MOST_PLACES]) + (f" and {len(parts) - MOST_PLACES} more CTAs" if len(parts) > MOST_PLACES else "")
+        parts.setdefault(text, []).append(wave.ctas[cta].ctaid)
+    said = [f"{text} {of_ctas(ctas)}" for text, ctas in parts.items()]
+    return "; ".join(said[:MOST_PLACES]) + " ..." * (len(said) > MOST_PLACES)
+
+
+def _is_single(x: Wave, threads: np.ndarray) -> bool:
+    """Are they one warp as a whole, or one thread?"""
+    return len(distinct(threads // WARP)) == 1 and (threads.size == 1 or not _lanes(x, threads))
 
 
 def _lanes(x: Wave, own: np.ndarray) -> str:
@@ -258,7 +267,6 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
             places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
     sentences = []
     for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
-        who = _who(x, distinct(np.concatenate(parts)))
-        is_single = not ("warps" in who or "lanes" in who or ";" in who)
-        sentences.append(f"{who} {does}{'s' * is_single} at line {line} ({name})")
+        all_of_them = distinct(np.concatenate(parts))
+        sentences.append(f"{_who(x, all_of_them)} {does}{'s' * _is_single(x, all_of_them)} at line {line} ({name})")
     return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)

@@ -39,7 +39,7 @@ class ReadOnlyLoop:
     turns: int = 0
     at: int = -1
     state: list[np.ndarray] = dataclasses.field(default_factory=list)
-    why: str = "loops for ever: its registers are the same as one iteration earlier, and it changes nothing in memory"
+    why: str = "the registers are the same as one iteration earlier, and the loop changes nothing in memory"
 
     def forget(self) -> None:
         """Forget the turns seen so far: the wave's memory has changed."""
@@ -75,7 +75,7 @@ class StateCycle(ReadOnlyLoop):
     the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`), once for each state.
     """
 
-    why: str = "loops for ever: its registers and all memory are the same as one iteration earlier"
+    why: str = "the registers and all memory are the same as one iteration earlier"
     apart: int = 0  # changes that were no stores
     known: set[bytes] = dataclasses.field(default_factory=set)  # states that were come back to
 

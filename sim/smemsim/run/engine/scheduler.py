@@ -154,9 +154,7 @@ class _Run:
             if wave.launch.is_over:
                 raise OutOfTime
         if wave.steps > self.limit:
-            wave.progress.endless = (
-                f"still runs after {self.limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
-            )
+            wave.progress.endless = f"it still runs after {self.limit:,} blocks of instructions, the limit of this launch; it is endless, or needs a higher limit"
             wave.pc[wave.pc < YIELDED] += YIELDED
             raise Stuck
 
@@ -245,7 +243,7 @@ def _no_way_out(wave: Wave) -> str:
     leading = _LEADING_OUT(wave)
     at = distinct(wave.pc[wave.pc < GATHERING])
     wave.progress.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
-    return "loops for ever: no branch leads out of its loop" if wave.progress.never_ends else ""
+    return "no branch leads out of the loop" if wave.progress.never_ends else ""
 
 
 def _leading_out(x: Wave) -> set[int]:
@@ -294,6 +292,6 @@ def _quiet(wave: Wave) -> str:
     if wave.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
         return ""
     return (
-        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of any thread: it is endless, or needs a higher "
-        f"limit (a loop without a store is ended after limit / {QUIET}, at the least {LEAST_QUIET:,}; limit = {2 * QUIET * most} allows twice as many)"
+        f"{most:,} blocks of instructions ran in loops without a store or an arrival of any thread; the kernel is endless, or needs a higher "
+        f"limit (limit = {2 * QUIET * most} allows twice as many)"
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap
 from smemsim.core.finding import Half
 from smemsim.core.ptx.module import Instruction
@@ -77,8 +78,8 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     """X001 of threads whose bytes lie outside; what it says."""
     n, thread = _first(x, part, bad)
     address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
-    count = int(bad.sum())
-    more = f" (and {count - 1} more threads)" if count > 1 else ""
+    count, ctas = int(bad.sum()), len(distinct(x.cta_of[x.threads if part is None else x.threads[part]][bad]))
+    more = f" (and {count - 1} more threads{f', in {ctas} CTAs' * (ctas > 1)})" if count > 1 else ""
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None

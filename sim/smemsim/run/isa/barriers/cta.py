@@ -15,7 +15,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
-from smemsim.core.finding import Half
+from smemsim.core.finding import Half, ranges
 from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.barriers import CTA_BARRIERS
 from smemsim.run.engine.traps import find_misuse, misuse, thread_name
@@ -401,7 +401,7 @@ class _Form:
 
 
 def _list(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:12])) + (" ..." if len(numbers) > 12 else "") if numbers else "none"
+    return ranges(numbers) if numbers else "none"
 
 
 def _open(x: Wave) -> dict[tuple[int, int], NamedBarrier]:

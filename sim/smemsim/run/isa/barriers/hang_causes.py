@@ -352,7 +352,8 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     if each and each.is_integer():
         right = f"expect {int(each)} bytes, if the boxes have the intended size"
     bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
-    what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected} bytes ({size} each time), and {state.all_brought} arrive"
+    each_time = f" ({size:,} each time)" if rounds > 1 else ""
+    what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected:,} bytes{each_time}, and {state.all_brought:,} arrive"
     why, at = "", i
     halves: tuple[Half, ...] = Half("expect", f"{size} bytes ({i.name})", i), Half("arrive", bringing)
     cause = wrong_delivery(barrier, x, size, rounds)

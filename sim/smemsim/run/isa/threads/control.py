@@ -16,6 +16,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.core.finding import ranges
 from smemsim.core.ptx.module import Arguments, Immediate, Instruction, Label, Operand, Parameter, Prototype, Symbol
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import REGISTERS
@@ -218,7 +219,7 @@ def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], war
         absent = set(range(size * group, min(size * (group + 1), warps))) - came
         if absent:
             i = of_warps[cta * warps + min(came)][1]
-            names = [", ".join(map(str, sorted(some))) for some in (came, absent)]
+            names = [ranges(sorted(some)) for some in (came, absent)]
             x.launch.find(
                 "X011", i, f"only warps {names[0]} of a warpgroup execute {i.name}, and not warps {names[1]}", why="the effect is then undefined", repair="let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
             )  # fmt: skip
