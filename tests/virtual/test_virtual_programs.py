@@ -1165,7 +1165,7 @@ print(dnn.cudnnGetVersion() // 10000, dnn.cudnnCreate(ctypes.byref(ctypes.c_void
 
 
 def test_xla_finds_the_card_and_handles_of_libraries_that_cannot_run_here(tmp_path):
-    """Only flags that the plugin knows are given, what the program sets itself counts, and nobody but XLA finds the stand-ins."""
+    """Only flags that the plugin knows are given, what the program sets itself counts, and nobody but XLA finds cuDNN's stand-in."""
     (tmp_path / "jax_plugins/xla_cuda13").mkdir(parents=True)
     (tmp_path / "jax_plugins/xla_cuda13/__init__.py").write_text(PLUGIN)
     (tmp_path / "jax_plugins/xla_cuda13/plugin.so").write_bytes(b"\0xla_gpu_autotune_level\0xla_gpu_generate_line_info\0")
@@ -1176,7 +1176,7 @@ def test_xla_finds_the_card_and_handles_of_libraries_that_cannot_run_here(tmp_pa
     }
     done = run([sys.executable, "-c", XLA_ASKING], env=own)
     flags = "--xla_gpu_generate_line_info=true --xla_gpu_autotune_level=0 --xla_gpu_autotune_level=1"
-    assert done.stdout == f"True {flags} bfc\n9 0 False False\n", done.stderr
+    assert done.stdout == f"True {flags} bfc\n9 0 False True\n", done.stderr
     done = run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcudnn.so.9')"])
     assert "cannot open shared object file" in done.stderr
 
@@ -1308,3 +1308,66 @@ def test_a_sample_of_ctas_is_no_clean_bill(tmp_path):
     assert "2 skipped" in done.stdout, done.stdout + done.stderr
     assert "so that outputs are partial; no findings" in done.stdout
     assert "waits cannot be run in part" in done.stdout
+
+
+OF_CUBLAS = """
+import ctypes, sys
+import numpy as np
+rt, blas, lt = ctypes.CDLL("libcudart.so.13"), ctypes.CDLL("libcublas.so.13"), ctypes.CDLL("libcublasLt.so.13")
+Q, rng = ctypes.c_void_p, np.random.default_rng(1)
+def card(array):
+    at = Q()
+    assert rt.cudaMalloc(ctypes.byref(at), ctypes.c_size_t(array.nbytes)) == rt.cudaMemcpy(at, Q(array.ctypes.data), ctypes.c_size_t(array.nbytes), 1) == 0
+    return at
+def host(at, like):
+    out = np.empty_like(like)
+    assert rt.cudaMemcpy(Q(out.ctypes.data), at, ctypes.c_size_t(out.nbytes), 2) == 0
+    return out
+def number(value, kind=np.float32):
+    kept.append(np.array([value], kind))
+    return Q(kept[-1].ctypes.data)
+kept, h, stream = [], Q(), Q()
+assert blas.cublasCreate_v2(ctypes.byref(h)) == rt.cudaStreamCreate(ctypes.byref(stream)) == blas.cublasSetStream_v2(h, stream) == 0
+m, n, k = 6, 5, 4
+a, b, c = (np.asfortranarray(rng.integers(-8, 8, shape) / 4, np.float32) for shape in ((m, k), (k, n), (m, n)))
+A, B, C = map(card, (a, b, c))
+assert blas.cublasSgemm_v2(h, 0, 0, m, n, k, number(2), A, m, B, k, number(0.5), C, m) == 0
+assert np.array_equal(host(C, c), 2 * (a @ b) + 0.5 * c)
+assert blas.cublasSetPointerMode_v2(h, 1) == 0 == blas.cublasSgemm_v2(h, 1, 1, n, m, k, card(np.float32([1])), B, k, A, m, card(np.float32([0])), C, n)
+assert np.array_equal(host(C, np.empty((n, m), np.float32, "F")), (a @ b).T) and blas.cublasSetPointerMode_v2(h, 0) == 0
+half, brain = a.astype(np.float16), (b.view(np.uint32) >> 16).astype(np.uint16)
+assert blas.cublasHgemm(h, 1, 0, k, k, m, number(1, np.float16), card(half), m, card(half), m, number(0, np.float16), C, k) == 0
+assert np.array_equal(host(C, np.empty((k, k), np.float16, "F")), (a.T @ a).astype(np.float16))
+wide, narrow = card(np.zeros(2 * n * n, np.float32)), card(brain)
+many = (narrow, 14, k, ctypes.c_longlong(0))
+assert blas.cublasGemmStridedBatchedEx(h, 1, 0, n, n, k, number(1), *many, *many, number(0), wide, 0, n, ctypes.c_longlong(n * n), 2, 68, -1) == 0
+assert np.array_equal(host(wide, np.zeros(2 * n * n, np.float32)).reshape(2, n, n), np.stack([b.T @ b] * 2))
+graph, made = Q(), Q()  # of a captured stream it is a node
+assert rt.cudaStreamBeginCapture(stream, 0) == 0 == blas.cublasSgemm_v2(h, 0, 0, m, n, k, number(1), A, m, B, k, number(0), C, m)
+assert rt.cudaStreamEndCapture(stream, ctypes.byref(graph)) == rt.cudaGraphInstantiate(ctypes.byref(made), graph, ctypes.c_uint64(0)) == 0
+assert not np.array_equal(host(C, c), a @ b) and rt.cudaGraphLaunch(made, stream) == 0 and np.array_equal(host(C, c), a @ b)
+L, what, *places = (Q() for _ in range(5))
+assert lt.cublasLtCreate(ctypes.byref(L)) == lt.cublasLtMatmulDescCreate(ctypes.byref(what), 68, 0) == 0
+for place, rows, columns in zip(places, (m, k, m), (k, n, n)):
+    assert lt.cublasLtMatrixLayoutCreate(ctypes.byref(place), 0, ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)) == 0
+bias, found, result = card(np.arange(m, dtype=np.float32)), ctypes.c_int(), (ctypes.c_char * 96)()
+def asked(epilogue):
+    assert lt.cublasLtMatmulDescSetAttribute(what, 7, ctypes.byref(ctypes.c_int(epilogue)), ctypes.c_size_t(4)) == 0
+    return lt.cublasLtMatmulAlgoGetHeuristic(L, what, *places, places[-1], None, 1, result, ctypes.byref(found))
+assert lt.cublasLtMatmulDescSetAttribute(what, 8, ctypes.byref(bias), ctypes.c_size_t(8)) == asked(4) == 0 and found.value == 1
+assert lt.cublasLtMatmul(L, what, number(1), A, places[0], B, places[1], number(0), C, places[2], C, places[2], result, None, ctypes.c_size_t(0), stream) == 0
+assert np.array_equal(host(C, c), a @ b + np.arange(m, dtype=np.float32)[:, None])
+print(asked(32), blas.cublasStrsm_v2(h), blas.cublasSgemm_v2(h, 0, 0, m, n, 999 * k, number(1), A, m, B, 999 * k, number(0), C, m), blas.cublasDestroy_v2(h))
+"""
+
+
+def test_products_of_cublas_are_references(tmp_path):
+    """They are computed in the documented precision, and the log says that nothing of them was simulated."""
+    (tmp_path / "blas.py").write_text(OF_CUBLAS)
+    done = run([sys.executable, tmp_path / "blas.py"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "15 15 7 0\n"
+    assert "cublasHgemm: 4 x 4 x 6 (A f16, B f16, D f16): a reference by numpy, not simulated" in done.stderr
+    assert "cublasStrsm_v2 is not there in the virtual GPU; it answers 15 (CUBLAS_STATUS_NOT_SUPPORTED)" in done.stderr
+    assert "a matrix of 6 x 3996 f32 with a leading dimension of 6" in done.stderr
+    assert "nothing was launched" in done.stderr

@@ -29,6 +29,7 @@ __all__ = ["build", "compiler", "entry_points", "libraries"]
 SOURCES = pathlib.Path(__file__).parent / "clib"
 COMPILERS = ("cc", "gcc", "clang")
 RUNTIMES = (12, 13)
+_OF_PRODUCTS = re.compile(r"API [\w ]+?\*{0,2}(cublas\w+)\(")
 _DEFINED = re.compile(r"API [\w ]+?\*{0,2}((?:__)?cu\w+|smemsim_\w+)\(")
 _SUFFIXES = ("_ptsz", "_ptds")
 
@@ -50,7 +51,12 @@ def _is_whole(folder: pathlib.Path) -> bool:
 
 def _names() -> list[str]:
     own = ["libcuda.so.1", "libcuda.so", "libsmemsim-audit.so", "libcute_dsl_runtime.so", "libnvidia-ml.so.1"]
-    return [*own, *(f"libcudart.so.{major}" for major in RUNTIMES), *(name for name, _ in _stand_ins())]
+    return [
+        *own,
+        *(f"libcudart.so.{major}" for major in RUNTIMES),
+        *(name for name, _ in _stand_ins()),
+        *(name for name, *_ in _products()),
+    ]
 
 
 def _kept() -> pathlib.Path | None:
@@ -155,24 +161,34 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
     management = [f'-DDRIVER_RELEASE="{DRIVER_RELEASE}"', str(SOURCES / "nvml.c"), f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
-    _compile(folder, with_compiler, [*runtimes, ("libnvidia-ml.so.1", management)])  # which are linked with the driver
+    products = []
+    for name, which, major in _products():
+        (folder / f"{name}.map").write_text(f"{name} {{ global: cublas*; local: *; }};\n")
+        own = [f"-DWHICH={which.upper()}", f"-DMAJOR={major}", str(SOURCES / "cublas.c"), str(folder / f"{which}_generated.c")]
+        products.append(
+            (name, [*own, f"-Wl,--version-script={folder / f'{name}.map'}", f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"])
+        )
+    # All of these are linked with the driver.
+    _compile(folder, with_compiler, [*runtimes, *products, ("libnvidia-ml.so.1", management)])
     for path in folder.iterdir():
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask is
 
 
 def _stand_ins() -> list[tuple[str, list[str]]]:
-    """What stands in for cuDNN and cuBLAS. Their names are what a program that has loaded one finds by; the files' are others, so that only it does."""
-    sonames = {"cudnn": "libcudnn.so.9", "cublas": "libcublas.so.{major}", "cublaslt": "libcublasLt.so.{major}"}
-    source = str(SOURCES / "machine_code.c")
+    """What stands in for cuDNN. Its name is what a program that has loaded it finds it by; the file's is another, so that only it does."""
     return [
         (
-            f"libsmemsim-{name}-{major}.so",
-            [f"-DWHICH={name.upper()}", f"-DMAJOR={major}", source, f"-Wl,-soname,{soname.format(major=major)}"],
+            f"libsmemsim-cudnn-{major}.so",
+            [f"-DMAJOR={major}", str(SOURCES / "machine_code.c"), "-Wl,-soname,libcudnn.so.9"],
         )
         for major in RUNTIMES
-        for name, soname in sonames.items()
     ]
+
+
+def _products() -> list[tuple[str, str, int]]:
+    """(name, which, major release) of what stands in for cuBLAS and cuBLASLt."""
+    return [(f"{name}.so.{major}", name.removeprefix("lib").lower(), major) for major in RUNTIMES for name in ("libcublas", "libcublasLt")]
 
 
 def _compile(folder: pathlib.Path, with_compiler: str, wanted: list[tuple[str, list[str]]]) -> None:
@@ -202,8 +218,28 @@ def entry_points(which: str) -> tuple[set[str], set[str]]:
     return own | base, names - there - base
 
 
+def products_missing(which: str) -> set[str]:
+    """The functions of "cublas" or "cublaslt" that only answer "not supported".
+
+    Functions that macros of `cublas.c` define are read from the macros' calls.
+
+    >>> sorted(name for name in ("cublasSgemm_v2", "cublasZgemm_v2", "cublasGemmEx") if name in products_missing("cublas"))
+    ['cublasZgemm_v2']
+    """
+    text = (SOURCES / "cublas.c").read_text()
+    there = set(_OF_PRODUCTS.findall(text))
+    there |= {f"cublas{name}" for name in re.findall(r"^(?:GEMM|BATCHED|GEMV|VECTOR|MATRIX)\((\w+)", text, re.MULTILINE)}
+    there |= {f"cublas{kind}{name}" for kind, name in re.findall(r"^([SG]ET)TER\((\w+)", text, re.MULTILINE) for kind in [kind.title()]}
+    there |= {f"cublas{name}{suffix}" for name in ("GemmEx", "SgemmEx", "GemmStridedBatchedEx") for suffix in ("", "_64")}
+    return set((SOURCES / f"{which}_names.txt").read_text().split()) - there
+
+
 def _generate(folder: pathlib.Path) -> None:
     """C for what follows from tables: error codes, stubs, the names of streams of their own for each thread, and a table of all names."""
+    for which in ("cublas", "cublaslt"):
+        lines = ['#include "door.h"', "int smemsim_not_there(const char *name);"]
+        lines += [f'API int {name}(void) {{ return smemsim_not_there("{name}"); }}' for name in sorted(products_missing(which))]
+        (folder / f"{which}_generated.c").write_text("\n".join(lines) + "\n")
     for which in ("driver", "runtime"):
         there, missing = entry_points(which)
         lines = ['#include "door.h"', "#include <string.h>"]

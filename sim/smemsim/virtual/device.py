@@ -131,6 +131,7 @@ class VirtualDevice:
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
+        self.references: set[str] = set()  # products of cuBLAS of which it was told that they are not simulated
         self.limits = DEVICE_LIMITS | {SHARED_LIMIT: self.card.named("max_shared_memory_per_block_optin")}
         if "max_persisting_l2_cache_size" in self.card.unknown:
             self.limits[PERSISTING_LIMIT] = 0

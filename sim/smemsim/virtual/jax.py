@@ -5,7 +5,7 @@ GPU. The driver launches all of it. These obstacles are removed before the plugi
 
 - JAX looks for `/dev/nvidia0`, and does not ask the driver if it is missing;
 - XLA compiles nothing without handles of cuDNN and cuBLAS, which are machine code: `clib/machine_code.c` has only the
-  handles;
+  handle of cuDNN, `clib/cublas.c` has products;
 - XLA measures which kernel is fastest, and gives products to cuBLAS: the flags below take the first kernel, and
   Triton's;
 - XLA divides one large piece of memory: with one allocation for each array, an access past an array is found.
@@ -35,7 +35,7 @@ VARIABLES = {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # of the versions of cuDNN and its like
     "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",
 }
-STAND_INS = ("cudnn", "cublas", "cublaslt")
+STAND_INS = ("libsmemsim-cudnn-{major}.so", "libcublas.so.{major}", "libcublasLt.so.{major}")
 _kept: list[ctypes.CDLL] = []
 
 
@@ -73,4 +73,4 @@ def _stand_in(major: int) -> None:
     """Load what XLA then finds by name."""
     from smemsim.virtual.build import libraries
 
-    _kept.extend(ctypes.CDLL(str(libraries() / f"libsmemsim-{name}-{major}.so")) for name in STAND_INS)
+    _kept.extend(ctypes.CDLL(str(libraries() / name.format(major=major))) for name in STAND_INS)

@@ -16,6 +16,7 @@ from smemsim.virtual.calls.maps import MapCalls
 from smemsim.virtual.calls.memory import MemoryCalls
 from smemsim.virtual.calls.nodes import NodeCalls
 from smemsim.virtual.calls.pools import PoolCalls
+from smemsim.virtual.calls.products import ProductCalls
 from smemsim.virtual.calls.streams import StreamCalls
 from smemsim.virtual.calls.textures import TextureCalls
 from smemsim.virtual.errors import INVALID_VALUE, LAUNCH_FAILED, NOT_SUPPORTED, CudaError
@@ -35,6 +36,7 @@ class Calls(
     MapCalls,
     MemoryCalls,
     PoolCalls,
+    ProductCalls,
     ManagedCalls,
     MappingCalls,
     StreamCalls,

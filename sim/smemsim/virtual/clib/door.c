@@ -447,13 +447,14 @@ API const char *smemsim_caller(void *address, char *text, size_t room) {
 static const char *named[512];
 static unsigned named_count;
 
-API R smemsim_unknown(const char *name) {
+API R smemsim_unknown(const char *name) { return smemsim_unknown_as(name, "801 (not supported)"); }
+API R smemsim_unknown_as(const char *name, const char *answer) {
     pthread_mutex_lock(&lock);
     unsigned n = 0;
     while (n < named_count && strcmp(named[n], name)) n++;
     if (n == named_count && n < 512) {
         named[named_count++] = name;
-        smemsim_tell("%s is not there in the virtual GPU; it answers 801 (not supported)", name);
+        smemsim_tell("%s is not there in the virtual GPU; it answers %s", name, answer);
     }
     pthread_mutex_unlock(&lock);
     return NOT_SUPPORTED;

@@ -33,6 +33,7 @@ API unsigned smemsim_resets(void); /* so far */
 API int smemsim_is_mapped(U address, size_t bytes);
 API void *smemsim_symbol(const char *name); /* of the driver's entry points */
 API R smemsim_unknown(const char *name);    /* an entry point that is not there: named once, 801 */
+API R smemsim_unknown_as(const char *name, const char *answer); /* the same of another library, with what it answers in words */
 
 typedef struct {
     U function;
