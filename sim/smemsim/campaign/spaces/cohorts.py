@@ -374,9 +374,9 @@ def mutated(ptx: str, rng: random.Random) -> str:
 def _recorded(path: pathlib.Path, ptx: str, *, cohorts: bool) -> Any:
     from smemsim.evidence.launches import load_launch_file
 
-    launch = load_launch_file(path.parent)
-    gpu = Gpu(launch.about["arch"] or "sm_90a")
     try:
+        launch = load_launch_file(path.parent)
+        gpu = Gpu(launch.about["arch"] or "sm_90a")
         arrays, args = launch.placed(gpu)
         config = launch.config(args)
     except SmemsimError as e:
