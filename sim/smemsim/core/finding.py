@@ -333,7 +333,8 @@ class Finding:
     """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
     - `code`, `severity`: the rule, and how grave it is.
-    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario with the fix. `parts` has all four
+    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario or the kernel with the fix.
+      `trial` is the change of the kernel in words, `failed` one that did not help. `parts` has all four
       parts; `message` is the text without the fix.
     - `source_line` ("gemm.cu:91"), `ptx_line` (303), `other` (the other access of a race): the place in a launch.
     - `path` ("step[1].a.word"): the place in a scenario. `where`: any place, in words. `at`: the place as an object.
@@ -373,6 +374,8 @@ class Finding:
     why: str = ""
     halves: tuple[Half, ...] = ()
     tried: bool = False
+    trial: str = ""  # the change that was executed, in words
+    failed: str = ""  # a change that was executed, and does not mend it
 
     @property
     def message(self) -> str:
@@ -607,8 +610,12 @@ class Finding:
                 f"follows from {self.cause.code}" if self.cause is not None and not isinstance(self.cause.at, InLaunch) else self.because
             )
             yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
-        if self.repair:
-            yield Labelled("fix", told(self.repair) + " (tried)" * self.tried, style="green")
+        yield from _fix_rows(self._fix())
+
+    def _fix(self) -> dict[str, Any]:
+        """The fix, as JSON has it."""
+        more = {"trial": self.trial, "failed": self.failed}
+        return {"text": self.repair, "tried": self.tried} | {name: text for name, text in more.items() if text}
 
     def page_rows(self) -> tuple[Labelled, ...]:
         """The labelled lines that a report page shows between the head and the fix."""
@@ -631,7 +638,7 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         """The finding as a dictionary for JSON. The keys depend on the kind of place."""
         said = {"code": self.code, "severity": str(self.severity), "where": self.where, "what": self.what, "why": self.why,
-                "fix": {"text": self.repair, "tried": self.tried}}  # fmt: skip
+                "fix": self._fix()}  # fmt: skip
         match self.at:
             case InWord():
                 return said | {"message": self.message, "repair": self.repair, "because": self.because}
@@ -714,9 +721,17 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
         )
     if found["why"] or found.get("because"):
         yield Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else Labelled("rule", found["because"])
-    fix = found["fix"]
+    yield from _fix_rows(found["fix"])
+
+
+def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
+    """The fix, and what was executed of it."""
+    trial = fix.get("trial", "")
     if fix["text"]:
-        yield Labelled("fix", told(fix["text"]) + " (tried)" * fix["tried"])
+        tried = f" (tried: {told(trial)})" if trial not in ("", fix["text"]) else " (tried)" * fix["tried"]
+        yield Labelled("fix", f"{told(fix['text'])}{tried}", style="green")
+    if fix.get("failed"):
+        yield Labelled("tried", f"{told(fix['failed'])}: the finding stays")
 
 
 def _of_line(half: Half) -> str:
@@ -742,11 +757,11 @@ def in_word(
 def at_instruction(
     code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None,
     touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (), other: Instruction | None = None, within_warp: bool = False,
-    why: str = "", halves: tuple[Half, ...] = (),
+    why: str = "", halves: tuple[Half, ...] = (), numbers: Mapping[str, Value] | None = None,
 ) -> Finding:  # fmt: skip
     """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's; the rest as `InLaunch` has it."""
     at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp)
-    return Finding(code, milder or CODES[code].severity, at, message, repair, because, why=why, halves=halves)
+    return Finding(code, milder or CODES[code].severity, at, message, repair, because, why=why, halves=halves, numbers=numbers or {})
 
 
 class TensorMapError(SmemsimError, ValueError):

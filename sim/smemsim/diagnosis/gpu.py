@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.base.arguments import SAMPLE, shown, whole
+from smemsim.base.arguments import SAMPLE, flag, shown, whole
 from smemsim.base.budget import ask
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.files import source_folders
@@ -42,7 +42,7 @@ from smemsim.run.engine.sampling import Sample, sample_of
 from smemsim.run.engine.schedule import seeds_of
 from smemsim.run.engine.traps import region_name
 from smemsim.run.events import Observer
-from smemsim.run.lower.program import module_of
+from smemsim.run.lower.program import link, module_of
 from smemsim.run.pipeline import PipelineRecorder
 from smemsim.run.procs.shards import execute_spread, shared_out
 
@@ -55,7 +55,7 @@ MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 IN_FLIGHT = frozenset(
     ("X003", "X004", "X005", "X007", "X012")
 )  # findings of asynchronous operations that the usual order completes at once
-ASYNCHRONOUS = frozenset(("cp", "tcgen05", "wgmma"))
+ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 MOST_COPIED = 1 << 24  # bytes of global memory that are kept for a second run
 LONGEST = 5.0  # seconds of a launch that is run a second time
 LONGEST_LATER = 10.0  # ... of the second run
@@ -114,6 +114,7 @@ class Gpu(Device):
         observers: Sequence[Observer] = (),
         counters: bool | Mapping[str, Any] = False,
         pipeline: bool | Mapping[str, Any] = False,
+        try_fixes: bool = False,
     ) -> Run:
         """Execute an entry of a PTX text over a grid of CTAs, and check what it does.
 
@@ -142,6 +143,7 @@ class Gpu(Device):
           for example, reports what is above them (P905).
         - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes another
           cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
+        - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does (`run_and_compare`).
 
         Which order:
 
@@ -189,7 +191,7 @@ class Gpu(Device):
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
             overrun=overrun, observers=observers, counters=counters, pipeline=pipeline,
         )  # fmt: skip
-        return self.run(ptx, config, options)
+        return self.run_and_compare(ptx, config, options) if flag("try_fixes", try_fixes) else self.run(ptx, config, options)
 
     def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
         """Run a kernel. `launch` explains the members of `config` and `options`."""
@@ -246,7 +248,7 @@ class Gpu(Device):
         return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
-        """Like `run`, but a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
+        """Like `run`, but fixes are tried, and a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
 
         The usual order completes asynchronous operations when they are issued, so results may be right in spite of such
         a finding. `Run.later` says what
@@ -261,6 +263,9 @@ class Gpu(Device):
         if before is not None and found and is_short and not run.launch.status:
             self._compared.add(kernel.name)
             run.later = self._later(kernel, config, options, run, before)
+        if before is not None and is_short and not run.ok:
+            self._compared.add(kernel.name)
+            self._try_fixes(kernel, config, options, run, before)
         return run
 
     def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
@@ -278,6 +283,26 @@ class Gpu(Device):
         run = self.run(ptx, config, watched)
         run.has_needless(needless_waits(self, run, config, options, before, waits))
         return run
+
+    def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: dict[int, np.ndarray]) -> None:
+        """Execute the fixes of the findings where they are changes of the PTX: each with the memory of before the launch. The run's results are left."""
+        from smemsim.diagnosis.trials.trial import MOST_SECONDS, try_fixes
+
+        regions = [region for region in self.memory.filled() if region.begin in before]
+        left = {region.begin: region.data.copy() for region in regions}
+
+        def again(module: Module, seconds: float) -> Run:
+            for region in self._still(regions):
+                region.data[:] = before[region.begin]
+            changed = dataclasses.replace(kernel, program=link(module, kernel.name, kernel.program.arch))
+            of_trial = dataclasses.replace(
+                options, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False, client=None
+            )
+            return self.run(changed, config, of_trial)
+
+        run.has_tried(try_fixes(run, module_of(kernel.text), again, min(MOST_SECONDS, options.limit_seconds or MOST_SECONDS)))
+        for region in self._still(regions):
+            region.data[:] = left[region.begin]
 
     def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:
         """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""

@@ -42,6 +42,7 @@ from smemsim.diagnosis.pairs import halves
 from smemsim.diagnosis.pipeline import Pipeline
 from smemsim.diagnosis.report import Report, cause_of, fitting, target_of
 from smemsim.diagnosis.run_to_scenario import Written, judged, scenario_of
+from smemsim.diagnosis.trials.outcome import Outcomes, with_outcome
 from smemsim.run.counters import Counters, Counting
 from smemsim.run.engine.arrays import DeviceArray, as_numpy
 from smemsim.run.engine.grid import resident, takes_over
@@ -397,6 +398,7 @@ class Run:
         self._needless: tuple[Finding, ...] = ()
         self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
+        self._outcomes: Outcomes = {}
 
     @property
     def _has_moved(self) -> bool:
@@ -461,6 +463,11 @@ class Run:
         for name in ("_all", "_costs"):
             self.__dict__.pop(name, None)
 
+    def has_tried(self, outcomes: Outcomes) -> None:
+        """Fixes were executed: findings say what came of it."""
+        self._outcomes = outcomes
+        self.__dict__.pop("_all", None)
+
     @property
     def report(self) -> Report | None:
         """`smemsim.check` of the transfers and matrix instructions that were executed; None when there were none.
@@ -478,7 +485,7 @@ class Run:
             causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
-        findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
+        findings = blamed([with_outcome(f, self._outcomes) for f in findings], self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
 
     @functools.cached_property

@@ -86,6 +86,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
                 touched=wait.touched,
                 halves=halves,
                 why=f"{wait.what()}{full}",
+                numbers=wait.numbers(),
             )
         for first, last, what in (
             (YIELDED, GATHERING, wave.progress.endless or "it polls a value that never changes"),

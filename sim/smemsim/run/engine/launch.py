@@ -16,7 +16,7 @@ import numpy as np
 
 from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError, Unmodelled
-from smemsim.core.finding import Half, Touched, at_instruction
+from smemsim.core.finding import Half, Touched, Value, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.ptx.module import Instruction, Parameter
 from smemsim.core.spec.alternatives import alternative_of
@@ -541,6 +541,7 @@ class Launch:
         within_warp: bool = False,
         why: str = "",
         halves: tuple[Half, ...] = (),
+        numbers: Mapping[str, Value] | None = None,
     ) -> None:
         """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
 
@@ -549,7 +550,7 @@ class Launch:
         self.result.findings.keep(
             at_instruction(
                 code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
-                within_warp=within_warp, why=why, halves=halves,
+                within_warp=within_warp, why=why, halves=halves, numbers=numbers,
             )
         )  # fmt: skip
 

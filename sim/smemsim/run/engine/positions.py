@@ -14,7 +14,7 @@ from smemsim.run.engine.wave_grid import WaveGrid
 from smemsim.run.warps import EXITED
 
 if TYPE_CHECKING:
-    from smemsim.core.finding import Touched
+    from smemsim.core.finding import Touched, Value
 
 __all__ = ["EXITED", "GATHERING", "LEAST_SUSPICIOUS", "PARKED", "YIELDED", "Positions", "Wait"]
 
@@ -42,6 +42,7 @@ class Wait:
     missing: Callable[[], np.ndarray] | None = None
     fed: Callable[[], set[int]] | None = None
     participants: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+    numbers: Callable[[], dict[str, Value]] = dict  # of an mbarrier: other counts of arrivals, to be tried
 
 
 class Positions:

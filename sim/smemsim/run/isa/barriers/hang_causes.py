@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half
+from smemsim.core.finding import Half, Value
 from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
@@ -370,7 +371,10 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
         milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
         right, because = "expect bytes only in phases that a thread waits for", ""  # no rule is broken: it may end in any phase
-    x.launch.find("T210", at, what, right, because=because, milder=milder, touched=barrier.touched, why=why, halves=halves)
+    numbers: dict[str, Value] = (
+        {"expected": size, "arrive": int(each)} if cause is None and milder is None and each and each.is_integer() else {}
+    )
+    x.launch.find("T210", at, what, right, because=because, milder=milder, touched=barrier.touched, why=why, halves=halves, numbers=numbers)
 
 
 # ---- waiting
@@ -382,6 +386,7 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
     wait = x.park(threads, x.at, i, lambda: _describe(barrier, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
     wait.fed = lambda: barrier.state.lines
+    wait.numbers = lambda: _counts(barrier)
     wait.participants = lambda: _participants(barrier, x)
     barrier.waits.append((wait, phase))
     return wait
@@ -411,6 +416,19 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate(own) + begin if own else none
 
     return threads(came), threads(overdue)
+
+
+def _counts(barrier: Mbarrier) -> dict[str, Value]:
+    """The line of mbarrier.init, and other counts of arrivals with which phases end as often as threads wait for them."""
+    state = barrier.state
+    here = state.expected - state.pending
+    all_came = state.phase * state.expected + here
+    rounds = max(state.seen, 1)
+    counts = (here, all_came // rounds, all_came) if state.phase > state.seen else (here, all_came)
+    return {
+        "init": barrier.made.line,
+        "counts": tuple(dict.fromkeys(n for n in counts if 0 < n <= MBARRIER_ARRIVALS and n != state.expected)),
+    }
 
 
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:

@@ -1,0 +1,1 @@
+"""Fixes that are executed before they are printed: changes of the PTX, run again with the same inputs."""

@@ -1,0 +1,36 @@
+"""What came of the fix of a finding that was executed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple, TypeAlias
+
+from smemsim.core.finding import Finding
+
+__all__ = ["Outcome", "Outcomes", "key_of", "with_outcome"]
+
+
+class Outcome(NamedTuple):
+    """The change that was executed, in words. `works`: the finding was gone, and no other came. `is_beside`: the text of the finding's fix is kept."""
+
+    text: str
+    works: bool = True
+    is_beside: bool = False
+
+
+Outcomes: TypeAlias = dict[tuple[str, int, str], Outcome]
+
+
+def key_of(f: Finding) -> tuple[str, int, str]:
+    """What tells the findings of a launch apart: code, line and operation."""
+    return f.code, f.line, f.operation
+
+
+def with_outcome(f: Finding, outcomes: Outcomes) -> Finding:
+    """The finding with what came of its fix: a fix that does not help is none."""
+    outcome = outcomes.get(key_of(f))
+    if outcome is None:
+        return f
+    if not outcome.works:
+        return dataclasses.replace(f, repair="", failed=outcome.text)
+    return dataclasses.replace(f, repair=(outcome.is_beside and f.repair) or outcome.text, trial=outcome.text, tried=True)

@@ -1,0 +1,82 @@
+"""Executes the fixes of a launch's findings: the PTX with the change, the same inputs, and whether the finding is gone and no other came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from smemsim.base.errors import SmemsimError
+from smemsim.core.finding import Finding
+from smemsim.core.ptx.edits import edited
+from smemsim.core.ptx.module import Module
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.run import Run
+from smemsim.diagnosis.trials.candidates import Candidate, candidates_of
+from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of
+
+__all__ = ["MOST_SECONDS", "try_fixes"]
+
+MOST_FINDINGS = 4  # of a launch whose fixes are tried
+MOST_RUNS = 12  # of a launch
+MOST_SECONDS = 10.0  # of all trials of a launch
+LEAST_SECONDS = 0.1  # that a trial has
+GRAVE = (Severity.TRAP, Severity.WRONG)
+_Came: TypeAlias = dict[tuple[str, int], Severity]  # findings by code and line
+
+
+def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float = MOST_SECONDS) -> Outcomes:
+    """What came of the fixes of a run's findings, by the finding.
+
+    `again` executes a changed module with the inputs of the run, for so many seconds at most. A finding that follows from another one is not tried.
+    """
+    trials = _Trials(run, module, again, seconds)
+    found = [f for f in run.findings if f.severity in GRAVE and f.cause is None and not f.tried]
+    outcomes = {key_of(f): trials.of(f) for f in found[:MOST_FINDINGS]}
+    return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
+
+
+class _Trials:
+    """The trials of one run; a change is executed once."""
+
+    def __init__(self, run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float) -> None:
+        self.module, self.again = module, again
+        self.end, self.left = time.monotonic() + seconds, MOST_RUNS
+        self.before = {key for f in run.findings if f.severity in GRAVE for key in _keys(f)}
+        self.done: dict[str, _Came | None] = {}  # by the words of the change
+
+    def of(self, f: Finding) -> Outcome | None:
+        """What came of the changes that may mend a finding; None if nothing is known."""
+        failed = None
+        for candidate in candidates_of(f, self.module):
+            if candidate.text not in self.done:
+                if not self.left or time.monotonic() > self.end:
+                    return None
+                self.left -= 1
+                self.done[candidate.text] = self._executed(candidate)
+            came = self.done[candidate.text]
+            stays = came is not None and any(key in came for key in _keys(f))
+            if came is not None and not stays and self._is_better(came):
+                return Outcome(candidate.text, is_beside=candidate.is_beside)
+            if candidate.is_all and not stays:  # it may help, and something else comes to light
+                return None
+            failed = failed or (candidate.text if candidate.is_all else None)
+        return Outcome(failed, works=False) if failed else None
+
+    def _executed(self, candidate: Candidate) -> _Came | None:
+        """The findings of a run with a change; None if it did not come to its end, or cannot be executed."""
+        try:
+            run = self.again(edited(self.module, candidate.edits), max(self.end - time.monotonic(), LEAST_SECONDS))
+        except SmemsimError:
+            return None
+        if run.interrupted or run.out_of_time:
+            return None
+        return {key: f.severity for f in run.findings if f.severity in GRAVE for key in _keys(f)}
+
+    def _is_better(self, came: _Came) -> bool:
+        """Is no finding new, and does the kernel come to its end?"""
+        return came.keys() <= self.before and Severity.TRAP not in came.values()
+
+
+def _keys(f: Finding) -> set[tuple[str, int]]:
+    return {(f.code, line) for line in (f.line, *f.lines)}

@@ -1,0 +1,121 @@
+"""Fixes that are executed before they are printed: what was tried is the fix, and a fix that does not help is none."""
+
+import re
+
+import numpy as np
+import pytest
+
+from gpu_faults import BLACKWELL, FAULTS, RING, TRITON
+from gpu_faults import kernel as golden
+from launches import kernel
+from smemsim import Gpu, TensorMap
+
+OWN = "mov.u32 %r3, sm; mad.lo.u32 %r3, %r1, 4, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;\n"
+INIT = OWN + "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], {}; bar.sync 0;\n"
+EXPECT = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {};\n"
+LOAD = "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 256, [bar];\n"
+WAIT = "W: mbarrier.try_wait.parity{}.shared.b64 %p2, [bar], 0; @!%p2 bra W;\n"
+LEAVE = "ld.shared.b32 %r2, [%r3]; st.global.b32 [%d1+8192], %r2;\n"
+STORED = OWN + "st.shared.b32 [%r3], %r1;\n{}bar.sync 0;\n"
+BULK = "@%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], 256;\n@%p9 cp.async.bulk.commit_group;\n"
+AGAIN = "bar.sync 0;\nst.shared.b32 [%r3], %r1;\n@%p9 cp.async.bulk.wait_group 0;\n"
+COPY = OWN + "cp.async.ca.shared.global [%r3], [%d1], 4;\n"
+OTHERS = "bar.sync 0;\nxor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+8192], %r2;\n"
+FENCE, WAITED = "fence.proxy.async;\n", "@%p9 cp.async.bulk.wait_group 0;\n"
+
+
+def ran(body: str, *, try_fixes: bool = True, **given):
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.arange(4096, dtype=np.uint32))
+    run = gpu.launch(kernel(1, body), block=64, args=[array], progress=False, try_fixes=try_fixes, **given)
+    return run, array.numpy()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "fix", "trial"),
+    [
+        (INIT.format(1) + EXPECT.format(512) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
+        (INIT.format(1) + EXPECT.format(128) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
+        (INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X006", "let the missing threads arrive too, or correct mbarrier.init", "mbarrier.init with 1 arrival in line {mbarrier.init}"),
+        (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
+        (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 after line {cp.async.bulk.commit}", ""),
+        (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
+        (COPY + "cp.async.commit_group;\ncp.async.wait_group 2;\n" + OTHERS, "X004", "cp.async.wait_group 0 instead of 2 in line {cp.async.wait}", ""),
+        (COPY + OTHERS, "X004", "cp.async.commit_group and cp.async.wait_group 0 before line {bar.sync}", ""),
+        (INIT.format(1) + EXPECT.format(256) + LOAD + WAIT.format(".relaxed.cta") + LEAVE, "X004", ".acquire instead of .relaxed in line {mbarrier.try_wait}", ""),
+        (INIT.format(1) + "st.shared.b32 [%r3], %r1;\n" + OTHERS.removeprefix("bar.sync 0;\n"), "X008", "put a barrier", "bar.sync 0 (__syncthreads) before line {ld.shared}"),
+    ],
+)  # fmt: skip
+def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
+    run, left = ran(wrong)
+    first = run.findings[0]
+    lines = {
+        m[1]: n
+        for n, line in reversed([*enumerate(kernel(1, wrong).split("\n"), 1)])
+        for m in re.finditer(r"\{([^}]*)\}", fix + trial)
+        if m[1] in line
+    }
+    fix, trial = (re.sub(r"\{([^}]*)\}", lambda m: str(lines[m[1]]), text) for text in (fix, trial))
+    assert (first.code, first.tried) == (code, True)
+    assert first.repair.startswith(fix)
+    assert (first.trial or fix) == (trial or fix)
+    untried, same = ran(wrong, try_fixes=False)
+    assert (left == same).all()  # a trial leaves nothing
+    assert [(f.code, f.line) for f in untried.findings] == [(f.code, f.line) for f in run.findings]
+    assert not any(f.tried for f in untried.findings)
+
+
+def test_what_was_tried_is_printed_and_in_json():
+    run, _ = ran(INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE)
+    words = " ".join(run.text().split())
+    assert "mbarrier.init (3 arrivals a phase) (tried: mbarrier.init with 1 arrival in line" in words
+    assert run.as_dict()["findings"][0]["fix"]["tried"]
+    assert run.as_dict()["findings"][0]["fix"]["trial"].startswith("mbarrier.init with 1 arrival")
+
+
+def test_a_fix_that_does_not_help_is_not_printed_as_one():
+    """Two lines expect bytes for one phase, and the number for each of several equal rounds is none of theirs."""
+    body = INIT.format(2) + EXPECT.format(128) + EXPECT.format(384) + LOAD + WAIT.format("") + LEAVE
+    first, said = ran(body)[0].findings[0], ran(body, try_fixes=False)[0].findings[0]
+    assert (first.code, said.repair.startswith("expect 64 bytes")) == ("T210", True)
+    assert (first.repair, first.tried) == ("", False)
+    assert first.failed.startswith("expect 64 bytes in line")
+    assert "tried   expect 64 bytes in line" in str(first)
+
+
+def test_a_change_that_brings_another_finding_is_none():
+    """With fewer bytes the hang ends, and half of what is read has never come."""
+    run, _ = ran(INIT.format(1) + EXPECT.format(256) + LOAD.replace("256", "128") + WAIT.format("") + LEAVE)
+    assert [(f.code, f.tried, f.trial, f.failed) for f in run.findings[:1]] == [("T210", False, "", "")]
+    assert run.findings[0].repair
+
+
+def test_a_right_kernel_and_a_remark_are_not_run_again():
+    run, _ = ran(STORED.format(FENCE) + BULK + WAITED)
+    assert not run.findings
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "trial"),
+    [
+        ("half of one phase expected", TRITON, "expect 24576 bytes in line 81"),
+        ("an arrival too many", RING, "mbarrier.init with 2 arrivals in lines 50, 58, 66"),
+        ("no wgmma.fence", RING, "wgmma.fence.sync.aligned before line 289"),
+        ("zeros not waited for", BLACKWELL, "tcgen05.wait::st.sync.aligned after line 77"),
+    ],
+)
+def test_faults_of_real_kernels_have_a_fix_that_was_executed(name, base, trial):
+    fault, file = next(f for f in FAULTS if (f.name, f.kernel) == (name, base)), golden(base)
+    gpu = Gpu(file.about["arch"])
+    arrays = {n: gpu.array(x) for n, x in file.arrays().items()}
+    args = [
+        TensorMap.tiled(**one["map"] | {"global_address": arrays[one["map"]["global_address"]].address}) if "map" in one
+        else arrays[one["array"]] if "array" in one else one.get("value")
+        for one in file.about["args"]
+    ]  # fmt: skip
+    config = file.config(args)
+    run = gpu.launch(
+        fault.edit(file.ptx), config.entry, grid=config.grid, block=config.block, cluster=config.cluster, shared_bytes=config.shared_bytes,
+        args=args, progress=False, try_fixes=True,
+    )  # fmt: skip
+    assert trial in [f.trial for f in run.findings]
