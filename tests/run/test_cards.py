@@ -84,7 +84,7 @@ def test_limits_are_those_of_the_capability(name, threads, ctas, most):
     card = card_named(name)
     device = VirtualDevice(card.arch, policy=Policy(quiet=True), card=name)
     assert [device.attribute(n) for n in (39, 106, 97, 16)] == [threads, ctas, most, card.named("multiprocessor_count")]
-    assert device.limits[7] == most
+    assert device.attributes.limits[7] == most
     f = device.load(small(card.arch)).function("k")
     assert device.occupancy.blocks_per_multiprocessor(f, 32, 0) == ctas
     assert device.occupancy.blocks_per_multiprocessor(f, 1024, 0) == threads // 1024

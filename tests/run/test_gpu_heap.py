@@ -120,7 +120,7 @@ def test_schedules_of_a_kernel_that_allocates_are_not_compared():
 def test_the_heap_has_its_size_once_a_kernel_has_allocated():
     device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
     device.set_limit(2, 1000)
-    assert device.limits[2] == HEAP.least_bytes
+    assert device.attributes.limits[2] == HEAP.least_bytes
     to = device.allocate(8)
     body = f"{malloc(3 << 20)} st.global.u64 [%d20], %d1;"
     for _ in range(2):

@@ -368,7 +368,7 @@ def test_memory_of_a_device_is_that_of_a_copy_alone(added):
 def on_device(body, workers, **policy):
     """The bytes of two arrays of a device behind a launch, of which the first one is as it was allocated, and what was found."""
     device, told = VirtualDevice("sm_90a", policy=Policy.of(workers=workers, **policy)), []
-    device.ended = told.append
+    device.listeners.ended = told.append
     function = device.load(kernel(2, body, variables=VARIABLES)).function("k")
     a, b = (device.allocate(4 * CTAS * BLOCK) for _ in range(2))
     device.view(b, 4 * CTAS * BLOCK)[:] = 1

@@ -171,7 +171,7 @@ def test_while_one_thread_launches_the_calls_of_others_wait(device, module):
     other = threading.Thread(target=launch, args=(a + 256, 2))
     launch(a, 0)  # what is compiled once is
     device.launches.clear()
-    device.begins = begins
+    device.listeners.begins = begins
     launch(a, 1)
     other.join()
     assert seen == [1]
@@ -1041,7 +1041,7 @@ def test_an_assertion_is_told_as_a_card_tells_it_whatever_the_policy():
 def test_each_launch_is_told_when_it_is_over_and_how_many_seconds_are_left():
     device = VirtualDevice("sm_90a", policy=Policy(total_seconds=3600.0))
     ended, lines = [], []
-    device.ended, device.tell = ended.append, lines.append
+    device.listeners.ended, device.tell = ended.append, lines.append
     a = device.allocate(4)
     device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
     time.sleep(0.002)  # it counts from the first launch on, and a quick machine is ready sooner

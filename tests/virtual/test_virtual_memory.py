@@ -101,9 +101,9 @@ def by_a_kernel(device, flag):
 
 
 def by_a_kernel_that_nobody_ran(device, flag):
-    device.hooks = [(re.compile("^k$"), lambda launch: None)]
+    device.launcher.hooks = [(re.compile("^k$"), lambda launch: None)]
     device.launch(device.load(kernel(0, "")).function("k"), 1, 1, [])
-    device.hooks = []
+    device.launcher.hooks = []
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ def first_launch(launch: Any) -> bool:
 
 def _served(device: Any) -> None:
     """Write down what the program touches, whenever a launch of it is over: its process may end at any time."""
-    found, tell = _open.enter_context(touched(every_alternative(os.environ["SMEMSIM_ARCH"]))), device.ended
+    found, tell = _open.enter_context(touched(every_alternative(os.environ["SMEMSIM_ARCH"]))), device.listeners.ended
 
     def ended(launched: Any) -> None:
         OUT.write_text(json.dumps({"served": True, "touched": sorted(found)}), encoding="utf-8")
         tell(launched)
 
-    device.ended = ended
+    device.listeners.ended = ended
 
 
 def _branches() -> None:

@@ -23,7 +23,6 @@ launch, the next synchronising call has the error, and everything after that fai
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import sys
@@ -37,22 +36,16 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.budget import told
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
-from smemsim.core.machine.blank import Garbage, litter
+from smemsim.core.machine.blank import litter
 from smemsim.core.spec.cards import (
-    DEVICE_LIMITS,
     DRIVER_VERSION,
     HEAP_LIMIT,
-    PERSISTING_LIMIT,
-    PROPERTIES,
-    PROPERTY_BYTES,
-    SHARED_LIMIT,
     card_named,
     card_of,
 )
-from smemsim.core.spec.heap import HEAP
-from smemsim.core.spec.launches import LAUNCH_LIMITS
-from smemsim.virtual import fatbin
+from smemsim.virtual.attributes import CardAttributes
 from smemsim.virtual.code import Function, Module
+from smemsim.virtual.copies import Copies
 from smemsim.virtual.errors import (
     ALREADY_REGISTERED,
     CAPTURE_INVALIDATED,
@@ -61,13 +54,8 @@ from smemsim.virtual.errors import (
     CAPTURE_UNSUPPORTED,
     CAPTURED_EVENT,
     ILLEGAL_STATE,
-    INVALID_DIRECTION,
     INVALID_HANDLE,
-    INVALID_IMAGE,
-    INVALID_PITCH,
-    INVALID_PTX,
     INVALID_VALUE,
-    NO_BINARY,
     NOT_REGISTERED,
     NOT_SUPPORTED,
     OUT_OF_MEMORY,
@@ -76,13 +64,15 @@ from smemsim.virtual.errors import (
 )  # fmt: skip
 from smemsim.virtual.graphs import Condition, Graph, GraphExec, Node, reached
 from smemsim.virtual.host import Host
-from smemsim.virtual.launching import Launcher
+from smemsim.virtual.launching import Launcher, Listeners
+from smemsim.virtual.loaded import LoadedCode
 from smemsim.virtual.managed import Advice
 from smemsim.virtual.mapping import Mappings, NotMapped
-from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
+from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.occupancy import Occupancy
-from smemsim.virtual.policy import Launched, Policy, hooks_of, summary_of
-from smemsim.virtual.pools import GraphPool, Pool
+from smemsim.virtual.policy import Launched, Policy, summary_of
+from smemsim.virtual.pools import MemoryPools, Pool
+from smemsim.virtual.registered import RegisteredMemory
 from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.turns import Turn, one_at_a_time
 
@@ -120,42 +110,29 @@ class VirtualDevice:
         self.card = card_named(card) if card else card_of(arch)
         if self.card.arch != arch:
             raise InputError(f"card = {shown(card)}: is an {self.card.arch}, and arch is {arch}")
-        self.arch = arch
-        self.told_unknown = False  # of unknown attributes
         self.policy = Policy.of() if policy is None else policy
         self.host = host or Host()
         self.turn = Turn()
-        self.multiprocessors = multiprocessors or self.card.named("multiprocessor_count")
-        self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = memory or DeviceMemory()
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
-        self.references: set[str] = set()  # products of cuBLAS of which it was told that they are not simulated
-        self.limits = DEVICE_LIMITS | {SHARED_LIMIT: self.card.named("max_shared_memory_per_block_optin")}
-        if "max_persisting_l2_cache_size" in self.card.unknown:
-            self.limits[PERSISTING_LIMIT] = 0
-        self.cache_preference = 0  # cudaFuncCache; it changes nothing
-        self.modules: list[Module] = []
-        self.hooks = hooks_of(self.policy.hooks)
-        self.registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
-        self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
-        self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
-        self.graph_pool = GraphPool("device")  # counts what launches of graphs have taken
         self.conditions: dict[int, Condition] = {}  # by their handles
-        self._unwritten: set[int] = set()  # numbers of allocations whose uninitialised bytes went to the host and were reported
-        self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
-        self.advice = Advice()
-        self.occupancy = Occupancy(self.card, self.multiprocessors)
-        self.launcher = Launcher(self)
-        self.mappings = Mappings(self.memory, self._bind, self._unbind)
-        self.begins: Callable[[Launched], None] = lambda about: None  # called at the begin of each launch
-        self.ended: Callable[[Launched], None] = lambda about: None  # ... and when it is over
-        self.ask_host: Callable[[int], None] | None = None  # binds the host's memory at an address, if the card can use it
-        self.load_log = ""  # what was wrong with the code that was loaded last
-        self.refused: list[str] = []  # why code of the program is not simulated
-        self.refuses: Callable[[str], None] = lambda why: None  # called for each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
+        self.attributes = CardAttributes(self.card, multiprocessors, memory_bytes, self._remark, self._is_quiet)
+        self.registered = RegisteredMemory(self.memory, self.host)
+        self.pools, self.advice = MemoryPools(), Advice()
+        self.copies = Copies(self.memory, self.host, self.asked_for, self._remark, self._is_quiet)
+        self.code = LoadedCode(self)
+        self.occupancy = Occupancy(self.card, self.multiprocessors)
+        self.launcher, self.listeners = Launcher(self), Listeners()
+        self.mappings = Mappings(self.memory, self._bind, self._unbind)
+
+    def _remark(self, text: str) -> None:
+        self.tell(text)  # which may be replaced, like the policy
+
+    def _is_quiet(self) -> bool:
+        return self.policy.quiet
 
     @functools.cached_property
     def textures(self) -> Textures:
@@ -170,9 +147,8 @@ class VirtualDevice:
         from smemsim.virtual.machine import Machine
 
         made = Machine(self.arch, self.memory)
-        copies = [shadow for _, shadow in self.registered]
         for allocation in self.memory:
-            if allocation not in copies:
+            if allocation not in self.registered.copies:
                 made.bind(allocation)
         return made
 
@@ -186,55 +162,39 @@ class VirtualDevice:
 
     # Properties
 
-    def attribute(self, number: int) -> int:
-        """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
-        value = self.multiprocessors if number == 16 else self.card.attribute(number)
-        if value is None:
-            raise CudaError(INVALID_VALUE, f"device attribute {number}: there is no such attribute")
-        if number in self.card.unknown_numbers:
-            self._tell_unknown()
-        return value
+    @property
+    def arch(self) -> str:
+        """The card's architecture."""
+        return self.card.arch
 
-    def _tell_unknown(self) -> None:
-        """Print once which attributes are 0 because they are unknown."""
-        if self.told_unknown or self.policy.quiet:
-            return
-        self.told_unknown = True
-        self.tell(
-            f"{self.card.name}: {len(self.card.unknown)} device attributes have no known source, and the program gets 0 for each (docs/cards.md)"
-        )
+    @property
+    def multiprocessors(self) -> int:
+        """How many it has."""
+        return self.attributes.multiprocessors
 
-    def properties(self, version: int) -> bytes:
-        """The bytes of cudaDeviceProp as CUDA `version` (12 or 13) lays them out."""
-        out = bytearray(PROPERTY_BYTES[version])
-        name = self.card.name.encode()
-        out[: len(name)] = name
-        out[256:272] = self.uuid
-        if self.card.unknown:
-            self._tell_unknown()
-        out[288:296] = self.memory_bytes.to_bytes(8, "little")
-        axes = {"maxThreadsDim": (324, LAUNCH_LIMITS.block), "maxGridSize": (336, LAUNCH_LIMITS.grid)}
-        for begin, values in axes.values():
-            out[begin : begin + 12] = np.array(values, np.int32).tobytes()
-        for _, attribute, old, new, size in PROPERTIES:
-            place = old if version == 12 else new
-            if place is not None:
-                number = self.multiprocessors if attribute == "multiprocessor_count" else self.card.named(attribute)
-                out[place : place + size] = number.to_bytes(size, "little", signed=True)
-        return bytes(out)
-
-    def set_limit(self, number: int, value: int) -> None:
-        """cuCtxSetLimit, by a number of CUlimit. CudaError 1 for the size of the kernels' heap once a kernel that allocates was launched."""
-        if number == HEAP_LIMIT:
-            if "machine" in vars(self) and self.machine.has_used_heap:
-                raise CudaError(INVALID_VALUE, "a kernel that allocates was launched: its heap has its size")
-            value = max(value, HEAP.least_bytes)
-        self.limits[number] = value
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it has."""
+        return self.attributes.memory_bytes
 
     @property
     def uuid(self) -> bytes:
         """16 bytes that are the same for all virtual cards of an architecture."""
-        return f"smemsim-{self.arch}".encode().ljust(16, b"\0")[:16]
+        return self.attributes.uuid
+
+    def attribute(self, number: int) -> int:
+        """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
+        return self.attributes.of(number)
+
+    def properties(self, version: int) -> bytes:
+        """The bytes of cudaDeviceProp as CUDA `version` (12 or 13) lays them out."""
+        return self.attributes.properties(version)
+
+    def set_limit(self, number: int, value: int) -> None:
+        """cuCtxSetLimit, by a number of CUlimit. CudaError 1 for the size of the kernels' heap once a kernel that allocates was launched."""
+        if number == HEAP_LIMIT and "machine" in vars(self) and self.machine.has_used_heap:
+            raise CudaError(INVALID_VALUE, "a kernel that allocates was launched: its heap has its size")
+        self.attributes.set_limit(number, value)
 
     @property
     def driver_version(self) -> int:
@@ -258,16 +218,13 @@ class VirtualDevice:
         self.nothing_in_front()
         if self.error:
             self.error = UNAVAILABLE
-        for module in list(self.modules):
+        for module in list(self.code.modules):
             self.unload(module)
         for allocation in [a for a in self.memory if a.kind in ("device", "managed", "pinned", "array")]:
             self.release(allocation)
-        for own, _ in list(self.registered):
+        for own in self.registered.own:
             self.unbind(own.address)
-        for address, pool in self.pool_of.items():
-            pool.gives_back(address)
-        self.pool_of.clear()
-        self.graph_pool = GraphPool("device")
+        self.pools.reset()
 
     # Memory
 
@@ -314,13 +271,12 @@ class VirtualDevice:
     def free(self, address: int) -> None:
         """Give an allocation back; 0 is none. CudaError 1 for what is no allocation's address."""
         self.check()
-        if address in self.graph_pool.addresses:  # the next launch of its graph has it there again
-            self.graph_pool.gives_back(address)
+        if address in self.pools.graphs.addresses:  # the next launch of its graph has it there again
+            self.pools.graphs.gives_back(address)
         elif address:
             self.release(self.begins_at(address))
             self.advice.forget(address)
-            if (pool := self.pool_of.pop(address, None)) is not None:
-                pool.gives_back(address)
+            self.pools.gives_back(address)
 
     def begins_at(self, address: int) -> Allocation:
         """The allocation that an address is the first of. CudaError 1 where there is none."""
@@ -335,7 +291,7 @@ class VirtualDevice:
 
         CudaError 2 where the pool may not grow as far.
         """
-        pool = pool or self.pool
+        pool = pool or self.pools.current
         if stream is not None and stream.graph is not None:
             node = self.graph_memory(size, pool.kind, where=where or _caller())
             self.submit(stream, node)
@@ -343,20 +299,19 @@ class VirtualDevice:
         if pool.most_bytes and pool.used + size > pool.most_bytes:
             raise CudaError(OUT_OF_MEMORY, f"{told(size)} more than the {told(pool.most_bytes)} of the pool, {told(pool.used)} are taken")
         address = self.allocate(size, pool.kind, where=where or _caller())
-        pool.gives(address, size)
-        self.pool_of[address] = pool
+        self.pools.gives(pool, address, size)
         return address
 
     def graph_memory(self, size: int, kind: str, *, where: str) -> Node:
         """A node that allocates: the same memory at every launch, reserved while the graphs exist, whatever frees it."""
         address = self.allocate(size, kind, where=where)
-        self.graph_pool.addresses.add(address)
-        return Node("alloc", lambda: self.graph_pool.gives(address, size), {"address": address, "given": (size, address)})
+        self.pools.graphs.addresses.add(address)
+        return Node("alloc", lambda: self.pools.graphs.gives(address, size), {"address": address, "given": (size, address)})
 
     def graph_free(self, address: int) -> Node:
         """A node that gives memory back. CudaError 1 for what is no allocation's address."""
         self.begins_at(address)
-        return Node("free", lambda: self.graph_pool.gives_back(address), {"address": address, "given": (address,)})
+        return Node("free", lambda: self.pools.graphs.gives_back(address), {"address": address, "given": (address,)})
 
     def advise(self, address: int, size: int, **values: Any) -> None:
         """cudaMemAdvise and cudaMemPrefetchAsync: advice about managed memory, without effect here. CudaError 1 for
@@ -410,32 +365,24 @@ class VirtualDevice:
             is_inside = found is not None and found.kind == "registered"
             raise CudaError(INVALID_VALUE if is_inside else NOT_REGISTERED, f"{address:#x} is not where registered memory begins")
         self.release(found)
-        for own, shadow in [pair for pair in self.registered if pair[0] is found]:
-            self.registered.remove((own, shadow))
-            self.memory.free(shadow)
+        self.registered.forget(found)
 
     def register(self, address: int, size: int, *, where: str = "") -> None:
         """cudaHostRegister: the host's pages become visible to kernels. Those of another process are copied around launches."""
         self.check()
         if not address or size <= 0:
             raise CudaError(INVALID_VALUE, f"{size} bytes of the host's memory at {address:#x}")
-        try:
-            if self.host.shares_memory:
+        if self.host.shares_memory:
+            try:
                 self.bind_address(address, size)
-                return
-            shadow = self.memory.allocate(size + ALIGN, "pinned", where)
-            own = self.memory.bind(address, size, place=shadow.address + address % ALIGN, where=where)
-        except InputError as e:
-            raise CudaError(ALREADY_REGISTERED, str(e)) from None
-        self._bind(own)
-        self.registered.append((own, shadow))
+            except InputError as e:
+                raise CudaError(ALREADY_REGISTERED, str(e)) from None
+        else:
+            self._bind(self.registered.add(address, size, where))
 
     def mirror(self, *, to_device: bool) -> None:
         """Copy registered memory of another process into its copy here, or back."""
-        for own, _ in self.registered:
-            self.host.copy(*((own.place, own.address) if to_device else (own.address, own.place)), own.size)
-        if self.registered and to_device:
-            self.host.materialize()
+        self.registered.mirror(to_device=to_device)
 
     def view(self, address: int, size: int) -> np.ndarray:
         """Bytes of an allocation, the memory itself, uint8. InputError unless one allocation holds them all."""
@@ -448,8 +395,8 @@ class VirtualDevice:
     def asked_for(self, address: int) -> Allocation | None:
         """The allocation that holds an address of the card's memory, as the program says; the host is asked where it is not known."""
         found = self.memory.at(address)
-        if found is None and self.ask_host is not None and FIRST_POINTER <= address < END_OF_POINTERS:
-            self.ask_host(address)
+        if found is None and self.listeners.ask_host is not None and FIRST_POINTER <= address < END_OF_POINTERS:
+            self.listeners.ask_host(address)
             found = self.memory.at(address)
         return found
 
@@ -587,29 +534,8 @@ class VirtualDevice:
     ) -> None:  # fmt: skip
         """Copy `height` rows of `width` bytes, which lie a pitch apart."""
         self.check()
-        if not width or not height:
-            return
-        if height == 1:
-            to_pitch = source_pitch = width
-        if width > to_pitch or width > source_pitch:
-            raise CudaError(INVALID_PITCH, f"rows of {width} bytes, pitches of {to_pitch} and {source_pitch}")
-        for address, pitch, on_device, what in (
-            (to, to_pitch, kind in (1, 3), "destination"),
-            (source, source_pitch, kind in (2, 3), "source"),
-        ):
-            self._check_place(address, pitch * (height - 1) + width, on_device, what)
-        if kind > 4:
-            raise CudaError(INVALID_DIRECTION, f"kind = {kind}: cudaMemcpyKind has 0 to 4")
-
-        def run() -> None:
-            self._tell_unwritten(to, source, width)
-            if to_pitch == source_pitch == width:
-                self._move(to, source, width * height)
-            else:
-                for n in range(height):
-                    self._move(to + n * to_pitch, source + n * source_pitch, width)
-
-        self.submit(stream, Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)}))
+        if width and height:
+            self.submit(stream, self.copies.copy(to, to_pitch, source, source_pitch, width, height, kind))
 
     def fill(self, to: int, value: int, count: int, width: int = 1, stream: Stream | None = None) -> None:
         """Set `count` elements of `width` bytes (1, 2 or 4) to a value."""
@@ -618,104 +544,20 @@ class VirtualDevice:
     def fill_2d(self, to: int, pitch: int, value: int, width: int, count: int, height: int, stream: Stream | None = None) -> None:
         """Set `height` rows of `count` elements of `width` bytes, a pitch apart, to a value."""
         self.check()
-        if width not in (1, 2, 4) or to % width:
-            raise CudaError(INVALID_VALUE, f"elements of {width} bytes at {to:#x}")
-        if not count or not height:
-            return
-        self._check_place(to, pitch * (height - 1) + count * width, True, FILLED)
-        word = (value & (1 << 8 * width) - 1).to_bytes(width, "little")
-
-        def run() -> None:
-            self.host.materialize()
-            for n in range(height):
-                self.view(to + n * pitch, count * width).view(f"u{width}")[:] = int.from_bytes(word, "little")
-
-        self.submit(stream, Node("memset", run, {"given": (to, pitch, value, width, count, height)}))
-
-    def _check_place(self, address: int, size: int, on_device: bool, what: str) -> None:
-        found = self.asked_for(address) if on_device else self.memory.at(address)
-        if found is None:
-            if on_device or self.memory.is_ours(address) or not address:
-                raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
-            return
-        if found.kind == "heap" and what != FILLED:
-            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: lies in the kernels' heap, which copies do not reach")
-        if address + size > found.end and found.kind != "registered":
-            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
-
-    def _tell_unwritten(self, to: int, source: int, size: int) -> None:
-        """Report uninitialised bytes that go to the host, once for each allocation: the program's results depend on the
-        card then.
-        """
-        found, target = self.memory.at(source), self.memory.at(to)
-        if self.policy.quiet or found is None or not found.is_littered or len(self._unwritten) == MOST_UNWRITTEN:
-            return
-        if found.number in self._unwritten or (target is not None and not target.is_on_host):
-            return
-        self.host.materialize()
-        looked_at = min(size, LOOKED_AT)
-        blank = Garbage(self.memory.view(found.address, found.size), found.address, 0)
-        count = 4 * int(blank.words(np.arange(source - found.address, source - found.address + looked_at - 3, 4), 4).sum())
-        if count:
-            self._unwritten.add(found.number)
-            most = f"the first {looked_at} of {size}" if looked_at < size else str(size)
-            self.tell(
-                f"{count} of {most} bytes that are copied to the host are uninitialised: on a card they hold earlier contents; {found.told()}"
-            )
-
-    def _move(self, to: int, source: int, size: int) -> None:
-        """Copy bytes, here where both sides lie in this process."""
-        sides = [self.memory.at(to), self.memory.at(source)]
-        if not self.host.shares_memory and all(s is not None and s.kind != "registered" for s in sides):
-            self.host.materialize()
-            ctypes.memmove(to, source, size)
-        else:
-            self.host.copy(to, source, size)
+        node = self.copies.fill(to, pitch, value, width, count, height)
+        if count and height:
+            self.submit(stream, node)
 
     # Code
 
     def load(self, code: bytes | str, *, managed: Iterable[str] = ()) -> Module:
         """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for PTX that is none."""
         self.check()
-        self.load_log = ""
-        try:
-            image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.arch)
-        except fatbin.NoCode as e:
-            self.refuse(f"no code for {self.arch}: {e}")
-            raise CudaError(INVALID_PTX if _is_text(code) else NO_BINARY, str(e)) from None
-        except (InputError, ValueError, IndexError) as e:
-            self.refuse(str(e))
-            raise CudaError(INVALID_IMAGE, str(e)) from None
-        try:
-            module = Module(self, image.ptx, why, managed, cubin=image.cubin)
-            if image.origin == "PTX":  # what comes with machine code has been through ptxas
-                module.check()
-        except SmemsimError as e:
-            if isinstance(e, CudaError):
-                raise
-            self.load_log = f"ptxas fatal   : {e}"
-            self.refuse(f"this PTX cannot be read: {e}")
-            raise CudaError(INVALID_PTX, str(e)) from None
-        self.modules.append(module)
-        return module
-
-    def refuse(self, why: str) -> None:
-        """Record that code of the program cannot run here, so that its kernels are not simulated. The exit code of
-        `smemsim exec` shows it.
-        """
-        self.tell(why)
-        self.note_refused(why)
-
-    def note_refused(self, why: str) -> None:
-        """Keep for the end that something was not simulated, without a line of its own."""
-        self.refused.append(why)
-        self.refuses(why)
+        return self.code.load(code, managed)
 
     def unload(self, module: Module) -> None:
         """A module's variables are given back."""
-        if module in self.modules:
-            self.modules.remove(module)
-            self.machine.forget(module.loaded)
+        self.code.unload(module)
 
     # Launches
 
@@ -766,10 +608,6 @@ class VirtualDevice:
         except TensorMapError as e:
             raise CudaError(INVALID_VALUE, str(e)) from None
         return self.encode(old.call, **{**old.arguments, "global_address": address})
-
-
-def _is_text(code: bytes | str) -> bool:
-    return isinstance(code, str) or code.lstrip()[:1] in (b".", b"/")
 
 
 def _caller() -> str:

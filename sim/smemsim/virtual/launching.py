@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 import sys
@@ -24,7 +25,7 @@ from smemsim.virtual.errors import (
     CudaError,
 )
 from smemsim.virtual.graphs import Condition, Node
-from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, hook_failed
+from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, hook_failed, hooks_of
 
 if TYPE_CHECKING:
     import re
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from smemsim.core.spec.cards import Card
     from smemsim.diagnosis.run import Run
+    from smemsim.virtual.attributes import CardAttributes
     from smemsim.virtual.code import Function
     from smemsim.virtual.host import Host
     from smemsim.virtual.machine import Machine
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.record import Recorder
     from smemsim.virtual.streams import Stream
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "Listeners"]
 
 
 MOST_CONFIGURED = 256  # shapes of launches that a kernel remembers
@@ -52,9 +54,7 @@ LAST_PAGES = 3  # launches of a kernel without findings that get a page
 class Device(Protocol):
     """What launching needs of the device."""
 
-    arch: str
     card: Card
-    multiprocessors: int
     policy: Policy
     label: str
     memory: DeviceMemory
@@ -62,12 +62,23 @@ class Device(Protocol):
     occupancy: Occupancy
     launches: list[Launched]
     conditions: dict[int, Condition]
-    limits: dict[int, int]
-    hooks: list[tuple[re.Pattern[str], Hook]]
-    begins: Callable[[Launched], None]
-    ended: Callable[[Launched], None]
     tell: Callable[[str], None]
-    ask_host: Callable[[int], None] | None
+
+    @property
+    def arch(self) -> str:
+        """Its architecture."""
+
+    @property
+    def multiprocessors(self) -> int:
+        """How many it has."""
+
+    @property
+    def attributes(self) -> CardAttributes:
+        """The card's attributes and limits."""
+
+    @property
+    def listeners(self) -> Listeners:
+        """What is called about launches."""
 
     @property
     def machine(self) -> Machine:
@@ -93,11 +104,22 @@ class Device(Protocol):
         """The allocation that holds an address."""
 
 
+@dataclasses.dataclass(eq=False)
+class Listeners:
+    """What a device calls: `begins` and `ended` with each launch when it begins and when it is over; `ask_host` with an address that may be the host's, which binds its memory
+    if that is the card's for the host."""
+
+    begins: Callable[[Launched], None] = lambda about: None
+    ended: Callable[[Launched], None] = lambda about: None
+    ask_host: Callable[[int], None] | None = None
+
+
 class Launcher:
     """What launches a device's kernels, by the device's policy and within its limits."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.hooks: list[tuple[re.Pattern[str], Hook]] = hooks_of(device.policy.hooks)
         self._began: float | None = None  # when the first launch was asked for
         self._is_over = ""  # why nothing runs any more
         self._told_of_ctas = False
@@ -201,13 +223,13 @@ class Launcher:
         if self._is_out(about):
             return None
         self.device.launches.append(about)
-        self.device.begins(about)
+        self.device.listeners.begins(about)
         try:
             return self._execute(f, config, arguments, about, after)
         finally:
             about.is_like(self._last.get(key := (f.name, about.grid), about))
             self._last[key] = about
-            self.device.ended(about)
+            self.device.listeners.ended(about)
 
     def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
         self.device.host.materialize()
@@ -222,7 +244,7 @@ class Launcher:
                 about.seconds = time.perf_counter() - begin
                 self.device.mirror(to_device=False)
                 return self._done(about, None, "run by a hook")
-            self.device.machine.set_heap(self.device.limits[HEAP_LIMIT], is_littered=self.device.has_garbage)
+            self.device.machine.set_heap(self.device.attributes.limits[HEAP_LIMIT], is_littered=self.device.has_garbage)
             recorder = self._recorder(f, config, arguments := f.complete(arguments), about.number)
             run, error = self.device.machine.run(
                 f.linked, arguments, config, sanitize=self.device.policy.is_watched(f.name), watch_global=self.device.policy.watch_global,
@@ -289,7 +311,7 @@ class Launcher:
 
     def _look_up(self, arguments: tuple[bytes, ...]) -> None:
         """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""
-        if self.device.ask_host is not None:
+        if self.device.listeners.ask_host is not None:
             for raw in arguments:
                 for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
                     self.device.asked_for(word)
@@ -353,10 +375,10 @@ class Launcher:
         """Count a launch that is not run because the program's use of the device is over."""
         about.refused, about.error, about.said = self._is_over, TIMEOUT, f"{about.name}: not run: {self._is_over}"
         self.device.launches.append(about)
-        self.device.ended(about)
+        self.device.listeners.ended(about)
 
     def _hooked(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...]) -> bool:
-        for pattern, function in self.device.hooks:
+        for pattern, function in self.hooks:
             if pattern.search(f.name) or pattern.search(f.readable):
                 try:
                     return function(HookedLaunch(f.readable, config["grid"], config["block"], arguments, self.device.view)) is not False

@@ -17,7 +17,7 @@ import dataclasses
 
 from smemsim.core.spec.cards import MAPPING_BYTES
 
-__all__ = ["GraphPool", "Pool"]
+__all__ = ["GraphPool", "MemoryPools", "Pool"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -96,6 +96,36 @@ class GraphPool(Pool):
     def most_reserved(self) -> int:
         """The most that it has held."""
         return max(super().most_reserved, self.reserved)
+
+
+class MemoryPools:
+    """The pools of a card: `defaults` by kind, `current`, of which cudaMallocAsync takes memory, and `graphs`, which counts what launches of graphs have taken."""
+
+    def __init__(self) -> None:
+        self.defaults = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}
+        self.current = self.defaults["device"]
+        self.graphs = GraphPool("device")
+        self._of: dict[int, Pool] = {}  # by addresses of allocations
+
+    def gives(self, pool: Pool, address: int, size: int) -> None:
+        """An allocation of a pool more."""
+        pool.gives(address, size)
+        self._of[address] = pool
+
+    def gives_back(self, address: int) -> None:
+        """An allocation is over, if it is of a pool."""
+        if (pool := self._of.pop(address, None)) is not None:
+            pool.gives_back(address)
+
+    def of(self, address: int) -> Pool | None:
+        """The pool of an allocation; None if it is of none."""
+        return self._of.get(address)
+
+    def reset(self) -> None:
+        """All memory is given back."""
+        for address in list(self._of):
+            self.gives_back(address)
+        self.graphs = GraphPool("device")
 
 
 def _whole(size: int) -> int:

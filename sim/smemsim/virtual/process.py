@@ -124,7 +124,7 @@ def device() -> VirtualDevice:
     os.register_at_fork(after_in_child=in_child)
     teller = _teller()
     if teller is not None:
-        made.begins, made.ended, made.refuses = teller.begin, teller.end, teller.refuse
+        made.listeners.begins, made.listeners.ended, made.code.refuses = teller.begin, teller.end, teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
 

@@ -43,15 +43,21 @@ MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose a
 class Device(Protocol):
     """What a recorder needs of the device that launches."""
 
-    arch: str
     label: str
     policy: Policy
     memory: DeviceMemory
     card: Card
-    multiprocessors: int
 
     def view(self, address: int, size: int) -> np.ndarray:
         """The bytes there."""
+
+    @property
+    def arch(self) -> str:
+        """Its architecture."""
+
+    @property
+    def multiprocessors(self) -> int:
+        """How many it has."""
 
 
 class Recorder:

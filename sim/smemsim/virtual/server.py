@@ -148,7 +148,8 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
     try:
         session = Session(channel, arch, policy, **card)
         device = session.device
-        device.label, device.begins, device.ended, device.refuses = label, teller.begin, teller.end, teller.refuse
+        device.label, device.code.refuses = label, teller.refuse
+        device.listeners.begins, device.listeners.ended = teller.begin, teller.end
         threading.Thread(target=watch, daemon=True, name=CONNECTION).start()
         session.run()
         status = 0

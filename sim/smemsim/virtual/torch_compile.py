@@ -179,7 +179,7 @@ def _say_once(what: str) -> None:
 
 @functools.cache
 def _refuse(what: str) -> None:
-    process.device().refuse(what)
+    process.device().code.refuse(what)
 
 
 # ---- Backward of fake tensors: autograd's C++ asks which accelerator there is

@@ -132,7 +132,7 @@ class Tensors:
         with device.turn:  # later calls find them all there
             self._bury()
             self._forget_others()
-            device.ask_host = self.find
+            device.listeners.ask_host = self.find
             for address in list(self._new):  # other threads make tensors meanwhile
                 place = self._new.pop(address, None)
                 if place is not None:

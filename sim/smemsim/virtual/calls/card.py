@@ -30,18 +30,18 @@ class CardCalls(Handles):
         return self.device.properties(version)
 
     def cache_config(self) -> int:
-        return self.device.cache_preference
+        return self.device.attributes.cache_preference
 
     def set_cache_config(self, preference: int) -> None:
         if preference > 3:
             raise CudaError(INVALID_VALUE)
-        self.device.cache_preference = preference
+        self.device.attributes.cache_preference = preference
 
     def limit(self, number: int) -> int:
         self.device.check()
-        if number not in self.device.limits:
+        if number not in self.device.attributes.limits:
             raise CudaError(UNSUPPORTED_LIMIT)
-        return self.device.limits[number]
+        return self.device.attributes.limits[number]
 
     def set_limit(self, number: int, value: int) -> None:
         self.limit(number)

@@ -32,17 +32,17 @@ class CodeCalls(Handles):
 
     def load_log(self) -> bytes:
         """The errors of the code that was loaded last."""
-        return self.device.load_log.encode() + b"\0"
+        return self.device.code.log.encode() + b"\0"
 
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
         """What a wrapper holds: the program's own code, and those that were linked into it."""
         try:
             text = fatbin.of_parts([fatbin.images(part) for part in parts], self.device.arch)
         except fatbin.NoCode as e:
-            self.device.refuse(f"no code for {self.device.arch}: {e}")
+            self.device.code.refuse(f"no code for {self.device.arch}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
         except InputError as e:
-            self.device.refuse(str(e))
+            self.device.code.refuse(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
         return self.device.load(text, managed=managed)
 
@@ -98,10 +98,10 @@ class CodeCalls(Handles):
         try:
             self._of(state, list).append(fatbin.chosen(fatbin.images(data), self.device.arch)[0].ptx)
         except fatbin.NoCode as e:
-            self.device.refuse(f"{name or 'linker input'}: {e}")
+            self.device.code.refuse(f"{name or 'linker input'}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
         except InputError as e:
-            self.device.refuse(f"{name or 'linker input'}: {e}")
+            self.device.code.refuse(f"{name or 'linker input'}: {e}")
             raise CudaError(INVALID_IMAGE, str(e)) from None
 
     def link_complete(self, state: int) -> int:

@@ -17,7 +17,7 @@ class LaunchCalls(Handles):
 
     def foreign_runtime(self) -> None:
         """The program holds NVIDIA's own runtime, as it has said on stderr: its kernels are not simulated."""
-        self.device.note_refused("the program has NVIDIA's own CUDA runtime in it: link it with nvcc -cudart shared")
+        self.device.code.note_refused("the program has NVIDIA's own CUDA runtime in it: link it with nvcc -cudart shared")
 
     def launch(self, function: int, *given: Any) -> None:
         gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, begins, bank = given
@@ -35,7 +35,7 @@ class LaunchCalls(Handles):
             if e.reason and len(self.device.launches) == before:  # else its line is printed already
                 self.device.tell(f"launch refused: {e.reason}")
                 if self.device.policy.strict:  # else as on a card: programs try what fits
-                    self.device.note_refused(f"launch refused: {e.reason}")
+                    self.device.code.note_refused(f"launch refused: {e.reason}")
             raise
         finally:
             self.is_running = False

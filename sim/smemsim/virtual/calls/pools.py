@@ -28,25 +28,25 @@ class PoolCalls(Handles):
         return self._keep(pool_of(props))
 
     def pool_default(self, kind: int, place: int) -> int:
-        return self._handle_of(self.device.pools[_kind_of(kind, place)])
+        return self._handle_of(self.device.pools.defaults[_kind_of(kind, place)])
 
     def pool_current(self) -> int:
-        return self._handle_of(self.device.pool)
+        return self._handle_of(self.device.pools.current)
 
     def pool_use(self, pool: int) -> None:
-        self.device.pool = self._of(pool, Pool)
+        self.device.pools.current = self._of(pool, Pool)
 
     def pool_destroy(self, pool: int) -> None:
         found = self._of(pool, Pool)
-        if found in self.device.pools.values():
+        if found in self.device.pools.defaults.values():
             raise CudaError(INVALID_VALUE, "a default pool is not destroyed")
-        if self.device.pool is found:
-            self.device.pool = self.device.pools["device"]
+        if self.device.pools.current is found:
+            self.device.pools.current = self.device.pools.defaults["device"]
         del self._objects[pool]
 
     def pool_at(self, address: int) -> int:
         found = self.device.allocation(address)
-        pool = self.device.pool_of.get(found.address) if found is not None else None
+        pool = self.device.pools.of(found.address) if found is not None else None
         return 0 if pool is None else self._handle_of(pool)
 
     def pool_attribute(self, pool: int, number: int) -> int:
@@ -67,15 +67,15 @@ class PoolCalls(Handles):
     def graph_memory(self, number: int) -> int:
         if number not in GRAPH_SIZES:
             raise CudaError(INVALID_VALUE, f"the memory of graphs has no attribute {number}")
-        return int(getattr(self.device.graph_pool, GRAPH_SIZES[number]))
+        return int(getattr(self.device.pools.graphs, GRAPH_SIZES[number]))
 
     def set_graph_memory(self, number: int, value: int) -> None:
         if value or not GRAPH_SIZES.get(number, "").startswith("most"):
             raise CudaError(INVALID_VALUE, "high watermarks of the memory of graphs can be set to 0, and nothing else")
-        self.device.graph_pool.most_used = self.device.graph_pool.used
+        self.device.pools.graphs.most_used = self.device.pools.graphs.used
 
     def trim_graph_memory(self) -> None:
-        self.device.graph_pool.trim()
+        self.device.pools.graphs.trim()
 
 
 def _kind_of(kind: int, place: int) -> str:

@@ -137,8 +137,8 @@ class ProductCalls(Handles):
         batch = f" x {about['batch']}" if about["batch"] > 1 else ""
         types = ", ".join(f"{side.upper()} {matrices[side].dtype}" for side in "abd")
         said = f"{name}: {about['m']} x {about['n']} x {about['k']}{batch} ({types}): a reference by numpy, not simulated"
-        if said not in self.device.references:
-            self.device.references.add(said)
+        if said not in self.device.code.references:
+            self.device.code.references.add(said)
             if not self.device.policy.quiet:
                 self.device.tell(said)
 

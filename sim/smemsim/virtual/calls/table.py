@@ -59,7 +59,7 @@ class Calls(
         except FindingsError:
             return LAUNCH_FAILED, ()
         except Unmodelled as e:
-            self.device.refuse(f"not modelled: {e}")
+            self.device.code.refuse(f"not modelled: {e}")
             return NOT_SUPPORTED, ()
         except SmemsimError as e:
             self.device.tell(str(e))
@@ -68,10 +68,10 @@ class Calls(
             self.device.error = self.device.error or LAUNCH_FAILED
             return LAUNCH_FAILED, ()
         except MemoryError as e:
-            self.device.refuse(f"{OUT_OF_MEMORY}{f': {e}' if str(e) else ''}")
+            self.device.code.refuse(f"{OUT_OF_MEMORY}{f': {e}' if str(e) else ''}")
             return INTERNAL, ()
         except Exception as e:
             self.device.tell(f"internal error in {name}, please report it:\n{traceback.format_exc()}")
-            self.device.note_refused(f"internal error in {name}: {type(e).__name__}: {e}")
+            self.device.code.note_refused(f"internal error in {name}: {type(e).__name__}: {e}")
             return INTERNAL, ()
         return 0, results if isinstance(results, tuple) else () if results is None else (results,)
