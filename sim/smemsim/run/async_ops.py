@@ -18,9 +18,55 @@ from smemsim.run.word_ranges import WordRanges
 if TYPE_CHECKING:
     from smemsim.run.views import Cta
 
-__all__ = ["AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp"]
+__all__ = [
+    "KINDS", "AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Kind", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp", "facts_of", "is_bulk",
+]  # fmt: skip
 
 T = TypeVar("T")
+
+
+class Kind(NamedTuple):
+    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the values that stand here.
+
+    `is_copy`: a copy engine moves its bytes, and goes on when the thread that issued it, or its CTA, has ended. `is_generic`: it belongs to the generic proxy. `group`: the
+    commit groups that its threads wait for ("cp.async", "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
+    """
+
+    is_copy: bool = False
+    is_generic: bool = False
+    group: str = "bulk"
+    is_in_order: bool = False
+
+
+KINDS = {
+    "tma_load": Kind(is_copy=True),
+    "bulk": Kind(is_copy=True),
+    "tma_store": Kind(),
+    "tma_reduce": Kind(),
+    "cp.async": Kind(is_generic=True, group="cp.async"),
+    "st.async": Kind(is_generic=True),
+    "red.async": Kind(is_generic=True),
+    "wgmma": Kind(group="wgmma", is_in_order=True),
+    "tcgen05.mma": Kind(is_in_order=True),
+    "tcgen05.cp": Kind(is_in_order=True),
+    "tcgen05.shift": Kind(is_in_order=True),
+    "tcgen05.alloc": Kind(is_generic=True),
+}
+_OTHER = Kind()
+
+
+def facts_of(kind: str) -> Kind:
+    """What is true of operations of a kind.
+
+    >>> facts_of("wgmma").group, facts_of("a new copy").is_generic
+    ('wgmma', False)
+    """
+    return KINDS.get(kind, _OTHER)
+
+
+def is_bulk(i: Instruction) -> bool:
+    """Is an instruction one of the bulk copies: does a copy engine move bytes between global and shared memory for it?"""
+    return i.op == "cp" and "bulk" in i.modifiers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.async_ops import facts_of
 from smemsim.run.events import Access, GroupKind
 from smemsim.run.pipeline.barriers import BarrierObserver
 from smemsim.run.pipeline.knowledge import MOST, READERS, WARP, Costs, Filling, Known, Origin, bits_of
@@ -30,8 +31,6 @@ __all__ = ["PipelineRecorder"]
 
 WARPGROUP = 128
 COLUMNS = 0xFFFF  # of an address in tensor memory
-_LOADS = frozenset({"tma_load", "bulk"})
-_STORES = frozenset({"tma_store", "tma_reduce", "bulk"})
 
 
 class PipelineRecorder(BarrierObserver):
@@ -72,7 +71,7 @@ class PipelineRecorder(BarrierObserver):
     def issued(self, x: Wave, op: AsyncOp) -> None:
         if x is not self._wave:
             return
-        if op.kind in _LOADS:
+        if facts_of(op.kind).is_copy:
             one_each = len(op.issuers) > 1
             for n, (cta, thread) in enumerate(op.issuers):
                 if self._is_own(x, cta.index):
@@ -282,7 +281,7 @@ class PipelineRecorder(BarrierObserver):
     # ---- stores
 
     def stores(self, x: Wave, op: AsyncOp, n: int, write: Any) -> None:
-        if x is not self._wave or op.kind not in _STORES:
+        if x is not self._wave:
             return
         _, thread = op.issuers[n]
         for warp, _ in self._drawn(x, [thread]):

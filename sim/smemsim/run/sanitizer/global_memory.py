@@ -17,6 +17,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.machine.blank import WORD, Declared, Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.dataflow import accumulations, bit_fields, looks_again, may_follow, updates
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
@@ -579,9 +580,7 @@ class GlobalShadow:
     def _keeps_fences(self) -> bool:
         """May an asynchronous operation of the program read or write what threads of another wave have written to global memory?"""
         body = self.x.program.inlined.body
-        return any(i.op == "cp" and "bulk" in i.modifiers for i in body) and any(
-            i.op in ("st", "atom", "red") and "shared" not in i.modifiers for i in body
-        )
+        return any(map(is_bulk, body)) and any(i.op in ("st", "atom", "red") and "shared" not in i.modifiers for i in body)
 
     def _note_fence(self, warps: np.ndarray) -> None:
         """Warps are about to execute a proxy fence for global memory."""

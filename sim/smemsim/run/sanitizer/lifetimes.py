@@ -9,6 +9,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
+from smemsim.run.async_ops import facts_of
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.operations import Operation, Operations
@@ -188,12 +189,6 @@ class Lifetimes:
                 self._say_gone(i, cta, warp, has_ended=False)
 
 
-def _is_bulk(op: Operation) -> bool:
-    """Does an operation write shared memory when it likes, however its CTA goes on?"""
-    i = op.instruction
-    return i.op == "clusterlaunchcontrol" or (i.op == "cp" and "bulk" in i.modifiers)
-
-
 def _is_multicast(op: Operation) -> bool:
     """Does a copy go to several CTAs? Who has waited for it in one does not know that it has come in another: each has an mbarrier of its own for that."""
     return "multicast::cluster" in op.instruction.modifiers
@@ -241,7 +236,7 @@ class Endings:
 
     def _has_come(self, op: Operation, number: int, first: int, count: int, barrier: Mbarrier) -> bool:
         """Does some warp of these CTAs know that nothing comes any more by an operation that completes on an mbarrier?"""
-        if not op.has_written or not _is_bulk(op):
+        if not op.has_written or not facts_of(op.kind).is_copy:
             return True
         return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
 

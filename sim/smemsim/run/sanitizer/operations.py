@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.async_ops import facts_of
 from smemsim.run.following import Tell
 from smemsim.run.views import Cta
 from smemsim.run.warps import WARP, WARPGROUP
@@ -25,17 +26,15 @@ if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
 __all__ = [
-    "GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "columns_of",
+    "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Renumbering", "columns_of",
     "width_of",
 ]  # fmt: skip
 
 
 MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
-GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 # Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those of tcgen05 by their warp. Atomic ones only write.
 NO_STREAM, ALL_RED, ALL_REDUCED = 0, -1, -2
-_IN_ORDER = ("wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
 _LINES = 1 << 32  # of a chain: the thread and the line
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
@@ -248,7 +247,11 @@ class Operations:
             for number, first, clock, thread in zip(owns, firsts[:count].tolist(), when[:count], threads[:count], strict=True)
         ]
         self.operations.update(zip(owns, made, strict=True))
-        self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
+        self.generic[numbers], self.copies[numbers], self.noted[numbers] = (
+            facts_of(kind).is_generic,
+            kind == "cp.async",
+            self._is_noted(made[0]),
+        )
         self.stream[numbers] = self._stream(kind, i, firsts)
         self.chain[numbers] = self._chain(kind, i, firsts * WARP if is_group else np.asarray(threads))
         return made
@@ -294,7 +297,7 @@ class Operations:
     def _chain(kind: str, i: Instruction, threads: Any) -> Any:
         """The chains of operations that threads issue by an instruction: who knows one to be over knows the earlier ones of its chain to be over, since groups
         and tcgen05.commit complete in order for their thread."""
-        is_ordered = kind in _IN_ORDER or "bulk_group" in i.modifiers
+        is_ordered = facts_of(kind).is_in_order or "bulk_group" in i.modifiers
         return is_ordered * ((threads + 1) * _LINES + i.line)
 
     def remembers(self, op: Operation, cta: int = 0) -> bool:
@@ -369,7 +372,11 @@ class Operations:
     def _note(self, op: Operation) -> None:
         numbers = np.array(self.numbers([op]))
         warps = int(op.warps[0]) + self._warps * np.arange(len(numbers))
-        self.generic[numbers], self.copies[numbers], self.noted[numbers] = op.kind in GENERIC, op.kind == "cp.async", self._is_noted(op)
+        self.generic[numbers], self.copies[numbers], self.noted[numbers] = (
+            facts_of(op.kind).is_generic,
+            op.kind == "cp.async",
+            self._is_noted(op),
+        )
         self.stream[numbers] = self._stream(op.kind, op.instruction, warps)
         self.chain[numbers] = self._chain(op.kind, op.instruction, warps * WARP + (op.lane if len(op.warps) == 1 else 0))
         self.have_lanes([op])

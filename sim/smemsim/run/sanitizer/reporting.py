@@ -12,7 +12,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.finding import Touched
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
-from smemsim.run.async_ops import Delivery
+from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -278,7 +278,7 @@ class Reporting:
 
     def group_of(self, op: Operation, commit: str, wait: str, then: str = "") -> str:
         """How to wait for an operation of a commit group: `commit` is proposed if no such instruction can follow it; `then` is what follows the wait."""
-        kind = op.kind if op.kind in ("cp.async", "wgmma") else "bulk"
+        kind = facts_of(op.kind).group
         younger = None if self.groups is None else self.groups.younger(op, kind)
         if younger is not None:
             return f"{wait} {younger}{then}"
@@ -289,7 +289,7 @@ class Reporting:
 
     def too_weak(self, op: Operation, warp: int) -> str:
         """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""
-        kind = op.kind if op.kind in ("cp.async", "wgmma") else "bulk"
+        kind = facts_of(op.kind).group
         i, left, groups = self.group_waits.get((int(op.warps[0]), kind), (None, 0, None))
         younger = groups.younger(op, kind) if groups is not None else None
         if i is not None and younger is not None and younger < left:
@@ -319,7 +319,7 @@ class Reporting:
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""
-        if not op.groups.lanes or op.kind == "wgmma" or ("cp.async" if op.kind == "cp.async" else "bulk") not in self.operations.waits:
+        if not op.groups.lanes or op.kind == "wgmma" or facts_of(op.kind).group not in self.operations.waits:
             return ""
         if op.groups.lanes & op.groups.lanes - 1:
             return ", in each thread that issued the operation (commit groups belong to threads)"
@@ -327,7 +327,7 @@ class Reporting:
 
     def or_free_later(self, op: Operation, warp: int) -> str:
         """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""
-        if op.kind not in ("tma_load", "bulk"):
+        if not facts_of(op.kind).is_copy:
             return ""
         barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
@@ -340,7 +340,7 @@ class Reporting:
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
         """What to change where words are touched of those (`held`) that an operation still brings; of a load over a load that is not the first one's own
         barrier."""
-        if i.op != "cp" or op.kind not in ("tma_load", "bulk"):
+        if i.op != "cp" or not facts_of(op.kind).is_copy:
             return self.wait_for(op, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:

@@ -18,6 +18,7 @@ from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.launches import RESERVED_BARRIERS
+from smemsim.run.async_ops import facts_of, is_bulk
 from smemsim.run.checks import NotedTables
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import is_polled, updates
@@ -29,7 +30,7 @@ from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
-from smemsim.run.sanitizer.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
+from smemsim.run.sanitizer.operations import MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
 from smemsim.run.sanitizer.twins import Twins
@@ -673,7 +674,7 @@ class SharedShadow:
                 len(op.warps),
                 mark,
                 op.number,
-                op.kind in GENERIC,
+                facts_of(op.kind).is_generic,
                 stops_at_operations,
                 self.tables,
                 self._known,
@@ -706,7 +707,7 @@ class SharedShadow:
                 size,
                 marks,
                 owns,
-                first.kind in GENERIC,
+                facts_of(first.kind).is_generic,
                 stops_at_operations,
                 self._tables,
                 self._known,
@@ -730,7 +731,7 @@ class SharedShadow:
         self.epochs.forget()
         who: np.ndarray = self.who[at]
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
-        if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
+        if not facts_of(op.kind).is_generic and self.operations.generic[who[by_op] - OPERATIONS].any():
             numbers = who[by_op] - OPERATIONS
             allocs = [n for n in distinct(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
             if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
@@ -815,7 +816,7 @@ class SharedShadow:
             self._doubt(
                 op, places[unseen], said, change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
             )  # fmt: skip
-        if op.kind in GENERIC or (unseen.any() and not formal):
+        if facts_of(op.kind).is_generic or (unseen.any() and not formal):
             return
         unfenced, formal = order.missing(
             lambda order: (order.fenced[w][:, other % order.columns] < when).all(axis=0) & ~unseen, but=HANDED_ON
@@ -868,7 +869,7 @@ class SharedShadow:
                 self.reporting.too_weak(writer, int(w[0])) or repair or self.reporting.wait_for(writer) + self.reporting.or_free_later(writer, int(w[0])),
                 formal=formal, cause=writer.kind,
             )  # fmt: skip
-        if op.kind in GENERIC:
+        if facts_of(op.kind).is_generic:
             return
         crosses = self.operations.generic[number] & ~unseen
         unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, order.column(number)].any(axis=0))
@@ -888,7 +889,7 @@ class SharedShadow:
     def is_written_by(self, op: Operation, at: WordRanges) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
         self.epochs.forget()
-        is_generic, line = op.kind in GENERIC, op.instruction.line
+        is_generic, line = facts_of(op.kind).is_generic, op.instruction.line
         first, mark = int(op.warps[0]), self._mark_of(op, op.lane)
         given = at.begins, at.count, first, mark, op.number, is_generic, line, self._looks_for_reads(op)
         done = shared_loops.operation_writes(*given, self.tables, self._known)
@@ -902,7 +903,7 @@ class SharedShadow:
 
     def _looks_for_reads(self, op: Operation) -> bool:
         """Is it to be told that threads have read, with no fence.proxy.async between, what an operation overwrites (rule order.proxy_reads)? Once for each instruction."""
-        return op.kind not in GENERIC and self.x.launch.result.findings.found("X003", op.instruction.line, "read") is None
+        return not facts_of(op.kind).is_generic and self.x.launch.result.findings.found("X003", op.instruction.line, "read") is None
 
     def _are_addresses(self, at: np.ndarray) -> np.ndarray:
         """Which words has tcgen05.alloc written? Triton and Gluon load over these without a fence."""
@@ -943,7 +944,7 @@ class SharedShadow:
         warps = np.array([op.warps[0] for op in ops], np.int64)
         marks = np.array([self._mark_of(op, op.lane) for op in ops], np.int64)
         owns = np.array([op.number for op in ops], np.int64)
-        line, is_generic = first.instruction.line, first.kind in GENERIC
+        line, is_generic = first.instruction.line, facts_of(first.kind).is_generic
         looks = self._looks_for_reads(first)
         given = runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, looks
         done = shared_loops.operations_write(*given, self._tables, self._known)
@@ -983,10 +984,12 @@ class SharedShadow:
         self._readers_done(op.instruction, at[held], warps[held], exempt=functools.partial(self._may_write_beside, op, lay_there, held))
         self._keeps_writers(at, warps, joint)
         by_warp = (who >= 0) & (who < OPERATIONS)
-        if op.kind not in GENERIC and by_warp.any():
+        if not facts_of(op.kind).is_generic and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
         self.parts.written_whole(at)
-        if op.kind not in GENERIC and (addresses := at[self._are_addresses(at)]).size:  # who has read the address is not asked for again
+        if (
+            not facts_of(op.kind).is_generic and (addresses := at[self._are_addresses(at)]).size
+        ):  # who has read the address is not asked for again
             self.read_line[addresses], self.read_when[addresses] = 0, 0
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 
@@ -1159,7 +1162,7 @@ class SharedShadow:
 
     def _is_unread(self, i: Instruction, at: np.ndarray, op: Operation) -> bool:
         """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
-        if i.op != "cp" or "bulk" not in i.modifiers or op.kind not in ("tma_load", "bulk") or self.read_line[at].any():
+        if not is_bulk(i) or not facts_of(op.kind).is_copy or self.read_line[at].any():
             return False
         readers = operation_sets.members_of(self.tables.sets, distinct(self.read_by[at]))
         return all(self.operations[number].since < op.since for number in readers)
@@ -1232,7 +1235,7 @@ class SharedShadow:
                 self.reporting.find, i, places, said,
                 self.reporting.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
             )  # fmt: skip
-            is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
+            is_transfer = is_bulk(i)  # which is whole
             if not is_transfer or not operation.is_followed(places, tell):
                 tell()
 
