@@ -51,7 +51,7 @@ def tracked():
 
 def test_the_top_level_holds_only_what_it_should():
     top = {name.split("/")[0] for name in tracked()}
-    visitors_look_for = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "noxfile.py"}
+    visitors_look_for = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "SECURITY.md", "noxfile.py"}
     folders = {"sim", "golden", "tests", "tools", "docs"}
     assert {name for name in top if not name.startswith(".")} <= {"pyproject.toml"} | visitors_look_for | folders
 
