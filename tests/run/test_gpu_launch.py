@@ -607,9 +607,30 @@ def test_a_sample_has_the_corners_the_edges_and_the_interior_of_a_grid(grid, clu
         gpu.launch(FILL, grid=64, args=[out], ctas="some")
 
 
+GROUPED = kernel(  # tiles in groups of two rows, as Triton numbers them: rows of 7 tiles, 3 groups and a single row
+    ".param .u64 to, .param .u32 rows",
+    """.reg .b32 %s<16>; ld.param.u64 %d1, [to]; ld.param.u32 %s0, [rows]; mov.u32 %s1, %ctaid.x; div.u32 %s2, %s1, 14; shl.b32 %s3, %s2, 1; sub.u32 %s4, 7, %s3;
+min.u32 %s5, %s4, 2; rem.u32 %s6, %s1, 14; rem.u32 %s7, %s6, %s5; add.u32 %s8, %s7, %s3; div.u32 %s9, %s6, %s5; mov.u32 %s10, %tid.x; mad.lo.u32 %s11, %s8, 32, %s10;
+mul.wide.u32 %d2, %s1, 4; add.u64 %d3, %d1, %d2; setp.ge.u32 %p1, %s11, %s0; setp.eq.u32 %p2, %s9, 6; @%p1 ret; selp.u32 %s12, 2, 1, %p2; st.global.u32 [%d3], %s12;""",
+)
+
+
+def test_a_sample_has_the_edges_of_an_order_of_tiles_that_the_kernel_computes():
+    """The last row of tiles is cut off at 200 rows: its CTAs, those of the last column, and the one that is in both are one each."""
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(49, np.uint32)
+    run = gpu.launch(GROUPED, grid=49, block=32, args=[out, 200], ctas="sample")
+    assert np.flatnonzero(out.numpy()).tolist() == [0, 12, 24, 42, 48]
+    assert out.numpy()[[0, 12, 24, 42, 48]].tolist() == [1, 2, 1, 1, 2]
+    assert "CTA (12, 0, 0) another outcome of the test at line" in run.text()
+    assert "as in 5 others" in run.text()
+    assert gpu.launch(GROUPED, grid=49, block=32, args=[out, 224], ctas="sample").ctas == 3
+
+
 OTHERS = kernel(
     ".param .u64 to",
-    """.reg .b64 %d; ld.param.u64 %d, [to]; mov.u32 %r1, %ctaid.x; mov.u32 %r3, 0; setp.eq.u32 %p1, %r1, 5;
+    """.reg .b64 %d; ld.param.u64 %d, [to]; mov.u32 %r1, %ctaid.x; mov.u32 %r3, 0; ld.global.u32 %r4, [%d + 8]; add.u32 %r1, %r1, %r4;
+  setp.eq.u32 %p1, %r1, 5;
   @!%p1 bra WAIT; st.release.gpu.global.u32 [%d], 1; ret;
 WAIT: LOOK setp.ne.u32 %p2, %r2, 0; @%p2 bra DONE; add.u32 %r3, %r3, STEP; setp.lt.u32 %p3, %r3, 300; @%p3 bra WAIT; trap;
 DONE: ret;""",

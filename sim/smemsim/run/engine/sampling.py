@@ -1,7 +1,8 @@
 """A part of a grid that stands for all of it (`ctas = "sample"`), and what a launch of a part cannot show.
 
-The sample has the clusters at the first, a middle and the last place of each dimension of the grid: corners, edges, interior.
-In a grid of one dimension these are its first, a middle and its last cluster, as those of a persistent kernel.
+The sample has the clusters at the first, a middle and the last place of each dimension of the grid: corners, edges, interior. In a grid of one dimension these
+are its first, a middle and its last cluster, as those of a persistent kernel. It has one more for each other outcome of the kernel's bounds tests
+(`behaviours.py`), as at the edges of a matrix whose tiles a kernel numbers in an order of its own.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.engine.behaviours import outcomes
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import GATHERING, YIELDED, Wave
 from smemsim.run.lower.cfg import loop_around
 
-__all__ = ["Sample", "Sampled", "looks_outside", "sample_of", "trap_of_part", "waits_for_others"]
+__all__ = ["Sample", "Sampled", "line_of", "looks_outside", "sample_of", "trap_of_part", "waits_for_others"]
 
 
 AXES = "xyz"
-SHOWN = 9  # CTAs that a sentence names
+SHOWN = 12  # CTAs that a sentence names
+MOST_OTHERS = 16  # clusters that are added because a bounds test has another outcome
 WHOLE = 2  # a sample of more than one in so many clusters is no sample: all of them run
 _STRONG = frozenset(("acquire", "relaxed", "volatile", "mmio"))
 _LOOKS = ("ld", "ldu", "atom")
@@ -51,6 +54,7 @@ class Sample:
 
     chosen: tuple[Sampled, ...]
     cluster_size: int
+    left: int = 0  # sets of outcomes of bounds tests that no cluster of the sample has
 
     @property
     def clusters(self) -> list[int]:
@@ -60,7 +64,9 @@ class Sample:
     def text(self) -> str:
         """The sample in one sentence."""
         told = [one.text(is_clustered=self.cluster_size > 1) for one in self.chosen[:SHOWN]]
-        return f"sample: {'; '.join(told)}" + f"; and {len(self.chosen) - SHOWN} more" * (len(self.chosen) > SHOWN)
+        more = f"; and {len(self.chosen) - SHOWN} more" * (len(self.chosen) > SHOWN)
+        left = f"; {self.left} further combinations of outcomes of bounds tests are left out" if self.left else ""
+        return f"sample: {'; '.join(told)}{more}{left}"
 
 
 def sample_of(launch: Launch) -> Sample | None:
@@ -76,7 +82,13 @@ def sample_of(launch: Launch) -> Sample | None:
         chosen.append(Sampled(number, launch.cta(number, 0)[1], _why((x, y, z), counts)))
     if len(chosen) * WHOLE > launch.ctas // launch.cluster_size:
         return None
-    return Sample(tuple(chosen), launch.cluster_size)
+    others = outcomes(launch, [one.cluster for one in chosen])
+    for other in others[:MOST_OTHERS]:
+        more = f", as in {other.count - 1} other{'s' * (other.count > 2)}" if other.count > 1 else ""
+        chosen.append(
+            Sampled(other.cluster, launch.cta(other.cluster, 0)[1], f"another outcome of the test at {line_of(other.test)}{more}")
+        )
+    return Sample(tuple(sorted(chosen, key=lambda one: one.cluster)), launch.cluster_size, max(0, len(others) - MOST_OTHERS))
 
 
 def _why(at: Sequence[int], counts: Sequence[int]) -> str:
@@ -121,7 +133,7 @@ def waits_for_others(launch: Launch) -> str:
     for wave in launch.waves:
         for i, threads in _looking(wave):
             cta = wave.ctas[int(wave.cta_of[threads[0]])].ctaid
-            return f"CTA {cta} waits in a loop at {_line(i)} ({i.name}) for a value in global memory; {_missing(launch, 'bring it')}"
+            return f"CTA {cta} waits in a loop at {line_of(i)} ({i.name}) for a value in global memory; {_missing(launch, 'bring it')}"
     return ""
 
 
@@ -130,10 +142,11 @@ def trap_of_part(launch: Launch, i: Instruction) -> str:
     hears = any(looks_outside(o) and (o.op == "atom" or not _STRONG.isdisjoint(o.modifiers)) for o in launch.program.inlined.body)
     if not launch.left_out or not hears:
         return ""
-    return f"the kernel executes trap at {_line(i)}, and reads what other CTAs write; {_missing(launch, 'be what it lacks')}"
+    return f"the kernel executes trap at {line_of(i)}, and reads what other CTAs write; {_missing(launch, 'be what it lacks')}"
 
 
-def _line(i: Instruction) -> str:
+def line_of(i: Instruction) -> str:
+    """The PTX line of an instruction, and its source line if the PTX has one."""
     return f"line {i.line}" + (f" ({i.location})" if i.location is not None else "")
 
 
