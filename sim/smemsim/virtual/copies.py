@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.core.machine.blank import Garbage
+from smemsim.core.machine.uninitialised import Garbage
 from smemsim.virtual.errors import INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, CudaError
 from smemsim.virtual.graphs import Node
 

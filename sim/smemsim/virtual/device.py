@@ -36,7 +36,7 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.budget import told
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
-from smemsim.core.machine.blank import litter
+from smemsim.core.machine.uninitialised import litter
 from smemsim.core.spec.cards import (
     DRIVER_VERSION,
     HEAP_LIMIT,

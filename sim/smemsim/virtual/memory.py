@@ -66,7 +66,7 @@ class Allocation:
 
     - `kind`: "device", "managed", "pinned", "registered", "mapped" (cuMemMap), "heap" (of kernels), "array" (of
       texels), or "own" (variables and parameters).
-    - `is_littered`: it was filled with garbage at allocation (`smemsim.core.machine.blank`).
+    - `is_littered`: it was filled with garbage at allocation (`smemsim.core.machine.uninitialised`).
     - `place`: the address of the bytes in this process; it differs only for registered memory of another process.
     - `where`: the requester. `elements`: element type and shape of the tensor there, if a library gave them.
     """

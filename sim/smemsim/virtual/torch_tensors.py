@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.base.errors import InputError
-from smemsim.core.machine.blank import litter
+from smemsim.core.machine.uninitialised import litter
 from smemsim.virtual import alignment, callers, process
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at

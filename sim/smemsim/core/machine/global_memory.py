@@ -12,8 +12,8 @@ import numpy as np
 from smemsim.base.arguments import shown, whole
 from smemsim.base.budget import ask, hold
 from smemsim.base.errors import InputError, OutsideError
-from smemsim.core.machine.blank import Blank, Declared, Garbage
 from smemsim.core.machine.heap import Chunks, FreshChunks, Heap
+from smemsim.core.machine.uninitialised import Blank, Declared, Garbage
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]

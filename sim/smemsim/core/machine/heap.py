@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.core.machine.blank import SECTOR, Garbage, litter
+from smemsim.core.machine.uninitialised import SECTOR, Garbage, litter
 from smemsim.core.spec.cards import DEVICE_LIMITS, HEAP_LIMIT
 from smemsim.core.spec.heap import HEAP
 

@@ -1,7 +1,7 @@
-"""What is under way in a wave: asynchronous operations that have been issued and not landed, and stores that others do not see yet.
+"""What is under way in a wave: asynchronous operations that have been issued and are not complete, and stores that others do not see yet.
 
-Without a schedule everything lands when it is issued. Under one it lands then, at a moment that is drawn, or when nobody can go on without it. What a wait
-names lands before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) land in their
+Without a schedule everything completes when it is issued. Under one it completes then, at a moment that is drawn, or when nobody can go on without it. What a wait
+names completes before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their
 order, others in any. What a `tcgen05.ld` brings is there before its warp names the registers, with or without a wait: ptxas waits for registers.
 
 A plain or relaxed store to global or shared memory may be seen late too, and a plain or relaxed load may look late, until its warp executes what could order
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Block
     from smemsim.run.views import Cta
 
-__all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "lands"]
+__all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "defer"]
 
 
 SEEN = ("global", "shared")  # memory that others see
@@ -49,7 +49,7 @@ _ORDERED = frozenset(
 
 @dataclasses.dataclass(eq=False)
 class Effect:
-    """Something that has been issued by the threads `sel` at an instruction: `act` lands it. `groups` are those that it belongs to, of each of `threads`."""
+    """Something that has been issued by the threads `sel` at an instruction: `act` completes it. `groups` are those that it belongs to, of each of `threads`."""
 
     act: Callable[[], object]
     sel: Any
@@ -110,10 +110,10 @@ class InFlight:
         self, x: Wave, act: Callable[[], object], *, stream: Hashable = None, kind: str = "", threads: np.ndarray | None = None,
         words: np.ndarray | None = None, slots: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
-        """Land something now, or have it land later. What brings registers that its own block goes on to name lands now."""
+        """Complete something now, or later. What brings registers that its own block goes on to name completes now."""
         blocked = stream is not None and any(one.stream == stream for one in self.pending)
         if slots and slots & self._names(x.program.blocks[x.at], x.step + 1):
-            self._land_all(x, [one for one in self.pending if one.stream == stream])
+            self._complete_all(x, [one for one in self.pending if one.stream == stream])
             act()
             return
         if not blocked and not self.schedule.is_late():
@@ -123,23 +123,23 @@ class InFlight:
         self.pending.append(Effect(act, x.threads.copy(), x.at, x.step, _current(x), stream, kind, threads, groups, words, slots))
 
     def clears(self, x: Wave, words: np.ndarray) -> None:
-        """What writes any of these words of shared memory lands: the watch is to see whether what comes next writes the same bytes."""
-        self._land_all(x, [one for one in self.pending if one.words is not None and np.isin(words, one.words).any()])
+        """What writes any of these words of shared memory completes: the race detector is to see whether what comes next writes the same bytes."""
+        self._complete_all(x, [one for one in self.pending if one.words is not None and np.isin(words, one.words).any()])
 
-    def land(self, x: Wave) -> bool:
-        """Something that may lands; False where nothing is under way."""
+    def complete_one(self, x: Wave) -> bool:
+        """Something that may complete does so; False if nothing is in flight."""
         if not self.pending:
             return False
         seen: set[Hashable] = set()
         first = [one for one in self.pending if one.stream is None or not (one.stream in seen or seen.add(one.stream))]  # type: ignore[func-returns-value]
         needed = next((one for one in first if not one.slots), first[0])  # nobody else can wait for what brings registers
-        self._land(x, self.schedule.draw(first) if self.schedule.is_drawn else needed)
+        self._complete(x, self.schedule.draw(first) if self.schedule.is_drawn else needed)
         return True
 
-    def _land(self, x: Wave, one: Effect) -> None:
-        """Land something, behind what is in front of it in its stream."""
+    def _complete(self, x: Wave, one: Effect) -> None:
+        """Complete something, after what was issued before it in its stream."""
         ahead = self.pending[: self.pending.index(one)]
-        self._land_all(x, [other for other in ahead if one.kind == STORE and _comes_first(other, one)])
+        self._complete_all(x, [other for other in ahead if one.kind == STORE and _comes_first(other, one)])
         for other in [other for other in ahead if one.stream is not None and other.stream == one.stream] + [one]:
             self.pending.remove(other)
             kept = x.sel, x.at, x.step
@@ -153,10 +153,10 @@ class InFlight:
                 x.sel, x.at, x.step = kept
             x.progress.changes += other.kind != LOAD
 
-    def _land_all(self, x: Wave, which: Sequence[Effect]) -> None:
+    def _complete_all(self, x: Wave, which: Sequence[Effect]) -> None:
         for one in which:
             if one in self.pending:
-                self._land(x, one)
+                self._complete(x, one)
 
     # ---- groups
 
@@ -176,7 +176,7 @@ class InFlight:
         """The running threads wait until at most `left` of their groups are under way."""
         done = np.zeros(self._total, np.int64)
         done[x.sel] = self._groups(kind)[x.sel] - left
-        self._land_all(
+        self._complete_all(
             x, [one for one in self.pending if one.kind == kind and one.threads is not None and (done[one.threads] > one.groups).any()]
         )
 
@@ -218,22 +218,22 @@ class InFlight:
     def _make_room(self, x: Wave) -> None:
         accesses = [one for one in self.pending if one.where is not None]
         if len(accesses) >= MOST_ACCESSES:
-            self._land(x, accesses[0])
+            self._complete(x, accesses[0])
 
     def meets(self, x: Wave, where: Bytes, *, is_atomic: bool = False) -> None:
         """The running threads access bytes: what their warps have stored or were to load there is done; for an atomic what they have fenced."""
         own = self._accesses(x)
         if is_atomic:
             now = self._fences[distinct(x.threads // WARP)].max() if own else 0
-            self._land_all(x, [one for one in own if one.kind == STORE and one.fenced is not None and _any_before(one.fenced, now)])
-        self._land_all(x, [one for one in own if one.where is not None and one.where.meets(where)])
+            self._complete_all(x, [one for one in own if one.kind == STORE and one.fenced is not None and _any_before(one.fenced, now)])
+        self._complete_all(x, [one for one in own if one.where is not None and one.where.meets(where)])
 
     def settles(self, x: Wave, piece: Piece, size: int) -> None:
         """What anybody has stored to these bytes is there: the watch is to see whether what comes next writes the same."""
         stores = [one for one in self.pending if one.kind == STORE and one.where is not None and one.where.memory is piece.memory]
         if stores and len(piece.at):
             where = Bytes(piece.memory, piece.at, size)
-            self._land_all(x, [one for one in stores if one.where is not None and one.where.meets(where)])
+            self._complete_all(x, [one for one in stores if one.where is not None and one.where.meets(where)])
 
     def _accesses(self, x: Wave) -> list[Effect]:
         """The stores and loads under way of the warps that run."""
@@ -247,12 +247,12 @@ class InFlight:
         """The running threads begin a block: what they have stored is seen before anything that could order it, and registers that it names have come."""
         if self.pending:
             brought = [one for one in self.pending if one.slots & self._names(block, 0)]
-            self._land_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
+            self._complete_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
         orders = self._order(block)
         if orders == NOTHING:
             return
         if self.pending:
-            self._land_all(x, [one for one in self._accesses(x) if orders == EVERYTHING or one.kind == LOAD])
+            self._complete_all(x, [one for one in self._accesses(x) if orders == EVERYTHING or one.kind == LOAD])
         if orders == FENCES:
             self._fences[distinct(x.threads // WARP)] += 1
 
@@ -292,7 +292,7 @@ class InFlight:
 
 
 def _comes_first(one: Effect, other: Effect) -> bool:
-    """Is a store, or a load, of a warp to land in front of its store `other`: is there a fence between them, or are some of their bytes the same?"""
+    """Is a store, or a load, of a warp to complete before its store `other`: is there a fence between them, or are some of their bytes the same?"""
     if one.fenced is None or other.fenced is None or one.where is None or other.where is None:
         return False
     both = (one.fenced >= 0) & (other.fenced >= 0)
@@ -312,7 +312,7 @@ def _current(x: Wave) -> Instruction | None:
     return instructions[min(x.step, len(instructions) - 1)] if instructions else None
 
 
-def lands(
+def defer(
     x: Wave,
     act: Callable[[], object],
     *,
@@ -322,7 +322,7 @@ def lands(
     words: np.ndarray | None = None,
     slots: frozenset[int] = frozenset(),
 ) -> None:
-    """An asynchronous operation lands: now, unless a schedule says later. It does so in the order of its stream, before waits for its group (`kind`), and
+    """An asynchronous operation takes effect: now, unless a schedule says later. It does so in the order of its stream, before waits for its group (`kind`), and
     before its threads name the registers that it brings (`slots`)."""
     if x.in_flight is None:
         act()

@@ -1,6 +1,6 @@
 """Schedules: the choices that the PTX memory model and the hardware leave open, drawn from a seed.
 
-Which warps run next, how far, and which CTAs begin together; when asynchronous operations and stores land (`in_flight.py`); when `mbarrier.try_wait` gives up,
+Which warps run next, how far, and which CTAs begin together; when asynchronous operations and stores complete (`in_flight.py`); when `mbarrier.try_wait` gives up,
 how requests for others' work are answered, what clocks and SMs a kernel sees. A seed makes the same choices on every machine.
 
 Which threads of a wave run next is `warp_scheduler.py`.
@@ -26,7 +26,7 @@ EXTREMES = (EARLIEST, LATEST)
 SEEDS = 16  # that "all" tries, unless it says how many
 MOST_SEEDS = 1 << 16
 PAUSES = (0.0, 1 / 512, 1 / 32)  # how often a wave lets others go first
-LANDS = (0.0, 1 / 64, 1 / 8, 1 / 2)  # how often something that is under way lands though nobody needs it
+COMPLETES = (0.0, 1 / 64, 1 / 8, 1 / 2)  # how often something that is in flight completes though no thread needs it
 CHANGES = (1, 2, 4, 16, 64, 256)  # blocks of instructions from one change of ranks to the next, on average
 WAVES = 4  # that go on at once, before others begin
 PIECES = 16  # waves that a grid is cut into, at most
@@ -75,7 +75,7 @@ class Schedule:
         self._random = random.Random(seed if isinstance(seed, int) else 0)  # .random() is the same in every version of Python
         self.is_drawn = isinstance(seed, int)
         self.pauses = self.draw(PAUSES) if self.is_drawn else 0.0
-        self.lands = self.draw(LANDS) if self.is_drawn else 0.0
+        self.completes = self.draw(COMPLETES) if self.is_drawn else 0.0
         self.change = self.draw(CHANGES)
         self.parts_lanes = self.is_drawn and self.chance(0.25)
         self.gives_up = self.draw((0.0, 0.0, 0.1, 0.5)) if self.is_drawn else 0.0
@@ -127,7 +127,7 @@ class Schedule:
         return self.draw(ready) if self.is_drawn else ready[0]
 
     def is_late(self) -> bool:
-        """Does what is issued now land later?"""
+        """Does what is issued now complete later?"""
         return self.chance(self.late_odds)
 
     def looks_late(self) -> bool:

@@ -84,13 +84,13 @@ class _Run:
             self._execute(at, here)
             if is_apart:
                 if self.apart is not None and self.apart.left % GLANCES == 0:
-                    self._lands()
+                    self._completes()
             elif self._gives_way_behind(at, here):
                 return False
 
-    def _lands(self) -> bool:
+    def _completes(self) -> bool:
         """Does something that is under way come now?"""
-        return self.wave.in_flight is not None and bool(self.wave.in_flight.land(self.wave))
+        return self.wave.in_flight is not None and bool(self.wave.in_flight.complete_one(self.wave))
 
     # ---- turns
 
@@ -98,9 +98,9 @@ class _Run:
         """All threads have exited, wait or have yielded: is the wave over (True), or stopped (False)? None where it goes on."""
         wave, key = self.wave, self.wave.pc
         if at >= EXITED:
-            return None if self._lands() else True
-        if self._lands() and not ((key >= YIELDED) & (key < GATHERING)).any():
-            return None  # who waits may go on, or something else lands
+            return None if self._completes() else True
+        if self._completes() and not ((key >= YIELDED) & (key < GATHERING)).any():
+            return None  # who waits may go on, or something else completes
         yielded = (key >= YIELDED) & (key < GATHERING)
         if not yielded.any():
             return None if wave.positions.expire(wave.progress.changes) else False  # everybody waits
@@ -182,7 +182,7 @@ class _Run:
             self.endless.forget()
             wave.progress.rounds.forget()
         self.trips += 1
-        if self.loops % GLANCES == 0 and self._lands():
+        if self.loops % GLANCES == 0 and self._completes():
             return False  # it may be what the loop looks for
         reason = self.endless.turn(wave, after) or ("" if self.gives_way else self.circle.turn(wave, after)) or _quiet(wave)
         if self.trips % TRIPS == 0:
@@ -227,10 +227,10 @@ class _Run:
 
 
 def _lets_others(wave: Wave) -> bool:
-    """Of a schedule: does something land now, and do other waves go on first?"""
+    """Of a schedule: does something complete now, and do other waves go on first?"""
     schedule = wave.warp_scheduler.schedule
-    if wave.in_flight is not None and schedule.chance(schedule.lands):
-        wave.in_flight.land(wave)
+    if wave.in_flight is not None and schedule.chance(schedule.completes):
+        wave.in_flight.complete_one(wave)
     wave.progress.paused = wave.progress.may_pause and wave.warp_scheduler.pauses()
     if wave.progress.paused:
         wave.progress.gave_way = True

@@ -18,7 +18,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import LINE
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
 from smemsim.run.async_ops import AsyncOp, SharedWrite
-from smemsim.run.engine.in_flight import Undo, lands
+from smemsim.run.engine.in_flight import Undo, defer
 from smemsim.run.engine.map_names import beyond_array
 from smemsim.run.engine.traps import shared_error, warp_name
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
@@ -41,7 +41,7 @@ __all__ = [
     "check_ranks",
     "cluster_of",
     "described",
-    "each",
+    "each_issuer",
     "issue",
     "issued_by",
     "member",
@@ -69,7 +69,7 @@ class HasBoxes(Protocol):
 D = TypeVar("D", bound=HasBoxes)
 
 
-def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
+def each_issuer(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     """The running threads one after the other, each with its values of the operands."""
     threads = x.threads
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
@@ -202,7 +202,7 @@ def issue(x: Wave, op: AsyncOp) -> None:
         for n, store in enumerate(op.stores):
             x.observer.stores(x, op, n, store)
     if op.takes is not None:
-        lands(x, op.takes, kind="bulk", threads=np.array(op.threads))
+        defer(x, op.takes, kind="bulk", threads=np.array(op.threads))
     if x.observer is not None:
         for thread in op.again:
             x.observer.repeated(x, op, 0, thread)
@@ -228,7 +228,7 @@ def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden
             back()
         mbarrier_of(x, cta, offset, i, because=because).alone().complete_tx(x, size, i=i, by=by)
 
-    lands(x, arrive, words=None if back is None or places is None else places >> 2)
+    defer(x, arrive, words=None if back is None or places is None else places >> 2)
 
 
 def _because(op: AsyncOp, write: SharedWrite) -> str:

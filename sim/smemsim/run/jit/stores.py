@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.core.machine.blank import WORD
+from smemsim.core.machine.uninitialised import WORD
 from smemsim.run.engine.wave import WARP
 from smemsim.run.jit import objects
 from smemsim.run.jit.memory import Access

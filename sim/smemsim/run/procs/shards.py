@@ -23,8 +23,8 @@ from smemsim.base.budget import ask
 from smemsim.base.budget import left as left_of_budget
 from smemsim.base.floating_point import in_default_state
 from smemsim.base.processors import can_be_copied, can_have_children, idle, processors, room
-from smemsim.core.machine.blank import Garbage
 from smemsim.core.machine.global_memory import GlobalMemory
+from smemsim.core.machine.uninitialised import Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.grid import WAVE_BYTES, at_once, depends, execute, resident, takes_over
 from smemsim.run.engine.launch import Launch, LaunchConfig, LinkedKernel, Queue, RunOptions

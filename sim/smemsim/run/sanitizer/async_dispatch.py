@@ -102,14 +102,14 @@ class AsyncEvents:
         if op.reads:
             op.known.are_told = self.ops_read(ops, ctas, op.reads[0])
             if not op.known.are_told:
-                op.known.ops = self.of_each(ops)
+                op.known.ops = self.of_all_ctas(ops)
             self.joins(op.known.ops, "bulk")
             return
         for own, write in zip(ops, op.writes, strict=False):
             own.barriers[write.cta.index] = write.barrier
         self.ops_write(ops, ctas, op.writes[0].words)
         if self.reads_what_changes(cast("GlobalSource", op.writes[0].source).begin):  # all read one array
-            op.known.ops = self.of_each(ops)
+            op.known.ops = self.of_all_ctas(ops)
             for own, write in zip(op.known.ops, op.writes, strict=True):
                 source = cast("GlobalSource", write.source)
                 self.op_reads_global(own, *source.at())
@@ -126,7 +126,7 @@ class AsyncEvents:
         known, (cta, _) = op.known, op.issuers[n]
         by = known.by
         is_alone = len(op.issuers) == 1
-        own = known.ops[0] if is_alone else by.one_of(known.ops, n)
+        own = known.ops[0] if is_alone else by.of_issuer(known.ops, n)
         if not known.are_told:
             by.op_reads(own, cta, op.reads[n])
         if not write.is_again:
@@ -137,7 +137,7 @@ class AsyncEvents:
     def repeated(self: Any, x: Wave, op: AsyncOp, n: int, thread: int) -> None:
         """Only what the lanes read may be ordered for one and not for another."""
         known, by, cta = op.known, op.known.by, op.issuers[n][0]
-        own = known.ops[0] if len(op.issuers) == 1 else by.one_of(known.ops, n)
+        own = known.ops[0] if len(op.issuers) == 1 else by.of_issuer(known.ops, n)
         if n not in known.are_ordered:
             known.are_ordered[n] = by.reads_for_all_lanes(own, cta, op.reads[n])
         if not known.are_ordered[n]:
@@ -158,7 +158,7 @@ class AsyncEvents:
         if are_read and not self.taint.slots & op.named:  # no product has found anything
             self.accumulate(operations, op.registers, op.sums, op.goes_on)
             return
-        for n, (own, cta, goes_on) in enumerate(zip(self.of_each(operations), ctas, op.goes_on, strict=True)):
+        for n, (own, cta, goes_on) in enumerate(zip(self.of_all_ctas(operations), ctas, op.goes_on, strict=True)):
             if not are_read:
                 self.op_reads(own, cta, op.reads[n])
             product: Any = own.products[-1]

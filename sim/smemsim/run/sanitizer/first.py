@@ -490,13 +490,13 @@ class SanitizerOfFirst(Events):
         """As `Sanitizer.begin_alike`: those of the first CTA, which stand for those of all."""
         return self.first.begin_together(i, threads[:own], kind) if own else OF_ALL
 
-    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+    def of_all_ctas(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
-        return self.spread().of_each(ops)
+        return self.spread().of_all_ctas(ops)
 
-    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
-        """As `Sanitizer.one_of`."""
-        return ops[n % len(ops)] if self.of_all is None else self.of_all.one_of(ops, n)
+    def of_issuer(self, ops: Sequence[Operation], n: int) -> Operation:
+        """As `Sanitizer.of_issuer`."""
+        return ops[n % len(ops)] if self.of_all is None else self.of_all.of_issuer(ops, n)
 
     @_or_of_all
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> Any:
@@ -522,14 +522,14 @@ class SanitizerOfFirst(Events):
         return self.written.op_writes(op, cta.index, addresses, size)
 
     def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
-        """As `Sanitizer.ops_read`; where that is False, `of_each` says which operations have to be told."""
+        """As `Sanitizer.ops_read`; where that is False, `of_all_ctas` says which operations have to be told."""
         return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
         """As `Sanitizer.ops_write`, of operations that stand for those of all these CTAs."""
         if self.of_all is None and self.first.pass_writes(ops, ctas[: len(ops)], runs):
             return
-        self.spread().ops_write(self.of_each(ops), ctas, runs)
+        self.spread().ops_write(self.of_all_ctas(ops), ctas, runs)
 
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
         """As `Sanitizer.accumulate`."""
@@ -542,7 +542,7 @@ class SanitizerOfFirst(Events):
         if is_alike and not any(self._is_new(op.warps, barrier) for op, barrier in zip(ops, own, strict=True)):
             self.first.complete_on(ops, own)
         else:
-            self.spread().complete_on(self.of_each(ops), barriers)
+            self.spread().complete_on(self.of_all_ctas(ops), barriers)
 
     def reads_what_changes(self, address: int) -> bool:
         """As `Sanitizer.reads_what_changes`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.machine.blank import WORD, Declared, Garbage
+from smemsim.core.machine.uninitialised import WORD, Declared, Garbage
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import is_bulk

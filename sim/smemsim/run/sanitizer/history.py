@@ -21,8 +21,8 @@ from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.core.machine.blank import Blank
     from smemsim.core.machine.global_memory import Region
+    from smemsim.core.machine.uninitialised import Blank
     from smemsim.run.lower.program import Program
     from smemsim.run.views import Launch, Wave
 

@@ -403,11 +403,11 @@ class Sanitizer(Events, Observer):
         """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0 where that is not so."""
         return self.operations.begin_together(i, threads, kind, 0 if self.x.cohort is None or not self.x.cohort.is_apart else own)
 
-    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+    def of_all_ctas(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave."""
         return self.operations.each(ops)
 
-    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
+    def of_issuer(self, ops: Sequence[Operation], n: int) -> Operation:
         """The operation of the n-th thread, of those that `begin_together` gave."""
         cta, own = divmod(n, len(ops))
         return ops[own].of(cta)
@@ -611,7 +611,7 @@ class Sanitizer(Events, Observer):
             if len(barrier.copies) % COPIES == 0:
                 barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
         for n, (warps, what) in enumerate(self.clocks.together(all_warps, barriers)):
-            self.clocks.brings(ops if isinstance(what, Alike) else [self.one_of(ops, n)], warps, what)
+            self.clocks.brings(ops if isinstance(what, Alike) else [self.of_issuer(ops, n)], warps, what)
 
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
         """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""

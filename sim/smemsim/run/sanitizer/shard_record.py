@@ -58,20 +58,20 @@ class Epochs(NamedTuple):
         """Which of them were written?"""
         return self.writers != 0 if len(self.writers) else np.zeros(len(self.at), bool)
 
-    def of_each(self, make: Callable[[np.ndarray], np.ndarray]) -> Epochs:
+    def with_tables(self, make: Callable[[np.ndarray], np.ndarray]) -> Epochs:
         """The same with other arrays in place of those that there are."""
         return Epochs(make(self.at), *(make(table) if len(table) else table for table in self[1:]))
 
     def those(self, which: np.ndarray) -> Epochs:
         """Some of them, by a mask."""
-        return self if which.all() else self.of_each(lambda table: table[which])
+        return self if which.all() else self.with_tables(lambda table: table[which])
 
     def spread(self, times: int) -> Epochs:
         """The same of `times` smaller cells in place of each."""
         if times == 1 or not len(self.at):
             return self
         at = (self.at[:, None] * times + np.arange(times)).reshape(-1)
-        return self.of_each(lambda table: np.repeat(table, times))._replace(at=at)
+        return self.with_tables(lambda table: np.repeat(table, times))._replace(at=at)
 
     def joined(self, other: Epochs) -> Epochs:
         """Both, none of which has a cell of the other's."""
@@ -220,8 +220,8 @@ class Record:
         for when in self.waited.tolist():
             place = history.issues()  # which may make room
             history.waited[place] = when
-        for first, of_each, ctas in self.waves:
-            history.has_run(first + warps, ACROSS_WAVES(history.launch).begins(), of_each, list(ctas))
+        for first, per_cta, ctas in self.waves:
+            history.has_run(first + warps, ACROSS_WAVES(history.launch).begins(), per_cta, list(ctas))
         history.warps += self.warps
         for place, done in self.used.items():
             history.has_done(body[place], warps, done)

@@ -23,7 +23,7 @@ from smemsim.run.isa.asynchronous import (
     Issuer,
     check_ranks,
     cluster_of,
-    each,
+    each_issuer,
     issue,
     issued_by,
     member,
@@ -74,7 +74,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
             x.launch.result.evidence.add(
                 "whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.1 §9.7.9.25.4.1), not measured"
             )
-        for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
+        for (cta, thread), (dst, src, count, barrier, *masks) in each_issuer(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
             check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
             if not between:
@@ -150,7 +150,7 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
+        for (cta, thread), (dst, src, count, *barrier) in each_issuer(x, [to, at, size, *mbar]):
             check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
             if barrier:
                 one_cta(x, i, dst, barrier[0])
@@ -180,7 +180,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (_, thread), (src, count) in each(x, [at, size]):
+        for (_, thread), (src, count) in each_issuer(x, [at, size]):
             _check_reach(x, i, thread, src, count)
             with stops(x, i, _reason):
                 bulk_prefetch(src, count)

@@ -12,7 +12,7 @@ from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Immediate, Instruction, Register
 from smemsim.run.accesses import Piece, Values
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.events import Access
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.run.isa.barriers.mbarrier_operations import barriers
@@ -80,7 +80,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
 
 
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
-    """The threads' values go to shared memory: now, or when they land."""
+    """The threads' values go to shared memory: now, or when they complete."""
     back = None if x.in_flight is None else _taken_back(x, piece, size)
     written = None if x.observer is None else Values(piece, size, lambda: own_values(piece, _WORD, values))
     scattered(piece, _WORD, values)
@@ -94,7 +94,7 @@ def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) ->
 
 
 def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
-    """Called before a copy: what to call behind it, so that its bytes are there only when it lands."""
+    """Called before a copy: what to call behind it, so that its bytes are there only when it completes."""
     words: np.ndarray = ((piece.at[:, None] >> 2) + np.arange(size // 4)).reshape(-1)
     view, threads = x.shared.view(np.uint32), x.threads.copy()
     x.in_flight.clears(x, words)
@@ -103,7 +103,7 @@ def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
     def take() -> None:
         new = view[words].copy()
         view[words] = before
-        lands(x, lambda: view.__setitem__(words, new), stream=GROUP, kind=GROUP, threads=threads, words=words)
+        defer(x, lambda: view.__setitem__(words, new), stream=GROUP, kind=GROUP, threads=threads, words=words)
 
     return take
 
@@ -170,7 +170,7 @@ def _wait(x: Wave, i: Instruction, left: int) -> None:
 
 @implements("cp.async.mbarrier.arrive")
 def build_arrive(i: Instruction, c: Linker) -> Step:
-    """Arrives once the thread's copies are complete, which they are, unless they land late; without .noinc one arrival more is expected for that."""
+    """Arrives once the thread's copies are complete, which they are, unless they complete late; without .noinc one arrival more is expected for that."""
     rest = [m for m in i.modifiers[3:] if m not in ("shared", "shared::cta", "b64", "noinc")]
     if rest or i.modifiers[-1] != "b64":
         raise unmodelled(i)
@@ -186,12 +186,12 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
                 x.observer.mbarrier_used(x, i, barrier, threads[part])
                 x.observer.copies_counted(x, i, barrier, threads[part])
             if counts:
-                lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
+                defer(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
                 continue
             barrier.state.adds_own(i)
             if x.in_flight is not None:
                 barrier.alone().adds(x, len(threads[part]))
-                lands(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
+                defer(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
 
     return run
 

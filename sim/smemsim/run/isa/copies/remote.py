@@ -14,7 +14,7 @@ from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.accesses import Piece
 from smemsim.run.async_ops import AsyncOp, SharedWrite
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.traps import find_misuse
 from smemsim.run.events import Access
 from smemsim.run.isa.asynchronous import stop
@@ -144,6 +144,6 @@ def _counted(
             for cta, address in barriers:
                 mbarrier_of(x, cta, address, i).alone().complete_tx(x, size, i=i)
 
-        lands(x, arrive, words=(piece.at[:, None] + np.arange(0, size, 4) >> 2).reshape(-1))
+        defer(x, arrive, words=(piece.at[:, None] + np.arange(0, size, 4) >> 2).reshape(-1))
 
     return run

@@ -33,7 +33,7 @@ from smemsim.run.isa.asynchronous import (
     check_ranks,
     cluster_of,
     described,
-    each,
+    each_issuer,
     issue,
     issued_by,
     member,
@@ -350,7 +350,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (_, thread), (address, *values) in each(x, [at, *coordinates, *offsets]):
+        for (_, thread), (address, *values) in each_issuer(x, [at, *coordinates, *offsets]):
             tm = map_at(x, i, address, [thread])
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)

@@ -24,7 +24,7 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.cohort import are_repeated
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Metadata, Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.engine.wave import ALL, WARPGROUP
@@ -274,7 +274,7 @@ class _Mma:
             late = of.read(words.reads, self._registers(x, self.read_a) if self.in_registers else None, metadata)
             self._write(x, here, self._product(late, self._registers(x, self.read_d), scale))
 
-        lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
+        defer(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
 
     def _words(self, x: Wave, here: Warpgroups, a: np.ndarray | None, b: np.ndarray) -> _Words:
         """What these descriptors of warpgroups mean, kept: a loop comes back to them."""

@@ -326,7 +326,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if order.writes and x.observer is not None:
             x.observer.releases_at(x, i, piece, order)
 
-    def land(x: Wave, piece: Piece, values: list[Any]) -> None:
+    def complete(x: Wave, piece: Piece, values: list[Any]) -> None:
         release(x, piece)
         scattered(piece, dtype, values)
 
@@ -347,6 +347,6 @@ def build_st(i: Instruction, c: Linker) -> Step:
             follow.ends(x, piece)
             if kept is not None:
                 scattered(piece._replace(part=None), dtype, before)
-                x.in_flight.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))
+                x.in_flight.store(x, kept, functools.partial(complete, x, piece, [np.array(v) for v in values]))
 
     return store

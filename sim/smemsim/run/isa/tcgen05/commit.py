@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.isa.asynchronous import member, stop
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, State, arrive, mbarrier_of
 from smemsim.run.isa.memory.spaces import locate
@@ -84,7 +84,7 @@ def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
         return
     for thread, cta, barrier in each:
         act = functools.partial(_arrives, x, i, thread, barrier, count)
-        lands(x, act, stream=("tcgen05", cta.index - cta.rank % group))
+        defer(x, act, stream=("tcgen05", cta.index - cta.rank % group))
 
 
 def _arrivals(x: Wave, each: list[_Commit]) -> list[tuple[State, np.ndarray]]:

@@ -17,11 +17,11 @@ from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
 from smemsim.run.async_ops import Lazily, TensorCoreOp
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Copy
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import WHOLE, Follows
-from smemsim.run.isa.asynchronous import each, record
+from smemsim.run.isa.asynchronous import each_issuer, record
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -95,13 +95,13 @@ def build_cp(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), (at, word) in each(x, [to, descriptor]):
+        for (cta, thread), (at, word) in each_issuer(x, [to, descriptor]):
             members = group_of(x, i, cta, group)
             given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
             tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
             plain = functools.partial(copy_unowned, tensor, at, word, shared=shared, **given)
             copy = functools.partial(_copy, x, i, form, plain, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
-            lands(x, copy, stream=("tcgen05", members[0].index))
+            defer(x, copy, stream=("tcgen05", members[0].index))
             if x.observer is not None:
                 cells = copied_cells(shape, TmemAddress.decode(at))
                 x.observer.issued(x, _operation(x, i, (cta, thread), members, shape, word, cells, is_packed=bool(src_fmt)))
@@ -153,10 +153,10 @@ def build_shift(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), (at,) in each(x, [to]):
+        for (cta, thread), (at,) in each_issuer(x, [to]):
             members = group_of(x, i, cta, group)
             tensor = _of_group(tensor_of(m) for m in members)
-            lands(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
+            defer(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
             x.launch.result.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
             if x.observer is not None:
                 column = TmemAddress.decode(at).column

@@ -19,7 +19,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.async_ops import TensorAccess
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.traps import warp_name
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.asynchronous import stop
@@ -274,12 +274,12 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         if x.observer is not None:
             follow = functools.partial(_follow_load, x, i, at, access, reduced)
             x.observer.tensor_loaded(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow))
-        _lands(x, bring, "ld", at, slots=brought)
+        _completes(x, bring, "ld", at, slots=brought)
 
     return Gate(lambda x: x.gather(), run)
 
 
-def _lands(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, slots: frozenset[int] = frozenset()) -> None:
+def _completes(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, slots: frozenset[int] = frozenset()) -> None:
     """Do `act(x, *arrays)` for the running threads, the last axis of each array; under a schedule each warp by itself and maybe later, in its order."""
     if x.in_flight is None:
         act(x, *arrays)
@@ -287,8 +287,8 @@ def _lands(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, sl
     threads = x.threads.copy()
     for warp in distinct(threads // WARP).tolist():
         own = threads // WARP == warp
-        land = functools.partial(_for_threads, x, threads[own], act, *(array[..., own] for array in arrays))
-        lands(x, land, stream=("tensor memory", warp), kind=f"tcgen05.{kind}", threads=threads[own], slots=slots)
+        complete = functools.partial(_for_threads, x, threads[own], act, *(array[..., own] for array in arrays))
+        defer(x, complete, stream=("tensor memory", warp), kind=f"tcgen05.{kind}", threads=threads[own], slots=slots)
 
 
 def _for_threads(x: Wave, threads: np.ndarray, act: Callable[..., None], *arrays: np.ndarray) -> None:
@@ -354,7 +354,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
             held.writers |= dict.fromkeys(distinct(at[0] % COLUMNS).tolist(), i)
         elif x.origins is not None:
             x.origins.tensor.forget(cells_in_order(at))
-        _lands(x, put, "st", at, values)
+        _completes(x, put, "st", at, values)
         x.progress.changes += 1
 
     return Gate(lambda x: x.gather(), run)

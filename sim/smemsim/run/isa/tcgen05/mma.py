@@ -37,7 +37,7 @@ from smemsim.core.spec.tcgen05 import ASHIFT_M
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.run.async_ops import Lazily, TensorCoreOp
-from smemsim.run.engine.in_flight import lands
+from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import Product
@@ -169,7 +169,7 @@ class _Mma:
                 else:
                     taint = [False] * len(operations)
                     for operation in operations:
-                        lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
+                        defer(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
                 if x.observer is not None:
                     meant = self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations))

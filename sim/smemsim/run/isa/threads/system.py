@@ -22,7 +22,7 @@ from smemsim.core.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE, 
 from smemsim.run.async_ops import AsyncOp, SharedWrite
 from smemsim.run.engine.traps import misuse, thread_name
 from smemsim.run.engine.wave import THREADS
-from smemsim.run.isa.asynchronous import check_ranks, each, issue, member, own_address, stop
+from smemsim.run.isa.asynchronous import check_ranks, each_issuer, issue, member, own_address, stop
 from smemsim.run.isa.memory.spaces import shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Plain, Step, implements, unmodelled
@@ -225,7 +225,7 @@ def build_try_cancel(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), places in each(x, [to, mbar]):
+        for (cta, thread), places in each_issuer(x, [to, mbar]):
             at, barrier = (_of_window(x, i, place) for place in places) if is_generic else places
             check_ranks(x, i, at, barrier)
             address, where = own_address(i, cta, at), own_address(i, cta, barrier)
