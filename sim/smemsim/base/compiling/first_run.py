@@ -1,0 +1,70 @@
+"""What a terminal shows while loops are compiled: the first run of a Python, a processor or a version takes a minute, and later ones do not.
+
+In a pipe nothing is shown. `smemsim cache fill` compiles the same loops in advance.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import threading
+
+__all__ = ["COMMON", "note"]
+
+COMMON = 45  # loops that a kernel with tensor loads and products needs; a program with more kinds of instructions needs more
+AFTER = 2.0  # seconds of compiling before anything is shown
+WIDTH = 20  # of the bar, in characters
+
+
+class _Shown:
+    """What this process has compiled, and whether the terminal says so."""
+
+    loops = 0
+    seconds = 0.0
+    is_drawn = False
+
+
+_shown = _Shown()
+_lock = threading.Lock()
+
+
+def note(seconds: float) -> None:
+    """One loop was compiled, in so many seconds."""
+    with _lock:
+        _shown.loops += 1
+        _shown.seconds += seconds
+        if _shown.seconds < AFTER or not _is_terminal():
+            return
+        if not _shown.is_drawn:
+            _shown.is_drawn = True
+            atexit.register(_clear)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"\r{bar(_shown.loops, _shown.seconds)}")
+            sys.stderr.flush()
+
+
+def bar(loops: int, seconds: float) -> str:
+    """The line of the terminal.
+
+    >>> bar(30, 12.0)
+    'compiling loops for this Python and processor, once: [#############       ] 30 loops, 12 s, about 6 s left'
+    """
+    part = min(loops / COMMON, 1.0)
+    left = f", about {seconds / loops * (COMMON - loops):.0f} s left" if loops < COMMON else ""
+    return (
+        f"compiling loops for this Python and processor, once: [{'#' * round(part * WIDTH):{WIDTH}}] {loops} loops, {seconds:.0f} s{left}"
+    )
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # no stderr, or a closed one
+        return False
+
+
+def _clear() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
