@@ -1,5 +1,6 @@
 """The pipeline of a kernel: how many loads its barriers allow, and which wait holds a ring of stages back."""
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -16,6 +17,7 @@ from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
 from smemsim.diagnosis import Pipeline
+from smemsim.diagnosis.pipeline import Ring
 from smemsim.run.pipeline import Costs, PipelineRecorder
 
 FOLDER = KERNELS / "gemm_specialized_k1024"  # four stages, sixteen loads, two warpgroups that multiply
@@ -84,6 +86,15 @@ def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number():
     assert "wgmma.wait_group" in text[last.origin.first.line - 1]
     for part in ("4 stages work as 1", "needs the MMAs of load 11", "waits for those of load 14", "12 of 12 loads"):
         assert part in pipeline.sentences()[0]
+
+
+def test_groups_of_cp_async_are_not_held_back():
+    """Groups of K and of V alternate in one ring, and what attention needs of K looks like a wait without need."""
+    (ring,) = usual(WRONG)[2].rings
+    other = Ring.of([dataclasses.replace(one, kind="cp.async", loads=0) for one in ring.fillings])
+    assert ring.is_late
+    assert other.held
+    assert not other.is_late
 
 
 @pytest.mark.parametrize("text", [RIGHT, WRONG], ids=["right", "wrong"])

@@ -73,9 +73,9 @@ class Ring:
 
     @property
     def steady(self) -> int:
-        """How many loads may be in flight at most of those that overwrite an earlier one."""
-        counted = collections.Counter(n for n, again in zip(self.allowed, self.overwrites, strict=True) if again)
-        return counted.most_common(1)[0][0] if counted else self.depth
+        """How many loads may be in flight at a quarter or more of those that overwrite an earlier one."""
+        counts = sorted((n for n, again in zip(self.allowed, self.overwrites, strict=True) if again), reverse=True)
+        return counts[len(counts) // 4] if counts else self.depth
 
     @property
     def effective(self) -> int:
@@ -89,8 +89,8 @@ class Ring:
 
     @property
     def is_held_back(self) -> bool:
-        """Do nearly all loads that overwrite another one wait for a newer one's readers?"""
-        return self.refills > len(self.stages) and len(self.held) >= LEAST_HELD * self.refills
+        """Do nearly all loads that overwrite another one wait for a newer one's readers? Groups of cp.async may be of several buffers, so nothing is said of them."""
+        return self.kind != "cp.async" and self.refills > len(self.stages) and len(self.held) >= LEAST_HELD * self.refills
 
     @property
     def is_one_at_a_time(self) -> bool:
@@ -211,9 +211,11 @@ class Verdicts:
             if ring.overlaps:
                 return f"{name}: matrix instructions into one overlap the reads of another."
             return f"{name}: matrix instructions wait until the one before has been read."
-        flying = f"up to {ring.steady} {load}s are in flight"
+        flying = f"up to {ring.steady} {load}{'s are' if ring.steady > 1 else ' is'} in flight"
         if len(ring.stages) == 1:
             return f"{name}: one {load} is in flight, and no load overlaps the matrix instructions of the one before."
+        if ring.kind == "cp.async":
+            return f"{name}: {flying}."
         if any(one.readers for one in ring.fillings):
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."
