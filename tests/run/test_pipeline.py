@@ -17,7 +17,6 @@ from places import ROOT
 from smemsim import InputError
 from smemsim.cli import main
 from smemsim.diagnosis import Pipeline
-from smemsim.diagnosis.pipeline import Ring
 from smemsim.run.pipeline import Costs, PipelineRecorder
 
 FOLDER = KERNELS / "gemm_specialized_k1024"  # four stages, sixteen loads, two warpgroups that multiply
@@ -91,7 +90,7 @@ def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number():
 def test_groups_of_cp_async_are_not_held_back():
     """Groups of K and of V alternate in one ring, and what attention needs of K looks like a wait without need."""
     (ring,) = usual(WRONG)[2].rings
-    other = Ring.of([dataclasses.replace(one, kind="cp.async", loads=0) for one in ring.fillings])
+    other = type(ring).of([dataclasses.replace(one, kind="cp.async", loads=0) for one in ring.fillings])
     assert ring.is_late
     assert other.held
     assert not other.is_late
