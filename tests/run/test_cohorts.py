@@ -108,6 +108,13 @@ def test_what_one_cta_leaves_out_after_all_did_the_same_is_found_in_it_alone(wha
     assert differs(right) == ""
 
 
+def test_the_fix_names_a_wait_of_all_ctas_that_leaves_a_group_pending():
+    program = Program((STORED, TIMES, "wgmma.wait_group.sync.aligned 1; bar.sync 0;", STORE), 3, 1, 1)
+    (found,) = program.outcome(cohorts=True)[2]
+    assert (found[0], "wgmma.wait_group.sync.aligned 0 instead of 1" in found[4]) == ("X005", True)
+    assert differs(program) == ""
+
+
 def test_a_cta_hears_by_way_of_another_one_that_its_own_copy_is_over():
     """Warp 0 of CTA 0 waits and tells CTA 1, which tells the other warps of CTA 0: these may read."""
     waits = only("ne.u32 %q, %cta, 0", "B", only("ge.u32 %q, %t, 32", "C", WAIT.format(1) + "bar.warp.sync -1;" + TELL.format(16)))

@@ -72,8 +72,8 @@ class Reporting:
         self.lines: dict[int, Instruction] = x.program.lines
         self._per_cta = x.stride // WARP
         self.group_waits: dict[
-            tuple[int, str], tuple[Instruction, int, Any]
-        ] = {}  # by warp and kind: the last wait for groups, how many it leaves, all groups
+            tuple[int, str], tuple[Instruction, int]
+        ] = {}  # by warp and kind: its last wait, and how many groups that leaves pending
         self._followers: dict[tuple[int, str], Instruction | None] = {}  # see `_following`
         self.groups: CommitGroups | None = None  # of the sanitizer that this one tells for
         self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
@@ -81,8 +81,8 @@ class Reporting:
     def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
         """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the phase brought to each CTA."""
         self.excuses, self._told = dict(first.excuses), set(first._told)
-        for (warp, kind), (i, left, _) in first.group_waits.items():
-            self.group_waits.update({(warp + n * twins.warps, kind): (i, left, None) for n in range(twins.count)})
+        for (warp, kind), wait in first.group_waits.items():
+            self.group_waits.update({(warp + n * twins.warps, kind): wait for n in range(twins.count)})
         for warp, (barrier, line, _) in first.waits.items():
             for n, own in enumerate(twins.made[barrier]):
                 self.waits[warp + n * twins.warps] = own, line, brought[warp][n]
@@ -290,8 +290,8 @@ class Reporting:
     def too_weak(self, op: Operation, warp: int) -> str:
         """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""
         kind = facts_of(op.kind).group
-        i, left, groups = self.group_waits.get((int(op.warps[0]), kind), (None, 0, None))
-        younger = groups.younger(op, kind) if groups is not None else None
+        i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
+        younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
         if i is not None and younger is not None and younger < left:
             return (
                 f"{i.name} {younger} instead of {left} in line {i.line}: it leaves {left} group{'s' * (left > 1)} pending, and the group of line "

@@ -644,7 +644,7 @@ class Sanitizer(Events, Observer):
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
-        self.reporting.group_waits.update({(warp, group): (i, left, self.groups) for warp in self._running(x).tolist()})
+        self.reporting.group_waits.update({(warp, group): (i, left) for warp in self._running(x).tolist()})
         threads = self.groups.threads(x, group)
         waited, by_all = self.groups.wait(threads, group, left, self._part_of_copies, only_read=only_read), group in self.groups.of_first
         if group == "wgmma":
