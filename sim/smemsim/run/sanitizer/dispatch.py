@@ -108,7 +108,7 @@ class Events(AsyncEvents):
 
     def reduced(self: Any, x: Wave, access: Access) -> None:
         """What an operation makes of nothing is nothing."""
-        self.changed_nothing(x, access.instruction, self.unwritten)
+        self.changed_nothing(x, access.instruction, self.early.to_change)
 
     def acquires_at(self: Any, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
         """The threads of a piece have seen what was released at their addresses."""
@@ -200,7 +200,7 @@ class Events(AsyncEvents):
         if not is_async and i.op == "mbarrier":
             self.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in arrivals if barrier.state.phase])
             if x.launch.cluster_size > 1:
-                self.siblings.note(i, arrivals, count)
+                self.mbarriers.siblings.note(i, arrivals, count)
 
     def mbarriers_arrived(
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int

@@ -600,7 +600,7 @@ class SanitizerOfFirst(Events):
             offset, own = self._ended
             return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
         self._ended = barrier.offset, threads
-        return self.first.ends(i, barrier, threads) if self.first.objects.is_over(barrier, threads) else OF_ALL
+        return self.first.ends(i, barrier, threads) if self.first.mbarriers.objects.is_over(barrier, threads) else OF_ALL
 
     @_or_of_all
     def publish(self, x: Wave) -> Any:
@@ -622,7 +622,7 @@ class SanitizerOfFirst(Events):
 
     def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:
         """Has one of the warps not seen that an mbarrier was initialised?"""
-        return next(self.first.barriers.unseen(barrier, warps), None) is not None
+        return next(self.first.mbarriers.initialised.unseen(barrier, warps), None) is not None
 
     @_or_of_all
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:

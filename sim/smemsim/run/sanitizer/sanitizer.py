@@ -43,17 +43,14 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
-from smemsim.core.spec.findings import Severity
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.marks import PART_BITS
-from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
-from smemsim.run.sanitizer.expected import ExpectedBytes
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
@@ -61,7 +58,7 @@ from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
 from smemsim.run.sanitizer.lost_updates import LostUpdates
-from smemsim.run.sanitizer.mbarriers import MbarrierObjects
+from smemsim.run.sanitizer.mbarrier_rules import MbarrierRules
 from smemsim.run.sanitizer.messages import Messages
 from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations
@@ -72,8 +69,7 @@ from smemsim.run.sanitizer.release_missing_reads import ReleaseMissingReads
 from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites, unmet_stores
 from smemsim.run.sanitizer.reporting import WORD, Reporting
 from smemsim.run.sanitizer.shared_memory import SharedShadow
-from smemsim.run.sanitizer.siblings import SiblingArrivals
-from smemsim.run.sanitizer.synchronisation import CommitGroups, Initialised, by_warps
+from smemsim.run.sanitizer.synchronisation import CommitGroups, by_warps
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.tensor_maps import MapsInMemory
 from smemsim.run.sanitizer.tensor_memory import TensorShadow
@@ -113,6 +109,8 @@ class Begin:
 class Sanitizer(Events, Observer):
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
+    is_of_first = False  # see `first.py`
+
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
         self.x = x
         if begin is None:
@@ -122,19 +120,19 @@ class Sanitizer(Events, Observer):
         clocks = self.clocks
         self.operations = Operations(x, clocks.clock, clocks.units, clocks.own_columns, are_shared=clocks.are_shared)
         self.reporting = Reporting(x, self.clocks, self.operations)
-        self.groups, self.barriers = CommitGroups(self.clocks, self.operations, x.cohort), Initialised(self.clocks)
+        self.groups = CommitGroups(self.clocks, self.operations, x.cohort)
         self.reporting.groups = self.groups
         self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.clocks, self.reporting)
-        self.objects = MbarrierObjects(x, self.clocks, self.operations, self.reporting, self.named)
+        self.mbarriers = MbarrierRules(x, self.clocks, self.operations, self.reporting, self.named)
         knowledge = Knowledge(x, self.clocks) if Folding.is_possible(x) else None
-        self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.objects, knowledge)
+        self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.mbarriers.objects, knowledge)
         self.alone = PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line)
         self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
         self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint, knowledge)
         self.registers = RegistersInFlight(x, self.groups, self.operations)
         self.lifetimes = Lifetimes(x, self.clocks)
-        self.pairs, self.siblings = PairAllocations(x, self.tensor, self.lifetimes, self.reporting), SiblingArrivals(x, self.clocks)
+        self.pairs = PairAllocations(x, self.tensor, self.lifetimes, self.reporting)
         self.globals = (
             None if history is None else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered)
         )
@@ -144,9 +142,6 @@ class Sanitizer(Events, Observer):
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
         self.freed = ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
-        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
-        self._early_arrivals: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
-        self.expected = ExpectedBytes(self.clocks, self.reporting)
         self.endings = Endings(x, self.clocks, self.operations, self.groups)
         self.operations.holders += [
             *filter(None, (knowledge,)),
@@ -160,7 +155,6 @@ class Sanitizer(Events, Observer):
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
         self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
-        self.is_of_first = False  # see `first.py`
         self.has_shared = x.launch.window_bytes > 0
         self.has_declared = self.globals is not None and x.launch.memory.has_declared
         self._is_elsewhere = x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX)
@@ -171,11 +165,9 @@ class Sanitizer(Events, Observer):
         self.operations.spread(first.operations)
         for kept_once in ("groups", "registers", "tensor"):
             getattr(self, kept_once).spread(getattr(first, kept_once))
-        for part in ("clocks", "barriers", "lanes", "shared", "alone", "objects", "expected"):
+        for part in ("clocks", "mbarriers", "lanes", "shared", "alone"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.reporting.spread(first.reporting, twins, brought)
-        wrong, excused = first._early_arrivals
-        self._early_arrivals = dict(wrong), dict(excused)
         for barrier, of_all in twins.made.items():
             kept = [op for op in barrier.copies if self.operations.remembers(op)]
             for own in of_all:
@@ -196,13 +188,7 @@ class Sanitizer(Events, Observer):
     def ends_in_order(self, cta: Cta) -> bool:
         """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
         taint = self.taint
-        if (
-            self.lifetimes.is_needed
-            or any(self._early_arrivals)
-            or self.expected.is_needed
-            or taint.overwrites.is_open
-            or taint.origins.are_whole
-        ):
+        if self.lifetimes.is_needed or self.mbarriers.are_needed or taint.overwrites.is_open or taint.origins.are_whole:
             return False
         return self.endings.are_over(cta)
 
@@ -212,8 +198,7 @@ class Sanitizer(Events, Observer):
         self.endings.ended()
         self.taint.overwrites.ended()
         self.taint.origins.abandon(self._is_race)
-        self._tell_early_arrivals()
-        self.expected.ended()
+        self.mbarriers.ended()
 
     def wave_freed(self, x: Wave) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
@@ -335,8 +320,8 @@ class Sanitizer(Events, Observer):
         return blank
 
     def looks_at_unwritten(self, flat: np.ndarray, size: int) -> None:
-        """Remember in `unwritten` the words at places `flat` that nobody has written."""
-        self.unwritten = self.blank(flat, size)
+        """Remember the words at places `flat` that nobody has written, for red.async that is about to change them."""
+        self.early.to_change = self.blank(flat, size)
 
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
         """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
@@ -606,7 +591,7 @@ class Sanitizer(Events, Observer):
         for n, barrier in enumerate(barriers):
             op, cta = ops[n % len(ops)], barrier.cta.index
             all_warps.append(op.warps if op.cohort is None else op.warps + cta * apart)
-            self._uses(op.instruction, barrier, all_warps[-1])
+            self.mbarriers.uses(op.instruction, barrier, all_warps[-1])
             barrier.copies.insert(0, op)
             if len(barrier.copies) % COPIES == 0:
                 barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
@@ -678,64 +663,27 @@ class Sanitizer(Events, Observer):
     def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> None:
         """Threads execute mbarrier.init, each of a barrier."""
         for barrier, thread in made:
-            self.objects.makes(i, barrier, thread)
-            self.barriers.makes(i, barrier, thread)
+            self.mbarriers.makes(i, barrier, thread)
 
     def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """Threads execute mbarrier.inval."""
-        self.objects.ends(i, barrier, threads)
+        self.mbarriers.objects.ends(i, barrier, threads)
 
     def publish(self, x: Wave) -> None:
         """fence.mbarrier_init of the running threads."""
-        self.barriers.publish(set(self._running(x).tolist()))
+        self.mbarriers.initialised.publish(set(self._running(x).tolist()))
 
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
         """Threads arrive or wait at an mbarrier, or issue what arrives there: has each seen mbarrier.init?"""
-        self._uses(i, barrier, threads >> 5)
+        self.mbarriers.uses(i, barrier, threads >> 5)
         if i.op == "tcgen05":
-            self.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
+            self.mbarriers.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
         elif i.op == "cp":
-            self.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
-
-    def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
-        for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
-            self.reporting.tell(
-                i, races.mbarrier_not_visible(i, self.reporting.warp(warp), self.reporting.warp(maker), made, barrier.offset),
-                "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
-                "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
-            )  # fmt: skip
-        self.objects.uses(i, barrier, warps)
-        self.expected.uses(i, barrier, warps)
+            self.mbarriers.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
-        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
-        for warps, what in self.clocks.together([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
-            early, formal = self.clocks.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
-            if early.any() and not formal and not self.clocks.too_early:
-                n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
-                barrier = arrivals[n][1] if isinstance(what, Alike) else what
-                wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
-                warp = wrong[0] if wrong else int(warps[early][0])
-                self._early_arrivals[not wrong].setdefault(i.line, (i, warp, barrier, barrier.state.phase - 1))
-
-    def _tell_early_arrivals(self) -> None:
-        """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
-        if any(f.severity is not Severity.NOTE for f in self.x.launch.result.findings.values()):
-            return
-        wrong, excused = self._early_arrivals
-        for line, (i, warp, barrier, phase) in (excused | wrong).items():
-            is_excused = line not in wrong
-            why = "the warp has not observed the end of that phase" + (
-                "; it has observed another CTA's mbarrier at which other lanes of the same instructions arrive, and no failure is known"
-                if is_excused
-                else ""
-            )
-            self.x.launch.find(
-                "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
-                "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which warps arrive that have waited for it",
-                because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
-                halves=(self.reporting.access("arrive", warp, i.line).half,),
-            )  # fmt: skip
+        """Warps are about to arrive at mbarriers."""
+        self.mbarriers.arrive(i, arrivals)
 
     # ---- order
 
@@ -888,7 +836,7 @@ class Sanitizer(Events, Observer):
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have all arrived at its barrier."""
-        self.barriers.met(set(range(first, first + count)))
+        self.mbarriers.initialised.met(set(range(first, first + count)))
         self.lifetimes.met(first, count)
 
     def fence_async(self, x: Wave, i: Instruction) -> None:

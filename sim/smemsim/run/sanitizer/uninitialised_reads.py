@@ -34,6 +34,7 @@ class UninitialisedReads:
 
     def __init__(self, x: Wave, reporting: Reporting, words: int, beside: Callable[[int], Instruction | None]) -> None:
         """`beside` says what has written the written word next to a word."""
+        self.to_change: np.ndarray = np.zeros(0, np.int64)  # words that red.async is about to change
         self.x, self.reporting, self.words, self.beside = x, reporting, words, beside
         self._reads: dict[int, tuple[Instruction, np.ndarray]] = {}
         self._waits: dict[int, Waited] = {}

@@ -1,0 +1,106 @@
+"""Rules about mbarriers: initialised before they are used, not ended too early, phases in their order, bytes expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from smemsim.core.ptx.module import Instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.expected import ExpectedBytes
+from smemsim.run.sanitizer.happens_before import Alike, VectorClocks, count_of
+from smemsim.run.sanitizer.mbarriers import MbarrierObjects
+from smemsim.run.sanitizer.named_barriers import NamedPhases
+from smemsim.run.sanitizer.operations import Operations
+from smemsim.run.sanitizer.reporting import Reporting
+from smemsim.run.sanitizer.siblings import SiblingArrivals
+from smemsim.run.sanitizer.synchronisation import Initialised
+from smemsim.run.sanitizer.twins import Twins
+from smemsim.run.views import Mbarrier
+
+if TYPE_CHECKING:
+    from smemsim.run.views import Wave
+
+__all__ = ["MbarrierRules"]
+
+
+_Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
+
+
+class MbarrierRules:
+    """`objects` are the mbarriers of a wave, `initialised` which warps have seen mbarrier.init; `expected` are bytes, `siblings` arrivals of one instruction at several
+    mbarriers."""
+
+    def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, named: NamedPhases) -> None:
+        self.x, self.clocks, self.reporting = x, clocks, reporting
+        self.objects = MbarrierObjects(x, clocks, operations, reporting, named)
+        self.initialised, self.expected, self.siblings = Initialised(clocks), ExpectedBytes(clocks, reporting), SiblingArrivals(x, clocks)
+        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
+        self._early: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
+
+    def spread(self, first: MbarrierRules, twins: Twins) -> None:
+        """What is known of all CTAs, from what is known of the first one."""
+        self.initialised.spread(first.initialised, twins)
+        self.objects.spread(first.objects, twins)
+        self.expected.spread(first.expected, twins)
+        wrong, excused = first._early
+        self._early = dict(wrong), dict(excused)
+
+    @property
+    def are_needed(self) -> bool:
+        """May there be something to report at the end?"""
+        return any(self._early) or self.expected.is_needed
+
+    def ended(self) -> None:
+        """All threads have exited."""
+        self._tell_early()
+        self.expected.ended()
+
+    def makes(self, i: Instruction, barrier: Mbarrier, thread: int) -> None:
+        """mbarrier.init by a thread."""
+        self.objects.makes(i, barrier, thread)
+        self.initialised.makes(i, barrier, thread)
+
+    def uses(self, i: Instruction, barrier: Mbarrier, warps: np.ndarray) -> None:
+        """Warps use an mbarrier: X008 if one of them has not seen mbarrier.init."""
+        for warp, maker, made, formal in self.initialised.unseen(barrier, warps):
+            self.reporting.tell(
+                i, races.mbarrier_not_visible(i, self.reporting.warp(warp), self.reporting.warp(maker), made, barrier.offset),
+                "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
+            )  # fmt: skip
+        self.objects.uses(i, barrier, warps)
+        self.expected.uses(i, barrier, warps)
+
+    def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
+        for warps, what in self.clocks.together([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
+            early, formal = self.clocks.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
+            if early.any() and not formal and not self.clocks.too_early:
+                n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
+                barrier = arrivals[n][1] if isinstance(what, Alike) else what
+                wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
+                warp = wrong[0] if wrong else int(warps[early][0])
+                self._early[not wrong].setdefault(i.line, (i, warp, barrier, barrier.state.phase - 1))
+
+    def _tell_early(self) -> None:
+        """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
+        if any(f.severity is not Severity.NOTE for f in self.x.launch.result.findings.values()):
+            return
+        wrong, excused = self._early
+        for line, (i, warp, barrier, phase) in (excused | wrong).items():
+            is_excused = line not in wrong
+            why = "the warp has not observed the end of that phase" + (
+                "; it has observed another CTA's mbarrier at which other lanes of the same instructions arrive, and no failure is known"
+                if is_excused
+                else ""
+            )
+            self.x.launch.find(
+                "X010", i, f"an arrival may count in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, not in the next one",
+                "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which warps arrive that have waited for it",
+                because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None, why=why,
+                halves=(self.reporting.access("arrive", warp, i.line).half,),
+            )  # fmt: skip
