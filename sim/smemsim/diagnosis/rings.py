@@ -216,6 +216,8 @@ class Verdicts:
             return f"{name}: one {load} is in flight, and no load overlaps the matrix instructions of the one before."
         if ring.kind == "cp.async":
             return f"{name}: {flying}."
+        if ring.refills <= len(ring.stages):
+            return f"{name}: {flying}. No verdict: a ring needs more loads than twice its stages, and this launch has {len(ring.fillings)}."
         if any(one.readers for one in ring.fillings):
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."

@@ -174,14 +174,15 @@ class PipelineRecorder(BarrierObserver):
 
     # ---- matrix instructions
 
-    def _multiplies(self, x: Wave, op: AsyncOp, n: int, cta: int, thread: int) -> None:
+    def _multiplies(self, x: Wave, op: Any, n: int, cta: int, thread: int) -> None:
         reader = self._readers.setdefault(thread, len(self._readers))
         known, i = self._known[thread], op.instruction
         start = max(known.time, self._ends[thread])
         end = self._ends[thread] = start + self.costs.mma
         begins = op.reads[n].begins if n < len(op.reads) else np.zeros(0, np.int64)
         newest = -1
-        for first, behind, filling in self._current[cta]:
+        windows = [cta, *(other.index for other in op.members[n] if other.index != cta)] if op.kind == "tcgen05.mma" else [cta]  # of a pair
+        for first, behind, filling in [entry for window in windows for entry in self._current[window]]:
             if reader < READERS and bool(((begins >= first) & (begins < behind)).any()):
                 bit = filling.number * READERS + reader
                 filling.readers |= 1 << reader
