@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.warps import WARPGROUP
 from smemsim.run.word_ranges import WordRanges
 
 if TYPE_CHECKING:
@@ -152,8 +153,8 @@ class AsyncOp:
     "tcgen05.shift"; `issuers` are CTAs and the thread of each (in the wave) that issued it.
 
     Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for each issuer the words that it reads of its window,
-    `stores` what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory; `is_update`:
-    the new bytes depend on the old ones, so that they come when the operation is issued.
+    `stores` what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or
+    sums to registers; `is_update`: the new bytes depend on the old ones, so that they come when the operation is issued.
     """
 
     kind: str
@@ -175,6 +176,11 @@ class AsyncOp:
     def threads(self) -> list[int]:
         """The issuing threads."""
         return [thread for _, thread in self.issuers]
+
+    @property
+    def committed_by(self) -> np.ndarray:
+        """The threads whose commit groups it belongs to."""
+        return np.array(self.threads)
 
     @property
     def byte_count(self) -> int:
@@ -218,6 +224,12 @@ class WarpgroupOp(AsyncOp):
     alike: Sequence[Sequence[int]]
     alike_of_own: Sequence[Sequence[int]]
     follow: Callable[[Any, int], Any]
+
+    @property
+    def committed_by(self) -> np.ndarray:
+        """All threads of its warpgroups."""
+        found: np.ndarray = (np.array(self.threads)[:, None] + np.arange(WARPGROUP)).reshape(-1)
+        return found
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

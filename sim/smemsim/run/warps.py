@@ -74,6 +74,11 @@ class Ctas(Sequence[Cta]):
             cta = self._known[index] = self._make(index % len(self))
         return cta
 
+    def those(self, indices: Sequence[int]) -> list[Cta]:
+        """The CTAs of these indices."""
+        known = self._known
+        return [known[n] or self[n] for n in indices]
+
     def let_go(self) -> None:
         """Nothing asks for one any more."""
         self._make, self._known = _gone, []

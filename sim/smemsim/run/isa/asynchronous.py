@@ -17,7 +17,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.shared_memory import LINE
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
-from smemsim.run.async_ops import AsyncOp, SharedWrite
+from smemsim.run.async_ops import AsyncOp, SharedWrite, facts_of
 from smemsim.run.engine.in_flight import Undo, defer
 from smemsim.run.engine.map_names import beyond_array
 from smemsim.run.engine.traps import shared_error, warp_name
@@ -30,7 +30,6 @@ from smemsim.run.word_ranges import WORD, WordRanges
 if TYPE_CHECKING:
     from smemsim.core.machine.tma import Boxes
     from smemsim.core.words.tensor_map import TensorMap
-    from smemsim.run.engine.records import Bulk, Copy, Load, Store
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
 
@@ -48,7 +47,6 @@ __all__ = [
     "one_by_one",
     "one_cta",
     "own_address",
-    "record",
     "stop",
     "stops",
     "touched",
@@ -105,7 +103,7 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
     but not under a schedule. Of lanes of a warp that issue the very same (`repeats`) the first one issues it."""
     threads = x.threads
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in (*reads, *boxes)]
-    issuers, count = [(x.ctas[cta], thread) for cta, thread in zip(x.cta_of[threads].tolist(), threads.tolist(), strict=True)], len(reads)
+    issuers, count = list(zip(x.ctas.those(x.cta_of[threads].tolist()), threads.tolist(), strict=True)), len(reads)
     rows = list(zip(*columns, strict=True))
     if len(rows) > 1 and x.in_flight is None and x.cohort is not None and x.cohort.is_apart and boxes:
         alike: dict[tuple[int, ...], Issued] = {}
@@ -183,7 +181,8 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
 
 
 def issue(x: Wave, op: AsyncOp) -> None:
-    """Issue a copy, in one order: its bytes come to shared memory, observers are told, mbarriers count them, its bytes go to global memory, it is recorded.
+    """Issue an operation, in one order: its bytes come to shared memory, observers are told, mbarriers count the bytes, what it leaves in global memory or
+    registers goes there, it is recorded.
 
     Under a schedule what comes and what goes may do so later.
     """
@@ -192,22 +191,36 @@ def issue(x: Wave, op: AsyncOp) -> None:
         op.brings()
     if x.observer is not None:
         x.observer.issued(x, op)
-    if len(op.issuers) > 1 and op.writes:
-        _count(x, op, op.writes[0], [cta for cta, _ in op.issuers], hidden)
-    else:
-        for write in op.writes:
-            if write.barrier is not None:
-                _count(x, op, write, [write.barrier[0]], hidden)
+    if op.writes:
+        _count_all(x, op, hidden)
+    if op.takes is not None:
+        _take(x, op, op.takes)
+    if op.records and x.observer is not None:
+        x.observer.transferred(x, op.instruction, op.records)
+
+
+def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
+    """What an operation writes to global memory, or to registers, goes there: now, or when the schedule says."""
     if x.observer is not None:
         for n, store in enumerate(op.stores):
             x.observer.stores(x, op, n, store)
-    if op.takes is not None:
-        defer(x, op.takes, kind="bulk", threads=np.array(op.threads))
-    if x.observer is not None:
-        for thread in op.again:
-            x.observer.repeated(x, op, 0, thread)
-    if op.records and x.observer is not None:
-        x.observer.transferred(x, op.instruction, op.records)
+    if x.in_flight is None:
+        takes()
+    else:
+        facts = facts_of(op.kind)
+        defer(x, takes, stream=op.kind if facts.is_in_order else None, kind=facts.group, threads=op.committed_by)
+    for thread in op.again if x.observer is not None else ():
+        x.observer.repeated(x, op, 0, thread)
+
+
+def _count_all(x: Wave, op: AsyncOp, hidden: Undo | None) -> None:
+    """mbarriers count what came to shared memory: those at one offset of the CTAs that issued it, or that of each CTA that one issuer's bytes went to."""
+    if len(op.issuers) > 1:
+        _count(x, op, op.writes[0], [cta for cta, _ in op.issuers], hidden)
+        return
+    for write in op.writes:
+        if write.barrier is not None:
+            _count(x, op, write, [write.barrier[0]], hidden)
 
 
 def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden: Undo | None) -> None:
@@ -288,12 +301,6 @@ def touched_runs(transfer: Any, begin: int) -> WordRanges:
         at, size = transfer.smem_address - begin, LINE * len(transfer.lines)
         return WordRanges(np.array([at // WORD], np.int64), size // WORD, lambda: touched(transfer, begin) // WORD)
     return WordRanges.of(touched(transfer, begin) // WORD)
-
-
-def record(x: Wave, event: Load | Store | Bulk | Copy) -> None:
-    """A transfer has been executed."""
-    if x.observer is not None:
-        x.observer.transferred(x, event.instruction, (event,))
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:

@@ -190,7 +190,7 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     records = [
         Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    windows = [member(x, own, rank).shared for own, _ in issued.issuers for rank in reached]
+    windows = [(own if rank == own.rank else member(x, own, rank)).shared for own, _ in issued.issuers for rank in reached]
     brings, writes = functools.partial(SharedMemory.load, windows, boxes, moves.array), Lazily(len(windows), write)
     return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 

@@ -24,12 +24,11 @@ from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.core.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 from smemsim.run.async_ops import Lazily, WarpgroupOp
 from smemsim.run.cohort import are_repeated
-from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Metadata, Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.engine.wave import ALL, WARPGROUP
 from smemsim.run.following import Product
-from smemsim.run.isa.asynchronous import stops
+from smemsim.run.isa.asynchronous import issue, stops
 from smemsim.run.isa.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.run.isa.matrix.ldmatrix import items
 from smemsim.run.isa.modifiers import Modifiers, Operands
@@ -263,18 +262,13 @@ class _Mma:
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
-        if x.observer is not None:
-            x.observer.issued(x, self._operation(x, here, words, adds, own))
+        op = self._operation(x, here, words, adds, own)
         if x.in_flight is None:
-            self._add(x, operands, here, scale, values)
-            return
-        accumulators(x).left(self.sums, here.numbers.tolist(), None)
-
-        def act() -> None:
-            late = of.read(words.reads, self._registers(x, self.read_a) if self.in_registers else None, metadata)
-            self._write(x, here, self._product(late, self._registers(x, self.read_d), scale))
-
-        defer(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
+            op.takes = functools.partial(self._add, x, operands, here, scale, values)
+        else:
+            accumulators(x).left(self.sums, here.numbers.tolist(), None)
+            op.takes = functools.partial(self._add_late, x, here, words, metadata, scale)
+        issue(x, op)
 
     def _words(self, x: Wave, here: Warpgroups, a: np.ndarray | None, b: np.ndarray) -> _Words:
         """What these descriptors of warpgroups mean, kept: a loop comes back to them."""
@@ -302,6 +296,11 @@ class _Mma:
             self.of.add(operands, Sums(values, here.where, scale))
         else:
             self._write(x, here, self._product(operands, self._registers(x, self.read_d), scale))
+
+    def _add_late(self, x: Wave, here: Warpgroups, words: _Words, metadata: np.ndarray | None, scale: np.ndarray) -> None:
+        """`_add` of what lies in shared memory and in registers by now."""
+        late = self.of.read(words.reads, self._registers(x, self.read_a) if self.in_registers else None, metadata)
+        self._add(x, late, here, scale, None)
 
     def _product(self, operands: Any, held: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """The registers of D, from the operands and what was in them."""

@@ -21,7 +21,7 @@ from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Copy
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import WHOLE, Follows
-from smemsim.run.isa.asynchronous import each_issuer, record
+from smemsim.run.isa.asynchronous import each_issuer, issue
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -102,10 +102,9 @@ def build_cp(i: Instruction, c: Linker) -> Step:
             plain = functools.partial(copy_unowned, tensor, at, word, shared=shared, **given)
             copy = functools.partial(_copy, x, i, form, plain, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
             defer(x, copy, stream=("tcgen05", members[0].index))
-            if x.observer is not None:
-                cells = copied_cells(shape, TmemAddress.decode(at))
-                x.observer.issued(x, _operation(x, i, (cta, thread), members, shape, word, cells, is_packed=bool(src_fmt)))
-            record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group, bool(src_fmt)))
+            op = _operation(x, i, (cta, thread), members, shape, word, copied_cells(shape, TmemAddress.decode(at)), is_packed=bool(src_fmt))
+            op.records = [Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group, bool(src_fmt))]
+            issue(x, op)
         x.progress.changes += 1
 
     return run
@@ -158,11 +157,10 @@ def build_shift(i: Instruction, c: Linker) -> Step:
             tensor = _of_group(tensor_of(m) for m in members)
             defer(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
             x.launch.result.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
-            if x.observer is not None:
-                column = TmemAddress.decode(at).column
-                boxes = tuple((n, slice(0, LANES), column, column + SHIFT.columns) for n in range(len(members)))
-                given: dict[str, Any] = {"boxes_read": boxes, "boxes_written": boxes}
-                x.observer.issued(x, TensorCoreOp("tcgen05.shift", i, [(cta, thread)], members=[members], **given))
+            column = TmemAddress.decode(at).column
+            boxes = tuple((n, slice(0, LANES), column, column + SHIFT.columns) for n in range(len(members)))
+            given: dict[str, Any] = {"boxes_read": boxes, "boxes_written": boxes, "members": [members]}
+            issue(x, TensorCoreOp("tcgen05.shift", i, [(cta, thread)], **given))
         x.progress.changes += 1
 
     return run

@@ -41,7 +41,7 @@ from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.records import Mma, Products
 from smemsim.run.engine.traps import find_uninitialised
 from smemsim.run.following import Product
-from smemsim.run.isa.asynchronous import check_alone
+from smemsim.run.isa.asynchronous import check_alone, issue
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.isa.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -175,8 +175,7 @@ class _Mma:
                     meant = self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations))
                     x.observer.multiplies(x, self.i, Products.of(meant))
                 raise
-        if x.observer is not None:
-            x.observer.issued(x, self._operation(x, operations))
+        issue(x, self._operation(x, operations))
         noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
         for operation, is_unwritten in zip(operations, taint, strict=True):
             if (what := (operation.issue.mma, is_unwritten)) not in noted:
