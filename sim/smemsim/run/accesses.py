@@ -1,4 +1,6 @@
-"""Accesses of memory by the threads of one instruction: which bytes, and what a store leaves there. Values that execution makes and observers read (`events.py`)."""
+"""Accesses of memory by the threads of one instruction: which bytes, and what a store leaves there. Values that
+execution makes and observers read (`events.py`).
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, 
 
 
 class Values:
-    """What a store writes, for the watch: made before it, asked behind it. An entry for each word of each thread, for its bytes where they are fewer.
+    """What a store writes, for the sanitizer: made before the store, asked after it. One entry for each word of each
+    thread, or for its bytes if they are fewer.
 
-    `own` gives what each thread has written; without it nobody knows which of several threads at one place has.
+    `own` returns what each thread has written; without it, the winner of several threads at one place is not known.
     """
 
     def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
@@ -45,23 +48,25 @@ class Values:
 
     @functools.cached_property
     def lay_there(self) -> np.ndarray:
-        """Where the write leaves the bytes of shared memory unchanged, word by word."""
+        """Does the write leave the bytes of shared memory unchanged? Word by word."""
         found: np.ndarray = self._words(self._before) == self._words(self._raw())
         return found
 
     def written(self) -> np.ndarray:
-        """What the threads have written, whoever's stays."""
+        """What the threads have written, whichever thread's value stays."""
         return self._words(self._raw() if self._own is None else np.ascontiguousarray(self._own()))
 
     @functools.cached_property
     def stay(self) -> np.ndarray:
-        """Do the bytes lie there that this thread has written, and not others of another thread?"""
+        """Is the value of this thread in memory, not a different one of another thread?"""
         now = self._words(self._raw())
         found: np.ndarray = np.ones(len(now), bool) if self._own is None else self.written() == now
         return found
 
     def bytes_of(self, n: np.ndarray, begin: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of `count` bytes from byte `begin` on of what the n-th threads write: has the write changed them, and do theirs stay?"""
+        """`count` bytes from byte `begin` on of what the n-th threads write: has the write changed them, and do theirs
+        stay?
+        """
 
         def some(raw: np.ndarray) -> np.ndarray:
             found: np.ndarray = raw.view(np.uint8).reshape(-1, self.size)[n[:, None], begin[:, None] + np.arange(count)]
@@ -73,9 +78,12 @@ class Values:
 
 
 class Piece(NamedTuple):
-    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
+    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among
+    the running threads.
+    """
 
-    space: str  # "global", "shared", "local", or "reserved" of shared memory, which the watch does not follow: whoever goes there is told
+    # "global", "shared", "local", or "reserved": of shared memory, not followed by the sanitizer, an access is reported
+    space: str
     memory: np.ndarray  # whole words, contiguous
     at: np.ndarray  # byte offset in it of each thread, int64
     part: np.ndarray | None = None  # None: all that run

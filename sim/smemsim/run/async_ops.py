@@ -1,7 +1,9 @@
-"""Asynchronous operations as values: what an instruction has issued, what it reads and writes, and which mbarriers count it.
+"""Asynchronous operations as values: what an instruction has issued, what it reads and writes, and which mbarriers
+count it.
 
-Execution makes one for each operation and issues it by one function (`isa/asynchronous.py`, `issue`); observers are told of it (`events.py`), and keep what they know of it
-in `known`. CTAs that issue the same operation at once, each in its own window, make one value with several `issuers`.
+Execution makes one for each operation and issues it by one function (`isa/asynchronous.py`, `issue`). Observers get
+it as an event (`events.py`), and store what they know of it in `known`. CTAs that issue the same operation at once,
+each in its own window, make one value with several `issuers`.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the values that stand here.
+    """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the
+    values that stand here.
 
-    `is_copy`: a copy engine moves its bytes, and goes on when the thread that issued it, or its CTA, has ended. `is_generic`: it belongs to the generic proxy. `group`: the
-    commit groups that its threads wait for ("cp.async", "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
+    `is_copy`: a copy engine moves its bytes, and goes on when the thread that issued it, or its CTA, has ended.
+    `is_generic`: it belongs to the generic proxy. `group`: the commit groups that its threads wait for ("cp.async",
+    "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
     """
 
     is_copy: bool = False
@@ -66,16 +70,19 @@ def facts_of(kind: str) -> Kind:
 
 
 def is_bulk(i: Instruction) -> bool:
-    """Is an instruction one of the bulk copies: does a copy engine move bytes between global and shared memory for it?"""
+    """Is an instruction one of the bulk copies: does a copy engine move bytes between global and shared
+    memory for it?
+    """
     return i.op == "cp" and "bulk" in i.modifiers
 
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
+    """What an asynchronous copy writes to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank)
+    in CTA `to`.
 
-    CTAs are those of the cluster, by their ranks: `issuer` is the one whose thread issued it, `reached` are all that it goes to. Of a pair (.cta_group::2)
-    the bytes may lie in another CTA than the mbarrier that counts them.
+    CTAs are ranks in the cluster: `issuer` is the one whose thread issued it, `reached` are all that get it. Of a
+    pair (.cta_group::2) the bytes may be in another CTA than the mbarrier that counts them.
     """
 
     instruction: Instruction
@@ -112,14 +119,17 @@ class GlobalSource(Protocol):
         """The addresses that it reads, and how many bytes at each."""
 
     def places(self) -> np.ndarray | None:
-        """Where in the window the words go that lie at each address (n, words); None where they are not brought as they are."""
+        """Where in the window the words go that lie at each address (n, words); None where they are not brought as
+        they are.
+        """
 
 
 class SharedWrite(NamedTuple):
-    """Words (`make_words`) of a CTA's window that an operation writes. Of these the `barrier` (the CTA, the offset) counts `size` bytes.
+    """Words (`make_words`) of a CTA's window that an operation writes. The `barrier` (the CTA, the offset) counts
+    `size` bytes of them.
 
-    `by` is what the mbarrier is told of the copy. `lay_there` marks the words that hold already what is written there. The bytes come from `source` in global memory, or
-    were `copied` from words of the window of another CTA, by an issuer there.
+    `by` is the copy as the mbarrier knows it. `lay_there` marks the words whose value does not change. The bytes come
+    from `source` in global memory, or were `copied` from words of the window of another CTA, by an issuer there.
     """
 
     cta: Any
@@ -138,8 +148,11 @@ class SharedWrite(NamedTuple):
 
 
 class GlobalWrite(NamedTuple):
-    """Global memory that an operation is about to write: `at` gives the addresses and how many bytes at each; `stays` says of addresses of bytes which hold already what
-    is written there. `is_again`: another thread of its CTA writes the very same."""
+    """Global memory that an operation is about to write.
+
+    `at` returns the addresses and the number of bytes at each. `stays` returns of byte addresses which values do not
+    change. `is_again`: another thread of its CTA writes the same.
+    """
 
     at: Callable[[], tuple[np.ndarray, int]]
     size: int
@@ -149,12 +162,14 @@ class GlobalWrite(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class AsyncOp:
-    """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async", "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp",
-    "tcgen05.shift"; `issuers` are CTAs and the thread of each (in the wave) that issued it.
+    """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async",
+    "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"; `issuers` are CTAs and the thread of each (in
+    the wave) that issued it.
 
-    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for each issuer the words that it reads of its window,
-    `stores` what it writes to global memory. `size` is the bytes that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or
-    sums to registers; `is_update`: the new bytes depend on the old ones, so that they come when the operation is issued.
+    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for
+    each issuer the words that it reads of its window, `stores` what it writes to global memory. `size` is the bytes
+    that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or sums to
+    registers; `is_update`: the new bytes depend on the old ones, so that they come when the operation is issued.
     """
 
     kind: str
@@ -168,7 +183,7 @@ class AsyncOp:
     takes: Callable[[], object] | None = None
     is_update: bool = False
     lanes: int = 0  # a bit set: the lanes of the warp that issue the very same, one after the other
-    again: Sequence[int] = ()  # the threads of these that come behind the issuer
+    again: Sequence[int] = ()  # the threads of these that follow the issuer
     records: Sequence[Any] = ()  # what the launch records of it (`engine/records.py`), by issuer
     known: Any = None  # what the sanitizer knows it by
 
@@ -209,11 +224,14 @@ class Lazily(Sequence[T]):
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class WarpgroupOp(AsyncOp):
-    """A wgmma.mma_async of warpgroups, each an issuer by its first thread: it reads `registers` and leaves a sum in those of `sums`, which `goes_on` with the one there
-    or begins another. `named` are all that it names, as a bit set.
+    """A wgmma.mma_async of warpgroups, each an issuer by its first thread.
 
-    `alike` are the issuers that read the same words of their windows, by their places; where each CTA has the same warpgroups, which do the same, `own` is how many, and
-    `alike_of_own` the same of the first CTA's. `follow` gives, for the sanitizer's taint and an issuer, what follows values in doubt.
+    It reads `registers` and leaves a sum in those of `sums`; `goes_on`: it adds to the sum there. `named` are all
+    registers that it names, as a bit set.
+
+    `alike` are the issuers that read the same words of their windows, by their places. If each CTA has the same
+    warpgroups with the same operation, `own` is how many, and `alike_of_own` the same for the first CTA. `follow`
+    returns, for the sanitizer's taint and an issuer, what follows values in doubt.
     """
 
     registers: frozenset[int]
@@ -234,11 +252,12 @@ class WarpgroupOp(AsyncOp):
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class TensorCoreOp(AsyncOp):
-    """A tcgen05.mma, .cp or .shift; `members` are for each issuer the CTAs of its group. A box of tensor memory is (which of them, lanes, first column, the one behind
-    the last).
+    """A tcgen05.mma, .cp or .shift; `members` are for each issuer the CTAs of its group. A box of tensor memory is
+    (which member, lanes, first column, end column).
 
-    `follow` gives, for the sanitizer's taint, its tensor memory and an issuer, what follows values in doubt: of an mma one, of a copy one for each member.
-    `mmas` are those of an mma as the machine has prepared them, and `shifts` says that one moves the rows of A.
+    `follow` returns, for the sanitizer's taint, its tensor memory and an issuer, what follows values in doubt: one
+    for an mma, one for each member for a copy. `mmas` are those of an mma as the machine has prepared them. `shifts`:
+    it moves the rows of A.
     """
 
     members: Sequence[tuple[Any, ...]]
@@ -250,8 +269,12 @@ class TensorCoreOp(AsyncOp):
 
 
 class TensorAccess(NamedTuple):
-    """What warps load from tensor memory, or store there: boxes of `lanes` lanes (the warp in the wave, the CTA's index, the first lane, the first column, the one behind
-    the last). `are_alike`: all values stored are the same. `follow` is called with the sanitizer's taint and its tensor memory where values may be in doubt."""
+    """What warps load from tensor memory, or store there: boxes of `lanes` lanes (the warp in the wave, the CTA's
+    index, the first lane, the first column, the end column).
+
+    `are_alike`: all values stored are the same. `follow` is called with the sanitizer's taint and its tensor memory
+    if values may be in doubt.
+    """
 
     boxes: Sequence[tuple[int, int, int, int, int]]
     lanes: int

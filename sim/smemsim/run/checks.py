@@ -1,7 +1,9 @@
-"""What execution asks the sanitizer, beside the events that it reports (`events.py`): two interfaces, which `run/sanitizer` has.
+"""What execution asks the sanitizer, besides the events that it reports (`events.py`): two interfaces, which
+`run/sanitizer` implements.
 
-`Taint` follows values that may be wrong through the instructions that move them. `Checks` answers what cannot wait: which registers matter, what wrote a word last (for a
-message), and whether accesses of a compiled block are in order, which are then noted at once instead of being reported.
+`Taint` follows values that may be wrong through the instructions that move them. `Checks` answers questions during
+execution: which registers matter, and which write to a word was the last (for a message). It also answers whether
+accesses of a compiled block are in order; these are then recorded at once, without events.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ __all__ = ["Cells", "Checks", "GlobalChecks", "LostUpdates", "NotedTables", "Rel
 
 
 class Taint(Protocol):
-    """Marks of values that may be wrong: of registers, by thread, and of bytes in memory. `slots` are the registers that have some, as a bit set."""
+    """Marks of values that may be wrong: of registers, by thread, and of bytes in memory. `slots` are the registers
+    that have some, as a bit set.
+    """
 
     slots: int
     origins: Any  # what the marks stand for: `join`, `all`, `computed`
@@ -39,13 +43,15 @@ class Taint(Protocol):
         """An instruction has been executed without `run`: what its loads have brought goes to its registers."""
 
     def taken(self) -> np.ndarray | None:
-        """The marks that the last read has brought, (threads of the wave, bytes); None where there are none. They are not brought again."""
+        """The marks that the last read has brought, (threads of the wave, bytes); None where there are none. They are
+        not brought again.
+        """
 
     def stack_grew(self) -> None:
         """Local memory has more bytes."""
 
     def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
-        """shfl: each thread gets what the source has; of the `undefined` ones nobody knows what."""
+        """shfl: each thread gets the value of its source; the `undefined` ones get an undefined value."""
 
     def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
         """The marks of operands, (operands, threads); None where there are none."""
@@ -69,16 +75,19 @@ class Taint(Protocol):
         """Bytes of shared memory have these marks."""
 
     def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
-        """What was stored to shared memory has these marks."""
+        """Set the marks of values that were stored to shared memory."""
 
     def stored(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
-        """What threads have stored has these marks."""
+        """Set the marks of values that threads have stored."""
 
 
 class NotedTables(NamedTuple):
-    """Tables over the words of a wave's shared memory, or of the first CTA's if that stands for all (`folding`), in which compiled blocks note accesses that an epoch of
-    their CTA orders (`marks.py` says how): stamps of the last write and the reads of each word, `epoch` by CTA, `clock` and `now` (times) by warp; of each word who wrote it
-    last, when, by which line, and who has read it."""
+    """Tables over the words of a wave's shared memory, or of the first CTA's for a cohort (`folding`). Compiled blocks
+    record in them accesses that an epoch of their CTA orders (`marks.py` has the format).
+
+    They are stamps of the last write and the reads of each word, `epoch` by CTA, `clock` and `now` (times) by warp,
+    and of each word its last writer, the time and line of the write, and its readers.
+    """
 
     folding: Any
     epoch_written: np.ndarray
@@ -112,7 +121,7 @@ class SharedChecks(Protocol):
         """The tables as they are now."""
 
     def has_epochs(self) -> bool:
-        """Do epochs say what is ordered?"""
+        """Do epochs order all accesses?"""
 
     def are_in_step(self) -> bool:
         """Do all CTAs have the clocks, times and epochs of the first one?"""
@@ -125,8 +134,11 @@ class SharedChecks(Protocol):
 
 
 class Cells(Protocol):
-    """Tables over the cells of an array in global memory, `1 << shift` bytes each, and over lines of `1 << line` bytes: the epochs (`marks.py`) of writers and readers.
-    A table without entries has nothing. `split` says which lines are kept by their cells."""
+    """Tables over the cells of an array in global memory, `1 << shift` bytes each, and over lines of `1 << line` bytes:
+    the epochs (`marks.py`) of writers and readers.
+
+    An empty table has no access. `split` marks the lines that are recorded by their cells.
+    """
 
     @property
     def shift(self) -> int: ...
@@ -162,7 +174,7 @@ class GlobalChecks(Protocol):
 
     @property
     def history(self) -> _Unwritten:
-        """What waves have done to each array."""
+        """The accesses of waves to each array."""
 
     @property
     def clock(self) -> np.ndarray:
@@ -211,7 +223,8 @@ class Checks(Protocol):
     has_shared: bool  # has the wave shared memory?
     has_declared: bool  # has the launch variables in global memory that begin without a value?
     values_wanted: frozenset[str]
-    # Parts that compiled blocks ask: races in global memory, stores whose updates lanes may lose, releases by some lanes.
+    # Parts that compiled blocks ask: races in global memory, stores whose updates lanes may lose, releases by some
+    # lanes.
     globals: GlobalChecks | None
     lost: LostUpdates
     unreleased: Releases
@@ -219,7 +232,9 @@ class Checks(Protocol):
 
     @property
     def held_slots(self) -> int:
-        """Registers (a bit set) that a block must not name unseen: in flight, or with a sum that nobody has read."""
+        """Registers (a bit set) that a compiled block must not name unseen: in flight, or with a sum that no
+        instruction has read.
+        """
 
     @property
     def is_of_first(self) -> bool:

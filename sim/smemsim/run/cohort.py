@@ -1,7 +1,8 @@
-"""CTAs of a wave that do the same, each by its own threads and in its own window: here alone that is compared.
+"""CTAs of a wave that do the same, each with its own threads and in its own window: the comparison.
 
-What CTAs do at once is told by numbers: of threads, warps, places in shared memory, operations. Those of the first CTA come first, then those of each other one, in the same
-order. The CTAs do the same where each one's numbers are the first one's, and as far behind them as its threads, or its window, are behind the first one's.
+What CTAs do at once is reported by numbers: of threads, warps, places in shared memory, operations. Those of the
+first CTA come first, then those of each other one, in the same order. The CTAs do the same if each one's numbers are
+the first one's, plus the distance of its threads, or its window, from the first one's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ __all__ = ["Cohort", "are_repeated", "own_of"]
 
 @compiled(reads="numbers")
 def _are_same(numbers, count, stride):  # type: ignore[no-untyped-def]
-    """Are the numbers of `count` CTAs those of the first one, `stride` more from one CTA to the next, and those of the first one less than that?"""
+    """Are the numbers of `count` CTAs those of the first one, `stride` more from one CTA to the next, and those of
+    the first one less than that?
+    """
     own, are_same = len(numbers) // count, True
     if stride == 0:
         for n in range(own, len(numbers)):
@@ -37,7 +40,8 @@ def _are_same(numbers, count, stride):  # type: ignore[no-untyped-def]
 
 
 def own_of(numbers: np.ndarray, count: int, stride: int) -> np.ndarray | None:
-    """Those of the first of `count` CTAs among numbers (n,), where each CTA has the same, `stride` apart (0: the same numbers); None where one has others.
+    """Those of the first of `count` CTAs among numbers (n,), where each CTA has the same, `stride` apart (0: the same
+    numbers); None where one has others.
 
     >>> own_of(np.array([3, 5, 67, 69]), 2, 64)
     array([3, 5])
@@ -59,13 +63,16 @@ def are_repeated(items: Sequence[Any], own: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Cohort:
-    """The CTAs of a wave, `count` of `threads` threads each with windows of `window` bytes, as far as they do the same. `is_apart`: none reaches another one's window."""
+    """The CTAs of a wave, `count` of `threads` threads each with windows of `window` bytes, as far as they do the
+    same. `is_apart`: none reaches another one's window.
+    """
 
     count: int
     threads: int
     window: int
     is_apart: bool
-    _own: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict, compare=False, repr=False)  # `own_count` of threads, so far
+    # `own_count` of threads, so far
+    _own: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, x: Wave) -> Cohort | None:
@@ -78,7 +85,9 @@ class Cohort:
         return own_of(threads, self.count, self.threads)
 
     def own_count(self, threads: Sequence[int], *what: Sequence[Any]) -> int:
-        """How many of issuing threads are the first CTA's, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
+        """How many of issuing threads are the first CTA's, where each CTA has the same ones, and each of `what` the
+        same entries for them; 0 where one has not.
+        """
         key = tuple(threads)
         if key not in self._own:
             own = self.own_threads(np.asarray(threads))
@@ -87,7 +96,9 @@ class Cohort:
         return count if all(are_repeated(each, count) for each in what) else 0
 
     def own_accesses(self, accesses: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]] | None:
-        """The first CTA's among accesses (the warp, the index of the CTA, whatever else), where each CTA has the same; else None."""
+        """The first CTA's among accesses (the warp, the index of the CTA, whatever else), where each CTA has the
+        same; else None.
+        """
         own, rest = divmod(len(accesses), self.count)
         firsts, apart = [*map(tuple, accesses[:own])], self.threads // WARP
         if rest or not own:
@@ -96,7 +107,7 @@ class Cohort:
         return firsts if [*map(tuple, accesses)] == each else None
 
     def own_running(self, x: Wave) -> np.ndarray | None:
-        """The first CTA's among the running threads, where the same ones of each CTA run; else None."""
+        """The first CTA's among the running threads, if the same ones of each CTA run; else None."""
         return x.threads[: self.threads] if x.sel is ALL else self.own_threads(x.threads)
 
     def own_places(self, at: np.ndarray) -> np.ndarray | None:

@@ -1,10 +1,12 @@
-"""What execution reports of a launch: one method of `Observer` for each kind of event, all with an empty body.
+"""The events of a launch: one method of `Observer` for each kind, all with an empty body.
 
-The sanitizer is an observer, and so is whatever counts, draws or records. Observers know nothing of each other, and execution knows nothing of them: a
-wave has one in `Wave.observer`, several as one (`Observers`), or None. An event is reported where it happens; without an observer nothing is made of it.
+The sanitizer is an observer, and so is everything that counts, draws or records. Observers do not know each other,
+and execution does not know them: a wave has one in `Wave.observer`, several as one (`Observers`), or None. An event
+is reported at the instruction that causes it; without an observer nothing is computed for it.
 
-Every event has the wave `x` and, but for those of a wave or a barrier as a whole, the instruction `i`, which knows its PTX and its line. Threads are numbers in the
-wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t // 32 in the wave. Where an event names no threads, those that run do it: `x.threads`.
+Every event has the wave `x` and, but for those of a wave or a barrier as a whole, the instruction `i`, with its PTX
+and its line. Threads are numbers in the wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t
+// 32 in the wave. An event without threads is of those that run: `x.threads`.
 """
 
 from __future__ import annotations
@@ -53,8 +55,9 @@ def barrier_key(cta: int, number: int) -> tuple[str, int, int]:
 class Access(NamedTuple):
     """Bytes that threads access by one instruction: `size` of them from each place of `piece` on.
 
-    `is_strong` are atomics and .relaxed, .acquire, .release and .volatile accesses, within `scope`. `is_joint` are those of matrices, which a warp makes for all its
-    lanes. An atomic that left everything as it was `has_changed` nothing. `values` say what a store leaves, where an observer may ask for that.
+    `is_strong`: atomics and .relaxed, .acquire, .release and .volatile accesses, within `scope`. `is_joint`: those of
+    matrices, which a warp makes for all its lanes. An atomic without an effect has `has_changed` False. `values` are
+    what a store writes, if an observer may ask for it.
     """
 
     wave: Wave
@@ -92,7 +95,9 @@ class Access(NamedTuple):
 
 
 class Interest(NamedTuple):
-    """What an observer has to see one by one; what nobody asks for may happen as machine code, many instructions at once and without events."""
+    """What an observer has to see one by one. Everything else may be JIT-compiled, many instructions at once and
+    without events.
+    """
 
     accesses: bool = False  # each access of memory by a thread
     instructions: bool = False  # which instructions run
@@ -105,7 +110,9 @@ class Interest(NamedTuple):
 
 
 class Observer:
-    """Override what you want to hear of. Nothing of a launch may be changed by an observer, and nobody asks it anything."""
+    """Override the methods of the events that you need. An observer must not change anything of a launch, and returns
+    nothing to it.
+    """
 
     # ---- waves
 
@@ -130,8 +137,9 @@ class Observer:
         """The running threads execute these instructions, one after the other. It is the same sequence each time."""
 
     def block_entered(self, x: Wave, block: Any) -> None:
-        """The running threads begin a block of instructions, or go on in it; `block.slots` are the registers that it names, as a bit set. Chains of compiled blocks
-        report their last one alone."""
+        """The running threads begin a block of instructions, or go on in it; `block.slots` are the registers that it
+        names, as a bit set. Chains of compiled blocks report their last one alone.
+        """
 
     # ---- accesses of threads
 
@@ -139,32 +147,44 @@ class Observer:
         """Threads read, or have written."""
 
     def copied(self, x: Wave, access: Access) -> None:
-        """cp.async has written shared memory. `accessed` reports it too; an observer of this event alone does not keep blocks from running as machine code."""
+        """cp.async has written shared memory. `accessed` reports it too; an observer of this event alone does not
+        keep blocks from running as machine code.
+        """
 
     def updates(self, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; `accessed` follows, when they have."""
 
     def reduced(self, x: Wave, access: Access) -> None:
-        """red.async of threads will change something that `updates` has named; each is an operation of its own (`issued`)."""
+        """red.async of threads will change something that `updates` has named; each is an operation of its own
+        (`issued`).
+        """
 
     def acquires_at(self, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
         """The threads of a piece have read there by an access that may be part of an acquire pattern."""
 
     def releases_at(self, x: Wave, i: Instruction, piece: Piece, order: Ordering, which: np.ndarray | None = None) -> None:
-        """The threads of a piece, or `which` of them write, write there by an access that may be part of a release pattern."""
+        """The threads of a piece, or `which` of them write, write there by an access that may be part of a release
+        pattern.
+        """
 
     def lanes_met(self, x: Wave, i: Instruction, threads: np.ndarray | None = None, times: int = 1, *, are_done: bool = False) -> None:
-        """Lanes of each warp execute an instruction together, or have gone through blocks in which they do so many times; `are_done`: none goes on before all are done."""
+        """Lanes of each warp execute an instruction together, or have gone through blocks in which they do so many
+        times; `are_done`: none goes on before all are done.
+        """
 
     # ---- barriers of threads: bar, barrier, barrier.cluster. `barrier` has a `key`, a `title`, its `scope` and its `count` of threads (None: all)
 
     def barrier_met(self, x: Wave, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
-        """Threads arrive at barrier `number` of their CTAs (indices in the wave), complete its phase and go on, all at once."""
+        """Threads arrive at barrier `number` of their CTAs (indices in the wave), complete its phase and go on, all
+        at once.
+        """
 
     def barrier_arrived(
         self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
     ) -> None:
-        """Threads arrive, and wait or do not. Whole warps that wait at a barrier of all threads are reported when it is complete, mostly by `barrier_met`."""
+        """Threads arrive, and wait or do not. Whole warps that wait at a barrier of all threads are reported when it
+        is complete, mostly by `barrier_met`.
+        """
 
     def barrier_completed(self, x: Wave, barrier: Barrier) -> None:
         """All have arrived, or exited: the phase is over."""
@@ -175,7 +195,9 @@ class Observer:
     # ---- mbarriers
 
     def mbarriers_initialised(self, x: Wave, i: Instruction, made: AtMbarriers, at: np.ndarray) -> None:
-        """mbarrier.init: threads, of each mbarrier the last one counts, and where the objects lie in `x.shared`, of each running thread."""
+        """mbarrier.init: threads, of each mbarrier the last one counts, and where the objects lie in `x.shared`, of
+        each running thread.
+        """
 
     def mbarrier_ends(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """Threads are about to invalidate an mbarrier, or to initialise it again."""
@@ -200,13 +222,17 @@ class Observer:
     def mbarriers_arrived(
         self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
-        """They have arrived in the current phases; those of one instruction that more phases count are reported once for each."""
+        """They have arrived in the current phases; those of one instruction that more phases count are reported once
+        for each.
+        """
 
     def mbarriers_completed(self, x: Wave, barriers: Sequence[Mbarrier]) -> None:
         """A phase of each of these is over, and the next has begun."""
 
     def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
-        """Threads begin to wait for the current phase (mbarrier.try_wait); `mbarriers_passed` follows, unless their time is over."""
+        """Threads begin to wait for the current phase (mbarrier.try_wait); `mbarriers_passed` follows, unless their
+        time is over.
+        """
 
     def mbarriers_passed(
         self, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
@@ -222,7 +248,9 @@ class Observer:
         """fence.proxy.async; `only_global`: fence.proxy.async.global."""
 
     def maps_fenced(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
-        """fence.proxy.tensormap::generic: an acquire of the maps at these addresses, one for each running thread, or a release (None)."""
+        """fence.proxy.tensormap::generic: an acquire of the maps at these addresses, one for each running thread, or
+        a release (None).
+        """
 
     def initialisations_fenced(self, x: Wave, i: Instruction) -> None:
         """fence.mbarrier_init."""
@@ -239,10 +267,14 @@ class Observer:
     # ---- asynchronous operations
 
     def issued(self, x: Wave, op: AsyncOp) -> None:
-        """An operation is issued. What it brings to shared memory lies there already, and no mbarrier has counted it yet; what it writes to global memory does not."""
+        """An operation is issued. Its bytes in shared memory are written, and no mbarrier has counted them yet; its
+        bytes in global memory are not written yet.
+        """
 
     def completes_on(self, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
-        """The current phases of these mbarriers count an operation; `bytes_counted` follows, when they do. Of several issuers each has one."""
+        """The current phases of these mbarriers count an operation; `bytes_counted` follows when they do. Of several
+        issuers each has one.
+        """
 
     def stores(self, x: Wave, op: AsyncOp, n: int, write: GlobalWrite) -> None:
         """The part of an operation that its n-th issuer has issued is about to write to global memory."""
@@ -257,22 +289,30 @@ class Observer:
         """The running threads commit their open group."""
 
     def group_waited(self, x: Wave, i: Instruction, kind: GroupKind, left: int, *, only_read: bool = False) -> None:
-        """The running threads have waited until at most `left` of their groups were pending; `only_read`: had not read all that they read."""
+        """The running threads have waited until at most `left` of their groups were pending; `only_read`: had not
+        read all that they read.
+        """
 
     def copies_counted(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """cp.async.mbarrier.arrive: the current phase counts an arrival when the copies of each thread are complete."""
 
     def committed(self, x: Wave, i: Instruction, commits: Sequence[tuple[int, Mbarrier]]) -> None:
-        """tcgen05.commit: the current phase of each mbarrier counts an arrival when what the thread has issued is complete."""
+        """tcgen05.commit: the current phase of each mbarrier counts an arrival when what the thread has issued is
+        complete.
+        """
 
     def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Load | Store | Bulk | Copy]) -> None:
-        """Transfers have been executed, and their mbarriers count them, or will. Several are those of one operation: loads, or stores, of boxes inside a tensor."""
+        """Transfers have been executed, and their mbarriers count them, or will. Several are those of one operation:
+        loads, or stores, of boxes inside a tensor.
+        """
 
     def multiplies(self, x: Wave, i: Instruction, products: Products) -> None:
-        """Warpgroups or threads multiply, each by itself: wgmma.mma_async is about to, tcgen05.mma has done so or ends the kernel by that."""
+        """Warpgroups or threads multiply, each by itself: wgmma.mma_async is about to, tcgen05.mma has done so or
+        ends the kernel by that.
+        """
 
     def multiplied(self, x: Wave, i: Instruction, products: Products) -> None:
-        """They have read their operands: of each product it is known whether it has read what nobody wrote."""
+        """Products have read their operands: of each it is known whether it has read uninitialised memory."""
 
     # ---- tensor memory
 
@@ -283,7 +323,7 @@ class Observer:
         """tcgen05.alloc writes the addresses to shared memory."""
 
     def tensor_freed(self, x: Wave, i: Instruction, freed: Sequence[tuple[int, int, int, int]], group: int) -> None:
-        """tcgen05.dealloc: the warp in the wave, the CTA's index, the first column and the one behind the last, of each."""
+        """tcgen05.dealloc: of each the warp in the wave, the CTA's index, the first column and the end column."""
 
     def tensor_loaded(self, x: Wave, i: Instruction, access: TensorAccess) -> None:
         """tcgen05.ld of warps."""
@@ -300,7 +340,9 @@ _ACCESSES = ("accessed", "updates")
 
 
 class MergeableObserver(Observer):
-    """An observer of a launch that several processes may execute: in each other one there is a `fresh` one, which this one is to `merge` when it has come to its end."""
+    """An observer of a launch in several processes. Each other process has a `fresh` one; at its end this one gets it
+    by `merge`.
+    """
 
     def fresh(self) -> Self:
         """One that has heard of nothing, for CTAs that another process executes."""
@@ -331,7 +373,7 @@ class Observers:
         self.members = tuple(members)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """What an event is reported to; found once."""
+        """The handler of an event; looked up once."""
         if name not in _BODIES:
             raise AttributeError(name)
         hears = [getattr(member, name) for member in self.members if getattr(type(member), name, None) is not _BODIES[name]]
@@ -355,7 +397,7 @@ def together(observers: Iterable[Any]) -> Any:
 
 
 def interest_of(observer: Observer) -> Interest:
-    """What an observer has to see, by the events that it overrides."""
+    """What an observer has to see, from the events that it overrides."""
     kind = type(observer)
     if kind not in _INTERESTS:
         overrides = {name for name, body in _BODIES.items() if getattr(kind, name) is not body}

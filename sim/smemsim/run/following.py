@@ -1,4 +1,5 @@
-"""Asynchronous instructions whose results are followed, for values that may be wrong: how these go from what an instruction reads to what it writes.
+"""Asynchronous instructions whose results are followed, for values that may be wrong: how these go from what an
+instruction reads to what it writes.
 
 Execution says it of each instruction (`AsyncOp.follow`), the sanitizer asks (`run/sanitizer/taint.py`).
 """
@@ -19,11 +20,13 @@ __all__ = ["WHOLE", "Follows", "Product", "Tell"]
 
 
 WHOLE = 0b1111  # all bytes of a word, as bits
-Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
+Tell: TypeAlias = Callable[[Instruction | None], None]  # of the reader of a value; None if the kernel ends first
 
 
 class Follows(abc.ABC):
-    """An asynchronous instruction whose result is followed: told of the words of shared memory that it reads, and of what is wrong with them."""
+    """An asynchronous instruction whose result is followed: it gets the words of shared memory that it reads, and their
+    marks.
+    """
 
     def __init__(self, taint: Any, i: Instruction) -> None:
         self.taint, self.i = taint, i
@@ -34,15 +37,17 @@ class Follows(abc.ABC):
 
     @abc.abstractmethod
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
-        """The instruction reads words of shared memory; `nobody` marks those that nobody has written."""
+        """The instruction reads words of shared memory; `nobody` marks the uninitialised ones."""
 
     def overwritten(self, operation: Any, places: np.ndarray, tell: Tell) -> bool:
-        """Words that the operation may still read are overwritten: can that be told when its result is used?"""
+        """Words that the operation may still read are overwritten: can a use of its result be reported?"""
         return False
 
 
 class Product(Follows):
-    """A matrix product: D (m, n) of A (m, k) and B (n, k). What is wrong is noted while its operands are read, and goes into D's marks by `finish`."""
+    """A matrix product: D (m, n) of A (m, k) and B (n, k). Marks are collected while its operands are read; `finish`
+    puts them into D's marks.
+    """
 
     m: int
     n: int
@@ -53,7 +58,9 @@ class Product(Follows):
 
     @abc.abstractmethod
     def words(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the words that each row of A and of B reads, (m, some) and (n, some); (m, 0) where A is elsewhere."""
+        """The places of the words that each row of A and of B reads, (m, some) and (n, some); (m, 0) where A is
+        elsewhere.
+        """
 
     @abc.abstractmethod
     def bytes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +72,7 @@ class Product(Follows):
 
     @abc.abstractmethod
     def is_unread(self, operation: Any) -> bool:
-        """Has nobody read the result of the operation?"""
+        """Has no instruction read the result of the operation?"""
 
     @abc.abstractmethod
     def put(self, marks: np.ndarray) -> None:
@@ -112,8 +119,9 @@ class Product(Follows):
         return read[0].any(1), read[1].any(1)
 
     def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Which elements of A (m, k) and of B (n, k) change nothing of D, whatever they are: all that they are multiplied with is zero, and their type has numbers
-        alone. None: no element is known to be one."""
+        """The elements of A (m, k) and of B (n, k) that cannot change D: all factors are zero, and their type has no
+        infinities and NaNs. None: no such element is known.
+        """
         return None, None
 
     def is_known(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
@@ -126,7 +134,9 @@ class Product(Follows):
         return found
 
     def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
-        """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
+        """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its
+        own where the sum goes on.
+        """
         origins, made = self.taint.origins, functools.partial(self.taint.origins.computed, self.i, is_result=True)
         marks = made(self.marks()) if goes_on else np.zeros((self.m, self.n), np.int32)
         for mark, of_rows, of_columns in self.found:

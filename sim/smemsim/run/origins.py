@@ -1,7 +1,9 @@
-"""Which bytes of global memory lie in registers, shared and tensor memory because threads have copied them there, byte by byte.
+"""Which bytes of global memory are in registers, shared and tensor memory because threads have copied them, byte by
+byte.
 
-Only registers that carry such bytes to a store are followed (`run/lower/copied.py`), in programs whose scale factors or metadata are looked at. What threads compute has no
-origin. Chunks of 16 bytes of shared memory that such stores wrote last have a writer of their own, COPIES: other stores make it THREADS, and what was known is forgotten.
+Only registers that carry such bytes to a store are followed (`run/lower/copied.py`), in programs whose scale factors
+or metadata are checked. Values that threads compute have no origin. Chunks of 16 bytes of shared memory that such
+stores wrote last have a writer of their own, COPIES. Other stores make it THREADS, and the origins are dropped.
 """
 
 from __future__ import annotations
@@ -46,14 +48,18 @@ __all__ = [
 BYTE, CELL = 8, 4  # bits, bytes
 SPACES = ("global", "shared", "param", "const", "local")
 PAGE = 1 << 10  # bytes by which a table grows
-MOST_FOLLOWED = 1 << 20  # bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
+# bytes that threads store in a launch without scale factors: enough for the first tiles of each CTA
+MOST_FOLLOWED = 1 << 20
 MOST = 1 << 23  # bytes of all CTAs of a wave that a table has entries for
 Act: TypeAlias = Callable[["Wave"], None]
-Origin: TypeAlias = Callable[["Wave"], np.ndarray]  # (threads that run, bytes): int64, addresses of global memory, or FOREIGN
+# (threads that run, bytes): int64, addresses of global memory, or FOREIGN
+Origin: TypeAlias = Callable[["Wave"], np.ndarray]
 
 
 class Table:
-    """The origins of the bytes of a memory that every CTA of a wave has `pitch` of, from the first byte that has one to the last."""
+    """The origins of the bytes of a memory that every CTA of a wave has `pitch` of, from the first byte that has one
+    to the last.
+    """
 
     def __init__(self, ctas: int, pitch: int) -> None:
         self.pitch, self.first = pitch, 0
@@ -61,7 +67,7 @@ class Table:
         self.is_full = False
 
     def put(self, at: np.ndarray, origins: np.ndarray) -> None:
-        """Bytes at places, of all CTAs one behind the other, have these origins."""
+        """Set the origins of bytes at places, of all CTAs one after the other."""
         if not at.size or self.is_full:
             return
         cta, byte = np.divmod(at, self.pitch)
@@ -103,7 +109,7 @@ class Table:
 
 
 class Origins:
-    """Of the registers of a wave's threads, its shared and its tensor memory."""
+    """The origins in the registers of a wave's threads, its shared and its tensor memory."""
 
     def __init__(self, x: Wave) -> None:
         self._total = x.total
@@ -148,7 +154,7 @@ _FOLLOWED: Slot[_Followed] = Slot(lambda launch: _Followed())
 
 
 def origins_of(x: Wave) -> Origins | None:
-    """Those of a wave; None where nothing is followed: nobody asks, or what is issued happens later."""
+    """The origins of a wave; None if they are not followed: no check needs them, or operations complete later."""
     launch = x.launch
     if (
         not launch.checks_operands
@@ -166,7 +172,9 @@ def origins_of(x: Wave) -> Origins | None:
 
 
 def _of(operand: Operand, width: int) -> tuple[Origin, Origin] | None:
-    """The values and the origins of an operand's first bytes, zeros and nothing known behind it; None for operands that are not followed."""
+    """The values and the origins of an operand's first bytes, zeros without an origin after it; None for operands that
+    are not followed.
+    """
     if isinstance(operand, Vector):
         each = [_of(item, _width(item)) for item in operand.items]
         known = [one for one in each if one is not None]
@@ -201,7 +209,7 @@ def _joined(parts: Sequence[Origin]) -> Origin:
 
 
 def _fitted(held: np.ndarray, width: int, rest: int) -> np.ndarray:
-    """The first bytes of each row, and behind the last one others."""
+    """The first bytes of each row, and `others` after the last one."""
     if held.shape[1] >= width:
         return held[:, :width]
     return np.concatenate([held, np.full((len(held), width - held.shape[1]), rest, held.dtype)], axis=1)
@@ -219,7 +227,9 @@ def _moved(held: np.ndarray, by: int) -> np.ndarray:
 
 
 def _merged(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray], *, adds: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(values, origins) of a sum or a disjunction: a byte beside a zero one stays what it is. If it `adds`, a carry may change all of the register."""
+    """(values, origins) of a sum or a disjunction: a byte beside a zero one stays what it is. If it `adds`, a carry
+    may change all of the register.
+    """
     (a, of_a), (b, of_b) = one, two
     is_a, is_b = (b == 0) & ((a != 0) | (of_b == FOREIGN)), (a == 0) & ((b != 0) | (of_a == FOREIGN))
     found = np.where(is_a, of_a, np.where(is_b, of_b, FOREIGN))
@@ -363,7 +373,7 @@ def _select(i: Instruction, width: int) -> Origin | None:
 
 
 def _convert(i: Instruction, width: int) -> Origin | None:
-    """Of whole numbers: what is longer than the source has nothing known there."""
+    """Whole numbers: bytes beyond the source have no origin."""
     if len(i.modifiers) != 2 or not all(m[0] in "usb" and m[1:].isdigit() for m in i.modifiers):
         return None
     size = min(bits_of(m) // BYTE for m in i.modifiers)
@@ -414,7 +424,7 @@ def _load(i: Instruction, c: Linker, width: int) -> Origin | None:
 
 
 def _in_window(x: Wave, cta: int, at: np.ndarray) -> np.ndarray:
-    """The origins of bytes of a CTA's window, whoever brought them there."""
+    """The origins of bytes of a CTA's window, whichever instruction copied them."""
     found, writers = x.ctas[cta].shared.look(at)
     held: np.ndarray = np.where(writers == COPIES, x.origins.in_shared(cta, at), found)
     return held
@@ -478,7 +488,9 @@ def _noted(i: Instruction, c: Linker, items: Sequence[Operand]) -> Act:
 
 
 def _shares(i: Instruction, items: Sequence[Operand]) -> list[int] | None:
-    """How many bytes each register that an instruction gives a value gets of its result; None where that is not followed."""
+    """How many bytes each register that an instruction gives a value gets of its result; None where that is not
+    followed.
+    """
     registers = [item for item in items if isinstance(item, Register)]
     if any(item.part or item.type in ("pred", "b128") for item in registers):
         return None
@@ -522,7 +534,9 @@ class Unfollowed:
 
 
 class FollowedStore(Unfollowed):
-    """A store to shared memory of bytes whose origins are noted; `spread` says where those of a piece go, one place for each origin."""
+    """A store to shared memory of bytes whose origins are noted; `spread` says where those of a piece go, one place
+    for each origin.
+    """
 
     def __init__(self, origins: Origin, spread: Callable[[np.ndarray], np.ndarray]) -> None:
         self.origins, self._spread = origins, spread
@@ -534,7 +548,8 @@ class FollowedStore(Unfollowed):
         at, found = self._spread(piece.at), self.origins(x)
         _FOLLOWED(x.launch).bytes += at.size
         chunks = distinct(at.reshape(-1) // CHUNK)
-        others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]  # which others wrote last: nothing is known of the rest of them
+        # which others wrote last: nothing is known of the rest of them
+        others = chunks[x.memories.owners.of(chunks * CHUNK)[0] != COPIES]
         if len(others):
             held.shared.forget((others[:, None] * CHUNK + np.arange(CHUNK)).reshape(-1))
         held.shared.put(at, found if piece.part is None else found[piece.part])
@@ -576,7 +591,9 @@ def followed_copy(i: Instruction, c: Linker, source: Operand, size: int, amount:
 
 
 def cells_in_order(at: np.ndarray) -> np.ndarray:
-    """The places of the bytes of cells, by their numbers in the tensor memory of all CTAs, as `Origins.tensor` has them: (..., 4)."""
+    """The places of the bytes of cells, by their numbers in the tensor memory of all CTAs, as `Origins.tensor` has
+    them: (..., 4).
+    """
     cta, cell = np.divmod(at, LANES * COLUMNS)
     lane, column = np.divmod(cell, COLUMNS)
     found: np.ndarray = ((cta * LANES * COLUMNS + column * LANES + lane) * CELL)[..., None] + np.arange(CELL)

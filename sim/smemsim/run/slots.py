@@ -1,4 +1,6 @@
-"""State that a family of instructions keeps at a wave, a CTA or a launch: one typed slot for each family, made when it is first asked for."""
+"""State that a family of instructions keeps at a wave, a CTA or a launch: one typed slot for each family, made when
+it is first asked for.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,14 @@ State = TypeVar("State")
 
 
 class HasSlots(Protocol):
-    """What state can be kept at. `slots` is for `Slot` alone."""
+    """An object at which state can be kept. `slots` is for `Slot` only."""
 
     slots: dict[Any, Any]
 
 
 class Slot(Generic[State]):
-    """The place of one family's state. A family makes its slot once, as a constant of its module, and calls it with the wave, the CTA or the launch.
+    """The place of one family's state. A family makes its slot once, as a constant of its module, and calls it with
+    the wave, the CTA or the launch.
 
     >>> from types import SimpleNamespace
     >>> visits: Slot[list[int]] = Slot(lambda wave: [])
@@ -52,7 +55,7 @@ _SAME: Slot[dict[tuple[int, Hashable], Any]] = Slot(lambda launch: {})
 
 
 def same_for_waves(launch: HasSlots, threads: int, name: Hashable, make: Callable[[], State]) -> State:
-    """What is the same for all waves of a launch that have so many threads, made when one of them first asks for it."""
+    """Data that all waves of a launch with so many threads share, made by the first that needs it."""
     kept, key = _SAME(launch), (threads, name)
     if key not in kept:
         kept[key] = make()

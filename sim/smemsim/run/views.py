@@ -26,8 +26,11 @@ class Cta(Protocol):
 
 
 class Mbarrier(Protocol):
-    """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA. `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init,
-    and `copies` are what the sanitizer knows to complete on it."""
+    """An mbarrier: at `offset` (a `.shared` address without a CTA's rank) of a CTA.
+
+    `state` has its `phase`, `pending` arrivals and `tx` bytes. `made` is its mbarrier.init, and `copies` are the
+    operations that complete on it, as the sanitizer knows them.
+    """
 
     cta: Any
     offset: int
@@ -62,7 +65,9 @@ class Barrier(Protocol):
 
 
 class Ordering(Protocol):
-    """How an access orders others: by what it is it `acquires` or `releases`, or a fence makes it so (`reads`, `writes`), within a scope (`level`)."""
+    """How an access orders others: by what it is it `acquires` or `releases`, or a fence makes it so (`reads`,
+    `writes`), within a scope (`level`).
+    """
 
     @property
     def acquires(self) -> bool:
@@ -90,7 +95,9 @@ class Ordering(Protocol):
 
 
 class Wave(Protocol):
-    """The threads that run together. Thread t is thread t % `stride` of CTA t // `stride`, which is padded to whole warps."""
+    """The threads that run together. Thread t is thread t % `stride` of CTA t // `stride`, which is padded to whole
+    warps.
+    """
 
     launch: Any
     program: Any
@@ -130,15 +137,15 @@ class Wave(Protocol):
 
     @property
     def tid(self) -> np.ndarray:
-        """Of each thread: its number in the CTA."""
+        """The number of each thread in its CTA."""
 
     @property
     def cta_of(self) -> np.ndarray:
-        """Of each thread: its CTA's index in the wave."""
+        """The index of each thread's CTA in the wave."""
 
     @property
     def numbers(self) -> np.ndarray:
-        """Of each CTA: its number in the grid."""
+        """The number of each CTA in the grid."""
 
     @property
     def steps(self) -> int:
@@ -162,11 +169,11 @@ class Wave(Protocol):
 
     @property
     def scratch(self) -> int:
-        """Where the system's bytes that some kernels use lie in a CTA's part of `shared`, 0 for none."""
+        """The offset in a CTA's part of `shared` of the system's bytes that some kernels use, 0 for none."""
 
     @property
     def pc(self) -> np.ndarray:
-        """Of each thread: the block that it is in front of; EXITED or more where it has exited."""
+        """The next block of each thread; EXITED or more if it has exited."""
 
 
 def current(x: Any) -> Instruction:

@@ -23,14 +23,16 @@ __all__ = ["ALL", "EXITED", "WARP", "WARPGROUP", "Cta", "Ctas", "are_whole_warps
 
 WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
 ALL = slice(None)  # selects all threads of a wave
-EXITED = 1 << 28  # where a thread is (`engine/positions.py`) that has exited, at least
+EXITED = 1 << 28  # the lowest position (`engine/positions.py`) of a thread that has exited
 
 
 @dataclasses.dataclass(eq=False)
 class Cta:
-    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread.
+    """One CTA: its place in the grid and its memories. `index` is its number in the wave, `rank` in its cluster,
+    `first` is its first thread.
 
-    `make_shared` makes its window when something first asks for that: loads and stores of threads have the bytes of all windows at once.
+    `make_shared` makes its window at the first use. Loads and stores of threads have the bytes of all windows at
+    once.
     """
 
     number: int  # in the grid

@@ -20,7 +20,7 @@ WORD = 4  # bytes
 class WordRanges:
     """`count` words from each of `begins` on, counted from a window's begin, or from that of all windows.
 
-    `words` are all of them one by one, in the order in which the instruction goes through them.
+    `words` are all of them one by one, in the order in which the instruction accesses them.
 
     >>> runs = WordRanges.among(np.array([8, 9, 16, 17, 18, 19]))
     >>> runs.begins.tolist(), runs.count, runs.behind(100).words.tolist()
@@ -59,7 +59,7 @@ class WordRanges:
 
 
 def read_runs(operands: tuple[SharedOperand, ...], shared: SharedMemory) -> WordRanges:
-    """The words of a window that operands read, one behind the other."""
+    """The words of a window that operands read, one after the other."""
     return _read_runs(operands, shared.arch, shared.begin, shared.end)
 
 

@@ -1,4 +1,6 @@
-"""What a launch costs, by line, as Nsight Compute would count it: an observer of execution that knows nothing of the sanitizer."""
+"""What a launch costs, by line, as Nsight Compute would count it: an observer of execution that knows nothing of the
+sanitizer.
+"""
 
 from smemsim.base.lazy_exports import door
 

@@ -1,4 +1,6 @@
-"""What a PTX instruction is to the counters: its class, the rule that counts its access, the operations of a matrix instruction."""
+"""What a PTX instruction is to the counters: its class, the rule that counts its access, the operations of a matrix
+instruction.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ _LOOP_TYPES = (
 
 
 class Product(NamedTuple):
-    """One matrix instruction: threads that issue it together, its operations, the bytes of A and B that it reads from shared memory."""
+    """One matrix instruction: threads that issue it together, its operations, the bytes of A and B that it reads from
+    shared memory.
+    """
 
     threads: int
     flop: int
@@ -68,7 +72,9 @@ def op_of(i: Instruction) -> str:
 
 
 def counted_ones(body: Iterable[Instruction]) -> set[int]:
-    """The identities of atomics that add the number 1 and whose result nothing reads: ptxas makes another instruction of them (`ACCESS_COSTS["one"]`)."""
+    """The identities of atomics that add the number 1 and whose result nothing reads: ptxas makes another instruction
+    of them (`ACCESS_COSTS["one"]`).
+    """
     ones, others, read, found = set(), set(), set(), []
     for i in body:
         for slot, gives in i.mentions:
@@ -102,7 +108,9 @@ def _atomic(i: Instruction) -> str:
 
 
 def product_of(i: Instruction) -> Product | None:
-    """What a matrix instruction of registers or of wgmma computes; None for others, tcgen05 among them, whose shape stands in a register."""
+    """What a matrix instruction of registers or of wgmma computes; None for others, tcgen05 among them, whose shape
+    stands in a register.
+    """
     shape = next((found for word in i.modifiers if (found := _SHAPE.fullmatch(word))), None)
     if shape is None or i.op not in ("mma", "wmma", "wgmma") or (i.op == "wmma" and "mma" not in i.modifiers):
         return None

@@ -18,7 +18,9 @@ _PLACE = re.compile(r"(?:line )?(\d+)|(\S.*:\d+)")
 
 
 class Limit(NamedTuple):
-    """At most `most` of a column: of the launch (`place` ""), of a source line ("gemm.cu:91") or of a PTX line ("67")."""
+    """At most `most` of a column: of the launch (`place` ""), of a source line ("gemm.cu:91") or of a
+    PTX line ("67").
+    """
 
     name: str
     column: str
@@ -33,7 +35,8 @@ class Limit(NamedTuple):
 
 
 def limits_of(given: Any) -> tuple[Limit, ...]:
-    """The bounds of a table such as {"shared_wavefronts": 1024, "global_sectors": {"gemm.cu:91": 64}}. Raises InputError.
+    """The bounds of a table such as {"shared_wavefronts": 1024, "global_sectors": {"gemm.cu:91": 64}}. Raises
+    InputError.
 
     >>> limits_of({"shared_wavefronts": {"gemm.cu:91": 64}})
     (Limit(name='shared_wavefronts', column='wavefronts', place='gemm.cu:91', most=64),)

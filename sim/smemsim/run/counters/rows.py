@@ -1,4 +1,4 @@
-"""What one instruction has cost so far, and the sums of accesses of many warps; plain numbers, no engine."""
+"""The cost of one instruction so far, and sums of the accesses of many warps; plain numbers, no engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _WORST = {Sure.EXACT: 0, Sure.BOUND: 1, Sure.NONE: 2}
 
 @dataclasses.dataclass(slots=True)
 class Row:
-    """The counters of one instruction; names as in `spec.counters.COLUMNS`. `accessing` are the lanes that accessed memory."""
+    """The counters of one instruction; names as in `spec.counters.COLUMNS`. `accessing` are the lanes that accessed
+    memory.
+    """
 
     executed: int = 0
     lanes: int = 0

@@ -28,18 +28,22 @@ _SUMMED = tuple(c.name for c in COLUMNS if c.name not in ("worst_degree", "predi
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Counters:
-    """What a launch cost, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` … `columns` has their names.
+    """What a launch cost, as numpy arrays of one length: `table["wavefronts"]`, `table["line"]` …; `columns` has their
+    names.
 
-    A row is one instruction of one PTX line: its source line (`gemm.cu:91`, "" if the PTX has none), the line of the PTX, the instruction, its
-    class, the counters of `smemsim.core.spec.counters.COLUMNS`, how sure the row is ("exact", "lower bound", "not countable") and why not.
-    `predicated_off` is -1 where no access tells which lanes were off. PTX instructions are no machine instructions: they are never `smsp__inst_executed`.
+    A row is one instruction of one PTX line: its source line (`gemm.cu:91`, "" if the PTX has none), the line of the
+    PTX, the instruction, its class, the counters of `smemsim.core.spec.counters.COLUMNS`, how sure the row is
+    ("exact", "lower bound", "not countable") and why not. `predicated_off` is -1 if no access shows which lanes were
+    off. PTX instructions are no machine instructions: they are never `smsp__inst_executed`.
     """
 
     data: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, counting: Counting, source: Callable[[Instruction], str], copied: Iterable[tuple[Instruction, int, int]] = ()) -> Counters:
-        """The table of what was counted. `source` names an instruction's source line; `copied` are bytes and operations of instructions that records tell of."""
+        """The table of what was counted. `source` names an instruction's source line; `copied` are bytes and operations
+        of instructions in the records.
+        """
         counting.finish()
         for i, byte_count, flop in copied:
             row = counting.row(i)

@@ -1,4 +1,4 @@
-"""What a launch is given: arrays in global memory, and arguments packed as the entry's parameters."""
+"""What a launch gets: arrays in global memory, and arguments packed as the parameters of the entry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ __all__ = [
 # ---- Arrays of other libraries as numpy's, and arrays in simulated global memory
 
 
-# torch's types that numpy has not: the element type, and torch's own integer of the same width, through which its bits leave it.
+# torch's types that numpy has not: the element type, and torch's own integer of the same width, through which its
+# bits leave it.
 TORCH = {
     "torch.bfloat16": ("bf16", "int16"),
     "torch.float8_e4m3fn": ("e4m3", "uint8"),
@@ -57,9 +58,10 @@ WANTED_ARRAY = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, C
 
 
 def storage(dtype: Any) -> np.dtype[Any]:
-    """The numpy type in which elements of a type lie in memory: ml_dtypes' where that is installed, else unsigned words with the raw bits.
+    """The numpy type in which elements of a type are stored: the type of ml_dtypes if it is installed, else unsigned
+    words with the raw bits.
 
-    `dtype` is an element type by its PTX name ("f16" is half precision) or anything numpy takes for a type.
+    `dtype` is an element type by its PTX name ("f16" is half precision) or anything that numpy takes for a type.
 
     >>> storage("f32"), storage("f16"), storage("tf32"), storage(np.int8)
     (dtype('float32'), dtype('float16'), dtype('float32'), dtype('int8'))
@@ -87,7 +89,8 @@ def storage(dtype: Any) -> np.dtype[Any]:
 
 
 def as_numpy(name: str, value: Any) -> np.ndarray:
-    """Any library's array as a numpy array with its strides and this machine's byte order, copied from a GPU where it lies on one.
+    """Any library's array as a numpy array with its strides and this machine's byte order, copied from a GPU where it
+    lies on one.
 
     `name` is how messages call it. The numpy array shares the memory of what was given where it can.
     """
@@ -116,11 +119,14 @@ def _plain(name: str, array: np.ndarray, given: Any) -> np.ndarray:
         raise InputError(f"{name} = {shown(given)}: an array of {array.dtype}; {WANTED_ARRAY}")
     if array.dtype.name in SUB_BYTE:
         raise InputError(f"{name}: an array of {array.dtype}, of which numpy keeps one in a byte; {PACKED}")
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))  # GPUs have the bytes of a number lowest first
+    # GPUs have the bytes of a number lowest first
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """The array's numbers as elements of a type, rounded as numpy or ml_dtypes rounds; raw bits where neither has the type."""
+    """The array's numbers as elements of a type, rounded as numpy or ml_dtypes rounds; raw bits where neither has the
+    type.
+    """
     kind = storage(dtype)
     fmt = FORMATS.get(dtype) if isinstance(dtype, str) else None
     if fmt is not None and fmt.is_float and kind.kind == "u":
@@ -158,13 +164,11 @@ def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
 
 
 class DeviceArray:
-    """An array in simulated global memory, with the strides of the array that it was made of, like a copy by PyTorch or
-    CuPy.
+    """An array in simulated global memory. It keeps the strides of the array that was copied, as PyTorch and CuPy do.
 
-    `address` is its first element, `stride()` its strides. `numpy()` returns its contents in the type and shape that it
-    was made with; `update` overwrites them. Elements of
-    types that numpy lacks (bf16, fp8) come as ml_dtypes' if that is installed, else as raw bits. `smemsim.to_float64`
-    reads both.
+    `address` is the address of its first element, `stride()` its strides. `numpy()` returns its contents in the type
+    and shape that it was made with. `update` overwrites them. Elements of types that numpy lacks (bf16, fp8) are
+    returned as ml_dtypes' types if that is installed, else as raw bits. `smemsim.to_float64` reads both.
 
     >>> a = DeviceArray(GlobalMemory(), np.arange(6, dtype=np.int16).reshape(2, 3).T)
     >>> a.shape, a.stride(), a.numpy()[2].tolist()
@@ -174,11 +178,13 @@ class DeviceArray:
     def __init__(
         self, memory: GlobalMemory, array: np.ndarray, name: str = "", *, steps: tuple[int, ...] | None = None, address: int | None = None
     ) -> None:
-        """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros. Its first byte lies at `address`."""
+        """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros. Its
+        first byte lies at `address`.
+        """
         self.memory, self.dtype, self.shape = memory, array.dtype, array.shape
         self._steps = element_strides(name or "array", array) if steps is None else steps
         reach = [step * (n - 1) * self.dtype.itemsize for step, n in zip(self._steps, self.shape, strict=True)] if array.size else []
-        self._first: int = -sum(min(x, 0) for x in reach)  # bytes in front of the first element: axes that run backwards
+        self._first: int = -sum(min(x, 0) for x in reach)  # bytes before the first element: axes with negative strides
         size = self._first + sum(max(x, 0) for x in reach) + self.dtype.itemsize if array.size else 0
         if size > MOST_BYTES:
             raise InputError(
@@ -221,7 +227,9 @@ class DeviceArray:
         return self._view(self._bytes.copy())
 
     def update(self, array: Any) -> None:
-        """Replace the contents in global memory: by an array of the same type and shape, whatever its strides. InputError for another one."""
+        """Replace the contents in global memory: by an array of the same type and shape, whatever its strides.
+        InputError for another one.
+        """
         new = as_numpy("array", array)
         if new.dtype != self.dtype or new.shape != self.shape:
             raise InputError(f"array: {new.dtype} {new.shape}; this one is {self.dtype} {self.shape}")
@@ -254,8 +262,11 @@ ADDRESS_BYTES = 8
 
 
 class HostMap(bytes):
-    """The 128 bytes of a tensor map, with the descriptor that the host's library made it of: `name`, and shape and strides in elements, the last
-    dimension contiguous, as Triton's TensorDescriptor has them."""
+    """The 128 bytes of a tensor map and the descriptor from which the host's library made it.
+
+    `name` is the descriptor's name. Shape and strides are in elements; the last dimension is contiguous, as in
+    Triton's TensorDescriptor.
+    """
 
     name = ""
     shape: tuple[int, ...] = ()
@@ -277,9 +288,11 @@ WANTED_ARGUMENT = "needs a number, an array of gpu.array, a TensorMap, bytes or 
 
 
 def pack(places: Places, args: Sequence[Any], memory: GlobalMemory | None = None) -> np.ndarray:
-    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type.
+    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted
+    to the parameter's type.
 
-    A structure of 8 bytes also takes an array or a whole number. `memory` is that of the GPU which will run: an array of another one is refused.
+    A structure of 8 bytes also takes an array or a whole number. `memory` is that of the GPU which will run: an array
+    of another one is refused.
     """
     wanted = places.parameters
     if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
@@ -295,7 +308,7 @@ def pack(places: Places, args: Sequence[Any], memory: GlobalMemory | None = None
 
 
 def miscounted(wanted: Sequence[Parameter], given: int) -> str:
-    """What is said of a number of arguments that is not that of the parameters; "" where it is."""
+    """The message for a number of arguments that is not the number of parameters; "" if it is."""
     if given == len(wanted):
         return ""
     names = "; ".join(f"{n}: {p.name} ({_type(p)})" for n, p in enumerate(wanted))
@@ -312,7 +325,8 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
     if value is None:
         return bytes(size)
     if isinstance(value, np.generic) and value.dtype.names is None:
-        value = value.item() if value.dtype.kind in "biuf" else float(value) if value.dtype.kind == "V" else value  # V: of ml_dtypes
+        # V: of ml_dtypes
+        value = value.item() if value.dtype.kind in "biuf" else float(value) if value.dtype.kind == "V" else value
     if isinstance(value, (bool, int, float)):
         return _number(name, parameter, value)
     if isinstance(value, TensorMap):
@@ -361,7 +375,8 @@ def _hint(size: int) -> str:
 
 def _number(name: str, parameter: Parameter, value: float) -> bytes:
     size, kind = parameter.size, parameter.type
-    if kind in ("b8", "u8", "s8") and size == ADDRESS_BYTES:  # a structure of one pointer, as CuTe DSL passes its tensors
+    # a structure of one pointer, as CuTe DSL passes its tensors
+    if kind in ("b8", "u8", "s8") and size == ADDRESS_BYTES:
         kind = "u64"
     if dtype_of(kind).itemsize != size:
         raise InputError(f"{name} = {shown(value)}: a structure or a tensor map of {size} bytes; pass a TensorMap or its bytes")

@@ -1,7 +1,8 @@
 """What the bounds tests of a kernel say of each cluster of a grid, before anything runs.
 
-Many predicates follow from %ctaid, %tid and the parameters alone, by instructions that compute. These instructions are executed for all clusters, and nothing else is.
-Clusters with the same outcomes behave alike as far as this can be known. A test that a loop decides, or a value that is loaded, is not known.
+Many predicates follow from %ctaid, %tid and the parameters alone, by instructions that compute. These instructions
+are executed for all clusters, and nothing else is. Clusters with the same outcomes behave alike as far as this can be
+known. A test that a loop decides, or a value that is loaded, is not known.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _PLACES = (
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Clusters that behave otherwise than those before: the first of them, how many there are, and the test that differs."""
+    """Clusters that behave otherwise than those before: the first of them, how many there are, and the test that
+    differs.
+    """
 
     cluster: int
     count: int
@@ -76,7 +79,9 @@ def _apart(one: np.ndarray, other: np.ndarray) -> int:
 
 
 def _known(launch: Launch) -> list[tuple[Plain, Instruction]]:
-    """The steps, in order, whose results follow from places in the grid and parameters: of registers that one instruction alone gives a value."""
+    """The steps, in order, whose results follow from places in the grid and parameters: of registers that one
+    instruction alone gives a value.
+    """
     program = launch.program
     writers: dict[int, int] = {}
     for i in program.inlined.body:

@@ -1,4 +1,6 @@
-"""Executing a block for the threads that are there: as machine code where that pays and nothing is suspicious, else one closure an instruction."""
+"""Executing a block for the threads at it: JIT-compiled if that saves time and no check needs the instructions one by
+one, else by the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def run_block(wave: Wave, block: Block) -> None:
 
 
 def _marks(wave: Wave, block: Block) -> Taint | None:
-    """What follows values in doubt through a block, where it may read or get some."""
+    """What follows values in doubt through a block, if it may read or load some."""
     checks: Checks | None = wave.checks
     if checks is None:
         return None
@@ -56,7 +58,9 @@ def _marks(wave: Wave, block: Block) -> Taint | None:
 
 
 def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
-    """Execute the instruction that a block begins with, for which lanes wait for each other; False where they still do."""
+    """Execute the instruction that a block begins with, for which lanes wait for each other; False
+    where they still do.
+    """
     gate: Any = block.gate
     if wave.registers.held & block.slots & ~gate.keeps:
         wave.materialize(block.slots & ~gate.keeps)
@@ -70,7 +74,9 @@ def _passes_gate(wave: Wave, block: Block, marks: Taint | None) -> bool:
 
 
 def _end(wave: Wave, block: Block, marks: Taint | None) -> None:
-    """Execute a block's last instruction, which says where its threads go; they go on with the next block where it has none."""
+    """Execute a block's last instruction, which says where its threads go; they go on with the next block where it
+    has none.
+    """
     after, end = block.index + 1, block.end
     if end is None:
         wave.jump(after)
@@ -92,7 +98,9 @@ def _chain(wave: Wave, block: Block) -> CompiledChain | None:
 
 
 def _tail(wave: Wave, block: Block) -> CompiledChain | None:
-    """The chain that begins with the branch at the end of a block, if all threads of the wave run it as machine code."""
+    """The chain that begins with the branch at the end of a block, if all threads of the wave run it as
+    machine code.
+    """
     tail = None if block.tier is None or wave.sel is not ALL or wave.is_stepwise else block.tier.tail
     return tail if tail is not None and tail.chain.may_run(wave) else None
 
@@ -107,8 +115,9 @@ def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
 
 
 def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any] | None) -> bool:
-    """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in doubt is near. Is the block's end done too,
-    as that of a loop is?"""
+    """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in
+    doubt is near. Is the block's end done too, as that of a loop is?
+    """
     steps: Sequence[Any] = block.steps if left is None else left
     is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
     if left is None and steps and not is_doubtful and wave.in_flight is None and not wave.is_stepwise:
@@ -145,7 +154,9 @@ def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Taint
 
 
 def _near(wave: Wave, block: Block, marks: Taint | None) -> Taint | None:
-    """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
+    """What follows values in doubt through a block: from its begin, or from a load of its own that brought
+    uninitialised memory.
+    """
     return wave.taint if marks is None and _is_doubtful(wave, block) else marks
 
 

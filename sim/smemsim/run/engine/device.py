@@ -1,4 +1,4 @@
-"""`Card`: what a GPU can do, simulated or real; `Device`: the simulated one, without judgement beyond what the watch sees.
+"""`Card`: what a GPU can do, simulated or real. `Device`: the simulated one; it reports what the sanitizer finds.
 
 >>> device = Device("sm_90a")
 >>> a = device.array(np.arange(4, dtype=np.float32))
@@ -42,22 +42,30 @@ class LoadedModule(Protocol):
     """A module that a card has loaded, with memory for its variables: what `cuModuleLoadData` gives."""
 
     def kernel(self, name: str | None = None) -> LoadedKernel:
-        """A kernel of the module (`cuModuleGetFunction`); the only one where none is named. InputError where there is no such kernel."""
+        """A kernel of the module (`cuModuleGetFunction`); the only one where none is named. InputError where there is
+        no such kernel.
+        """
 
     def variable(self, name: str) -> tuple[int, int]:
-        """(address, bytes) of a variable in global or constant memory (`cuModuleGetGlobal`). InputError where there is none."""
+        """(address, bytes) of a variable in global or constant memory (`cuModuleGetGlobal`). InputError where there
+        is none.
+        """
 
 
 class Card(Protocol):
-    """A GPU: `smemsim.Gpu` is a simulated one, `smemsim.testing.recorder.Gpu` a real one. The same description runs on either.
+    """A GPU: `smemsim.Gpu` is a simulated one, `smemsim.testing.recorder.Gpu` a real one. The same description runs
+    on either.
 
-    All addresses are bytes in global memory. Raises InputError for what no launch could be, a real card also the driver's errors.
+    All addresses are bytes in global memory. Raises InputError for what no launch could be, a real card also the
+    driver's errors.
     """
 
     arch: str
 
     def allocate(self, size: int, fill: int | None = None) -> int:
-        """The address of `size` bytes of global memory, a multiple of 256; each of them `fill`, where that is given."""
+        """Allocate `size` bytes of global memory; returns the address, a multiple of 256. `fill` is the value of each
+        byte, if given.
+        """
 
     def free(self, address: int) -> None:
         """Give back what `allocate` gave."""
@@ -75,14 +83,18 @@ class Card(Protocol):
         """The 128 bytes of a map's arguments over another global address."""
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
-        """Launch a kernel and wait: 0, or the CUDA error that it ended with. The arguments are the bytes of each parameter."""
+        """Launch a kernel and wait: 0, or the CUDA error that it ended with. The arguments are the bytes of each
+        parameter.
+        """
 
 
 # ---- The simulated one
 
 
 class LoadedPtx:
-    """A PTX module in a simulated card's memory: its variables keep their contents from launch to launch. `addresses` are where they lie."""
+    """A PTX module in a simulated card's memory: its variables keep their contents from launch to launch. `addresses`
+    are where they lie.
+    """
 
     def __init__(self, device: Device, module: Module) -> None:
         self.device, self.module = device, module
@@ -93,7 +105,9 @@ class LoadedPtx:
         self._place([v for v in module.variables.values() if v.space in ("global", "const") and not v.is_extern])
 
     def kernel(self, name: str | None = None) -> LinkedKernel:
-        """A kernel that can be launched. Raises Unmodelled with a line for every instruction that is not modelled, InputError without such a kernel."""
+        """A kernel that can be launched. Raises Unmodelled with a line for every instruction that is not modelled,
+        InputError without such a kernel.
+        """
         entry = entry_of(self.module, name)
         key = entry, in_force()
         if key not in self._kernels:
@@ -143,12 +157,17 @@ class Device:
         self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
     def array(self, array: Any, dtype: Any = None, *, name: str = "", address: int | None = None) -> DeviceArray:
-        """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
+        """Copy an array into global memory: an array of numpy, ml_dtypes, PyTorch or CuPy, or any object with numpy's
+        array protocol or DLPack.
 
-        `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It keeps its strides, in elements, as a tensor that
-        PyTorch moves to a GPU does: `gpu.array(x.T)` is a transposed view there too, `.stride()` tells. Bytes of other orders become this machine's.
-        `name` is how findings call it; without one that is the parameter which points there. `address` is where its first byte lies, a free place
-        without it. InputError for what is no array of plain numbers, and where something lies at the address.
+        - `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...).
+        - The strides stay, in elements, as PyTorch keeps them when it moves a tensor to a GPU: `gpu.array(x.T)` is a
+          transposed view there too (`.stride()`).
+        - Other byte orders become the byte order of this machine.
+        - `name` is the name in findings. Without it, findings use the parameter that points there.
+        - `address` is the address of its first byte; without it, a free place.
+
+        InputError if the object is no array of plain numbers, or if the address is not free.
         """
         raw = as_numpy(name or "array", array)
         if dtype is None:
@@ -169,9 +188,10 @@ class Device:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
     def empty(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
-        """A new array that nobody has written, as cudaMalloc or torch.empty give one; `dtype` and `name` as for `array`.
+        """A new array of uninitialised memory, as cudaMalloc or torch.empty return; `dtype` and `name` as for `array`.
 
-        Its bytes are 0xff: NaN, or -1. A kernel that uses one before anything has written it gets the finding R507; `zeros` count as written.
+        Its bytes are 0xff: NaN, or -1. A kernel that uses an element before a write gets the finding R507. `zeros`
+        are initialised.
 
         >>> Device().empty(2, np.int32).numpy().tolist()
         [-1, -1]
@@ -212,7 +232,9 @@ class Device:
         return LoadedPtx(self, module_of(text))
 
     def kernel(self, ptx: str | Module | LinkedKernel, entry: str | None = None) -> LinkedKernel:
-        """A kernel of a PTX text or module, which is loaded once; a kernel stays what it is. `entry` may be left out where there is one."""
+        """A kernel of a PTX text or module, which is loaded once; a kernel stays what it is. `entry` may be left out
+        where there is one.
+        """
         if isinstance(ptx, LinkedKernel):
             return ptx
         module = module_of(ptx)
@@ -250,7 +272,9 @@ class Device:
 
 
 def _in_small_blocks(kernel: LinkedKernel, schedule: int | str) -> LinkedKernel:
-    """The same kernel with a block for every access to memory, so that a schedule can let others run between any two."""
+    """The same kernel with a block for every access to memory, so that a schedule can let others run
+    between any two.
+    """
     if seeds_of(schedule) is not None:
         raise InputError(f"schedule = {shown(schedule)}: is several launches, and one is asked for")
     return dataclasses.replace(kernel, program=linked(module_of(kernel.text), kernel.name, kernel.program.arch, in_small_blocks=True))
@@ -262,7 +286,7 @@ def relinked(kernel: LinkedKernel) -> LinkedKernel:
 
 
 def entry_of(module: Module, entry: Any = None) -> str:
-    """The name of the kernel that is meant; the only one where none is named. InputError says which there are."""
+    """The name of the kernel to launch; the only one if `entry` names none. InputError lists the names."""
     known = [f.name for f in module.entries]
     if entry is None and len(known) == 1:
         return known[0]
@@ -281,7 +305,8 @@ def _name(name: Any) -> str:
 
 
 def target_of(module: Module) -> str:
-    """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
+    """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that
+    smemsim knows.
 
     >>> from smemsim.core.ptx.parser import read_module
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))

@@ -1,4 +1,6 @@
-"""Execution of a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes."""
+"""Execution of a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid
+for other processes.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def at_once(launch: Launch, *, sanitizer: bool = True) -> int:
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
     is_narrow = launch.schedule is not None or launch.program.hears_others or takes_over(launch)
-    is_narrow = is_narrow or (sanitizer and not launch.is_apart)  # of the others steps cost the watch as much as the wave has warps
+    # of the others, steps cost the sanitizer as much as the wave has warps
+    is_narrow = is_narrow or (sanitizer and not launch.is_apart)
     most = max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
     clusters = launch.ctas // launch.cluster_size
     if is_narrow or clusters <= most:
@@ -58,7 +61,9 @@ def resident(launch: Launch) -> int:
 
 
 def in_front(launch: Launch) -> tuple[History, ...]:
-    """What a launch that is over, and those in front of it that may still run, have done to memory, for the next one with programmatic stream serialization."""
+    """What a finished launch, and earlier ones that may still run, have done to memory: for the next launch with
+    programmatic stream serialization.
+    """
     history: History | None = launch.history
     return () if history is None else history.leaves()
 
@@ -96,12 +101,12 @@ def execute(
     sanitizer: bool = True,
     done: Callable[[int], None] = lambda ctas: None,
 ) -> bool:
-    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.result`.
+    """Run clusters of a launch (all of them without `clusters`); findings are added to `launch.result`.
 
-    `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
-    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
-    as long as all of them fit on the card at once. Whether requests for others' work were granted is noted in its `evidence`, the CUDA error
-    of a trap or a hang in its `status`.
+    `done` is called with the number of CTAs that have finished. A trap or a hang ends the launch, as on hardware, and
+    the result is False. It is also False at the end of the launch's time; then no finding is added. CTAs that wait
+    for other CTAs are joined by further waves, if all of them fit on the card at once. `launch.evidence` records
+    whether requests for clusters to take over were granted, `launch.status` the CUDA error of a trap or a hang.
     """
     launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
     launch.queue = queue = _queue(launch, clusters)
@@ -137,10 +142,10 @@ class _Waves:
         self.history = launch.history if sanitizer else None
         self.stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
         self.past = 0  # changes of waves that are over
-        self.counted = 0  # clusters that others took over, of those that `done` was told
+        self.counted = 0  # clusters that others took over, counted in `done`
 
     def run(self) -> bool:
-        """See `execute`."""
+        """Run the clusters (`execute`)."""
         launch = self.launch
         while self.queue or launch.waves:
             wave, is_last_try = self._next()
@@ -166,7 +171,7 @@ class _Waves:
         return self.past + sum(int(w.progress.changes) for w in self.launch.waves)
 
     def _next(self) -> tuple[Wave | None, bool]:
-        """(the wave that runs next, whether it is one that nobody can help any more); None where nothing can go on."""
+        """The wave that runs next, and whether no other wave can help it; None if no wave can go on."""
         launch, changes = self.launch, self._changes
         room = self.most - sum(w.positions.clusters_left for w in launch.waves)
         ready = [
@@ -234,7 +239,9 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
 
 
 def _hung(launch: Launch, outside: int = 0) -> None:
-    """Nothing goes on: findings, unless it may be for CTAs that were left out. `outside` CTAs have not begun, as the card is full."""
+    """Nothing goes on: findings, unless it may be for CTAs that were left out. `outside` CTAs have not begun, as the
+    card is full.
+    """
     launch.result.held_up = waits_for_others(launch)
     if not launch.result.held_up:
         launch.result.status = TIMEOUT
@@ -242,7 +249,9 @@ def _hung(launch: Launch, outside: int = 0) -> None:
 
 
 def _trapped(launch: Launch, trap: HardwareTrap) -> None:
-    """Hardware has stopped the kernel: a finding, unless there is one at that line, or the kernel stopped itself in a part of the grid."""
+    """Hardware has stopped the kernel: a finding, unless there is one at that line, or the kernel stopped itself in a
+    part of the grid.
+    """
     instruction = getattr(trap, "instruction", None)
     if instruction is not None and instruction.op == "trap" and (held_up := trap_of_part(launch, instruction)):
         launch.result.held_up = held_up

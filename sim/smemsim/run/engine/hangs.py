@@ -1,4 +1,6 @@
-"""A launch that will never end: which warps wait, at which line, for what, and where those are that they wait for; the likeliest cause first."""
+"""A launch that will never end: which warps wait, at which line, for what, and where those are that they wait for;
+the likeliest cause first.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for th
 
 
 def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
-    """T210 for mbarriers that were told to expect other numbers of bytes than came, X010 for those whose bytes were used for something else, X011 for
-    warps that are a barrier apart.
+    """T210 for mbarriers whose expected bytes differ from the bytes that came, X010 for those whose memory was used for
+    something else, X011 for warps that are a barrier apart.
 
-    When all is over, or nothing goes on.
+    Called when all CTAs have finished, or when no wave can go on.
     """
     for cta in wave.ctas.made:
         for barrier in mbarriers(cta).values():
@@ -40,7 +42,9 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
 
 def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
-    """Do threads of an mbarrier's cluster wait elsewhere, in front of copies that may be for it? Then what holds them up is the cause."""
+    """Do threads of an mbarrier's cluster wait elsewhere, before copies that may complete on it? Then their wait is the
+    cause.
+    """
     waiting = [wait.threads for wait in x.positions.waiting if all(wait is not own for own, _ in barrier.waits)]
     if not waiting:
         return False
@@ -50,7 +54,9 @@ def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
 
 
 def refuse_host(launch: Launch, wave: Wave) -> None:
-    """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
+    """Unmodelled where threads poll memory that the host could write: a launch runs to its end before
+    the host goes on.
+    """
     if wave.progress.polled is None or not ((wave.pc >= YIELDED) & (wave.pc < GATHERING)).any():
         return
     i, pieces = wave.progress.polled
@@ -62,7 +68,9 @@ def refuse_host(launch: Launch, wave: Wave) -> None:
 
 
 def report_hang(launch: Launch, outside: int = 0) -> None:
-    """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
+    """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card
+    is full.
+    """
     for wave in launch.waves:
         refuse_host(launch, wave)
     alive = sum(wave.positions.clusters_left for wave in launch.waves) * launch.cluster_size
@@ -106,12 +114,14 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
 
 
 def _missing(wait: Wait) -> np.ndarray | None:
-    """The threads that a wait is for, by their number in the wave; None where nobody knows who could arrive."""
+    """The threads that a wait needs, by their number in the wave; None if that is not known."""
     return None if wait.missing is None else wait.missing()
 
 
 def _arrivals(x: Wave, wait: Wait) -> tuple[Half, ...]:
-    """Rows of a message: the warps that have arrived at an mbarrier in this phase, and where those threads are that have not."""
+    """Rows of a message: the warps that have arrived at an mbarrier in this phase, and where those threads are that
+    have not.
+    """
     missing = _missing(wait)
     came = np.zeros(0, np.int64)
     if missing is None and wait.participants is not None:
@@ -137,10 +147,10 @@ def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
 
 
 def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
-    """How far a wait is from the cause of the hang, 0 the nearest, and what to change there.
+    """How far a wait is from the cause of the hang (0 is the nearest), and what to change there.
 
-    A barrier of threads is the cause where nobody is left who could arrive, or where all that are missing wait at other barriers of threads;
-    else what holds those up is.
+    A barrier of threads is the cause if no thread is left that could arrive, or if all missing threads wait at other
+    barriers of threads. Otherwise the waits of the missing threads are.
     """
     missing = _missing(wait)
     if missing is None:
@@ -155,9 +165,10 @@ def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
 
 
 def _report_parted_warps(launch: Launch, x: Wave) -> None:
-    """X011 where some lanes wait at an instruction for others of their warp (or warpgroup) that never come to it, the first cause of a hang.
+    """X011 if some lanes wait at an instruction for other lanes of their warp (or warpgroup) that never reach it: the
+    first cause of a hang.
 
-    Lanes that wait for something else in front of it, and then come, are no such cause: what they wait for is.
+    Lanes that still wait for something before the instruction, and reach it later, are no cause: their own wait is.
     """
     gathering = np.flatnonzero((x.pc >= GATHERING) & (x.pc < PARKED))
     for at in distinct(x.pc[gathering]).tolist():
@@ -196,7 +207,9 @@ def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np
 
 
 def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:
-    """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
+    """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that
+    waits for those that are here?
+    """
     for at in distinct(x.pc[missing]).tolist():
         where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
         if GATHERING <= at < PARKED or block not in reached(x, where):
@@ -213,7 +226,9 @@ def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -
 
 
 def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
-    """The instruction at which threads stand that are about to execute a block; `polls`: a test_wait has told them that its phase is not over, and they let others run."""
+    """The instruction at which threads are that are about to execute a block. `polls`: a test_wait found that its phase
+    is not complete, and they have yielded.
+    """
     blocks = wave.program.blocks
     if polls and block and blocks[block - 1].instructions and is_wait(blocks[block - 1].instructions[-1]):
         return blocks[block - 1].instructions[-1]
@@ -254,7 +269,9 @@ def _lanes(x: Wave, own: np.ndarray) -> str:
 
 
 def _whereabouts(x: Wave, threads: np.ndarray) -> str:
-    """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14 (bar.sync)'."""
+    """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line
+    14 (bar.sync)'.
+    """
     places: dict[tuple[str, int, str], list[np.ndarray]] = {}
     for at in distinct(x.pc[threads]).tolist():
         there = threads[x.pc[threads] == at]

@@ -1,4 +1,4 @@
-"""Of a launch that hangs: which waits hold others up, by what the threads that wait could still do if they went on."""
+"""A launch that hangs: which waits hold up others, from what the waiting threads could still execute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 128  # waits that are looked at
 
 
 def reached(x: Wave, block: int) -> frozenset[int]:
-    """The blocks that threads can come to from the begin of a block on; all of them where a jump goes nobody knows where."""
+    """The blocks that threads can reach from the begin of a block; all blocks if the target of a jump is not known."""
     return _reached(x)(block)
 
 
@@ -90,7 +90,9 @@ def _holders(x: Wave, wait: Wait) -> np.ndarray:
 
 
 def roots(x: Wave) -> set[int]:
-    """The waits (their `id`) that none but such as hold each other up hold up: where the cause of a hang is. All of them where there are too many to look at."""
+    """The waits (their `id`) that hold up others and that no wait outside a cycle holds up: the cause of a hang. All
+    waits if there are too many to analyse.
+    """
     waits = x.positions.waiting
     if len(waits) > MOST:
         return {id(wait) for wait in waits}

@@ -1,14 +1,19 @@
-"""What is under way in a wave: asynchronous operations that have been issued and are not complete, and stores that others do not see yet.
+"""Operations in flight in a wave: asynchronous operations that are not complete, and stores that other threads do not
+see yet.
 
-Without a schedule everything completes when it is issued. Under one it completes then, at a moment that is drawn, or when nobody can go on without it. What a wait
-names completes before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their
-order, others in any. What a `tcgen05.ld` brings is there before its warp names the registers, with or without a wait: ptxas waits for registers.
+Without a schedule every operation completes when it is issued. With one it completes then, at a moment that is drawn,
+or when no thread can go on without it. Operations that a wait names complete before threads pass the wait. Operations
+of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) complete in their
+order, others in any. A `tcgen05.ld` completes before its warp names the registers, with or without a wait: ptxas
+waits for registers.
 
-A plain or relaxed store to global or shared memory may be seen late too, and a plain or relaxed load may look late, until its warp executes what could order
-it: everything but arithmetic, branches, other plain and relaxed accesses and relaxed atomics does. A load has looked before its warp names its register. The
-warp's own accesses to the same bytes come behind it (PTX ISA 9.1 §8.9: coherence, and program order of one location). Behind `fence.acq_rel` stores and
-atomics are seen behind those in front of it, and these may still be seen behind later loads (store buffering); behind `fence.sc` everything is.
-What orders in the scope of a CTA alone orders nothing where a CTA is one warp.
+A plain or relaxed store to global or shared memory may become visible late, and a plain or relaxed load may read
+late, until its warp executes an instruction that could order it. Everything could but arithmetic, branches, other
+plain and relaxed accesses and relaxed atomics. A load has read before its warp names its register. The warp's own
+accesses to the same bytes follow it (PTX ISA 9.1 §8.9: coherence, and program order of one location). After
+`fence.acq_rel`, stores and atomics become visible after those before the fence; these may still become visible after
+later loads (store buffering). After `fence.sc` all are visible. An instruction that orders in the scope of a CTA
+alone orders nothing if a CTA is one warp.
 """
 
 from __future__ import annotations
@@ -37,8 +42,10 @@ __all__ = ["SEEN", "Bytes", "InFlight", "Undo", "comes_behind", "defer"]
 SEEN = ("global", "shared")  # memory that others see
 STORE, LOAD = "store", "load"
 MOST_ACCESSES = 64  # that a wave's warps have under way together
-NOTHING, FENCES, EVERYTHING = range(3)  # that a block orders: loads in front of it, and stores in front and behind among themselves; all
-_FREE = frozenset(("ld", "ldu", "st", "atom", "red"))  # that order nothing, unless they say so
+# instructions that order: earlier loads, and earlier against later stores; or everything
+NOTHING, FENCES, EVERYTHING = range(3)
+# instructions that order nothing, unless they have such a modifier
+_FREE = frozenset(("ld", "ldu", "st", "atom", "red"))
 _RELEASES = frozenset(("release", "acq_rel", "sc", "async", "bulk"))
 _PROXIES = frozenset(("proxy", "mbarrier_init"))
 _ORDERED = frozenset(
@@ -49,7 +56,9 @@ _ORDERED = frozenset(
 
 @dataclasses.dataclass(eq=False)
 class Effect:
-    """Something that has been issued by the threads `sel` at an instruction: `act` completes it. `groups` are those that it belongs to, of each of `threads`."""
+    """Something that has been issued by the threads `sel` at an instruction: `act` completes it. `groups` are those
+    that it belongs to, of each of `threads`.
+    """
 
     act: Callable[[], object]
     sel: Any
@@ -63,7 +72,7 @@ class Effect:
     words: np.ndarray | None = None  # of shared memory that it writes, by their place in the wave's
     slots: frozenset[int] = frozenset()  # of registers that it brings
     where: Bytes | None = None  # of a store or a load
-    fenced: np.ndarray | None = None  # of these: how many fences each warp was behind, -1 for warps that take no part
+    fenced: np.ndarray | None = None  # of these: how many fences each warp had executed, -1 for warps without an access
 
 
 @dataclasses.dataclass(eq=False)
@@ -123,7 +132,9 @@ class InFlight:
         self.pending.append(Effect(act, x.threads.copy(), x.at, x.step, _current(x), stream, kind, threads, groups, words, slots))
 
     def clears(self, x: Wave, words: np.ndarray) -> None:
-        """What writes any of these words of shared memory completes: the race detector is to see whether what comes next writes the same bytes."""
+        """What writes any of these words of shared memory completes: the race detector is to see whether what comes
+        next writes the same bytes.
+        """
         self._complete_all(x, [one for one in self.pending if one.words is not None and np.isin(words, one.words).any()])
 
     def complete_one(self, x: Wave) -> bool:
@@ -132,7 +143,8 @@ class InFlight:
             return False
         seen: set[Hashable] = set()
         first = [one for one in self.pending if one.stream is None or not (one.stream in seen or seen.add(one.stream))]  # type: ignore[func-returns-value]
-        needed = next((one for one in first if not one.slots), first[0])  # nobody else can wait for what brings registers
+        # no other warp can wait for operations that write registers
+        needed = next((one for one in first if not one.slots), first[0])
         self._complete(x, self.schedule.draw(first) if self.schedule.is_drawn else needed)
         return True
 
@@ -221,7 +233,9 @@ class InFlight:
             self._complete(x, accesses[0])
 
     def meets(self, x: Wave, where: Bytes, *, is_atomic: bool = False) -> None:
-        """The running threads access bytes: what their warps have stored or were to load there is done; for an atomic what they have fenced."""
+        """The running threads access bytes: what their warps have stored or were to load there is done; for an atomic
+        what they have fenced.
+        """
         own = self._accesses(x)
         if is_atomic:
             now = self._fences[distinct(x.threads // WARP)].max() if own else 0
@@ -229,7 +243,7 @@ class InFlight:
         self._complete_all(x, [one for one in own if one.where is not None and one.where.meets(where)])
 
     def settles(self, x: Wave, piece: Piece, size: int) -> None:
-        """What anybody has stored to these bytes is there: the watch is to see whether what comes next writes the same."""
+        """All stores to these bytes become visible. Then the sanitizer can compare the next write with the bytes."""
         stores = [one for one in self.pending if one.kind == STORE and one.where is not None and one.where.memory is piece.memory]
         if stores and len(piece.at):
             where = Bytes(piece.memory, piece.at, size)
@@ -244,7 +258,9 @@ class InFlight:
         return [one for one in accesses if one.fenced is not None and (one.fenced[warps] >= 0).any()]
 
     def begins(self, x: Wave, block: Block) -> None:
-        """The running threads begin a block: what they have stored is seen before anything that could order it, and registers that it names have come."""
+        """The running threads begin a block: what they have stored is seen before anything that could order it, and
+        registers that it names have come.
+        """
         if self.pending:
             brought = [one for one in self.pending if one.slots & self._names(block, 0)]
             self._complete_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
@@ -292,7 +308,9 @@ class InFlight:
 
 
 def _comes_first(one: Effect, other: Effect) -> bool:
-    """Is a store, or a load, of a warp to complete before its store `other`: is there a fence between them, or are some of their bytes the same?"""
+    """Is a store, or a load, of a warp to complete before its store `other`: is there a fence between them, or are
+    some of their bytes the same?
+    """
     if one.fenced is None or other.fenced is None or one.where is None or other.where is None:
         return False
     both = (one.fenced >= 0) & (other.fenced >= 0)
@@ -322,8 +340,9 @@ def defer(
     words: np.ndarray | None = None,
     slots: frozenset[int] = frozenset(),
 ) -> None:
-    """An asynchronous operation takes effect: now, unless a schedule says later. It does so in the order of its stream, before waits for its group (`kind`), and
-    before its threads name the registers that it brings (`slots`)."""
+    """An asynchronous operation takes effect: now, unless a schedule says later. It does so in the order of its
+    stream, before waits for its group (`kind`), and before its threads name the registers that it brings (`slots`).
+    """
     if x.in_flight is None:
         act()
     else:
@@ -338,7 +357,9 @@ def comes_behind(x: Wave, pieces: Sequence[Piece], size: int, *, is_atomic: bool
 
 
 class Undo:
-    """Bytes of shared memory that a copy has brought and that are not there yet: made before the copy, for the CTA that issues it."""
+    """Bytes of shared memory that a copy has brought and that are not there yet: made before the copy, for the CTA
+    that issues it.
+    """
 
     def __init__(self, x: Wave, cta: Cta) -> None:
         self.x = x

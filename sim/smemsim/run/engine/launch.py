@@ -1,4 +1,6 @@
-"""Launches: how they are described (`LaunchConfig`, `RunOptions`), what they may ask for (`check_shape`), and one that runs (`Launch`)."""
+"""Launches: how they are described (`LaunchConfig`, `RunOptions`), what they may ask for (`check_shape`), and one
+that runs (`Launch`).
+"""
 
 from __future__ import annotations
 
@@ -83,12 +85,18 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LaunchConfig:
-    """What a kernel is launched with, in the terms of the driver's `CUlaunchConfig`: everything of a launch that the kernel can see.
+    """Everything of a launch that the kernel can see, in the terms of the driver's `CUlaunchConfig`.
 
-    Sizes are given as one to three numbers and held as three. `block` None is what the kernel's `.reqntid` says, else one thread; `cluster` None what its
-    `.reqnctapercluster` says, else none: CTAs then are by themselves as in clusters of one, but st.async and red.async are illegal instructions. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
-    every card the parameter's bytes, on a simulated one also arrays, tensor maps, numbers and None. `entry` names the kernel, and may be left out where
-    the PTX has only one. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
+    - `grid`, `block`, `cluster`: one to three numbers, kept as three. `block` None is the kernel's `.reqntid`, else
+      one thread. `cluster` None is its `.reqnctapercluster`, else no cluster: each CTA is a cluster of one, but
+      st.async and red.async are illegal instructions.
+    - `shared_bytes`: dynamic shared memory.
+    - `args`: one entry for each parameter, in their order. On every card the parameter's bytes; on a simulated one
+      also arrays, tensor maps, numbers and None.
+    - `entry`: the name of the kernel; may be left out if the PTX has only one.
+    - `cancel`: how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all".
+
+    Raises InputError.
 
     >>> LaunchConfig(grid=(4, 2), block=128).grid
     (4, 2, 1)
@@ -127,20 +135,36 @@ class LaunchConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class RunOptions:
-    """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
+    """How a simulated card runs a launch. The kernel cannot see any of it, and none changes the results of a correct
+    kernel.
 
-    `sanitize` False leaves the watch out, `watch_global` False the part of it that looks for races in global memory. `ctas` are the numbers of the CTAs to run, with those of
-    their clusters; None: all; "sample", alone or among the numbers: a few that stand for the grid (`sampling.py`). `limit` blocks of instructions
-    may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
-    CTAs that do not depend on each other (None: as many as save time), or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
-    with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
-    any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
-    alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
-    `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
-    it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
-    found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
-    behind it, as that of a vector may, still does. `observers` hear what happens (`smemsim.run.events.Observer`), with the sanitizer and without; such a launch runs in this
-    process, and so does one with `counters`, which counts what each line costs: True, or upper bounds as `run.counters.limits` has them (P905), or `pipeline`, which records the stages of its loads: True, or a table with `cta` (the CTA whose cluster is recorded) and `costs` (assumed lengths by name). Raises InputError.
+    - `sanitize`: False runs without the sanitizer. `watch_global`: False turns off the race detector for global
+      memory.
+    - `ctas`: the numbers of the CTAs to run, with the CTAs of their clusters. None: all. "sample", alone or among the
+      numbers: a few that represent the grid (`sampling.py`).
+    - `limit`: blocks of instructions until the kernel counts as endless. `limit_seconds`: seconds until it is ended
+      without a finding.
+    - `workers`: processes that execute CTAs which do not depend on each other (None: as many as save time). `client`:
+      a `distributed.Client` whose Dask cluster does.
+    - `progress`: False draws no bar.
+    - `sources`: folders with sources that findings may show. `name`: the name of the PTX in findings.
+    - `schedule`: in which order things happen. None is the usual order, a seed any order that the memory model
+      allows, "earliest" and "latest" the extremes. "all:N" runs each of these and N seeds.
+    - `assume`: an alternative of a rule about Blackwell, such as "tcgen05.pair=b_interleaved", that holds instead of
+      the rule. Such a launch runs in this process.
+    - `after`: what the previous launch has done to memory (`program.execute.in_front`), if this launch may run beside
+      it. Such a launch runs in this process.
+    - `multiprocessors`: of the card, if not those of the real one. CTAs see them in %nsmid, and so many run at once.
+    - `overrun`: threads that access at most so many bytes after an array get X001 and continue with zeros; other
+      accesses outside arrays end the kernel. An access that begins inside the array and ends after it, such as that
+      of a vector, still ends it.
+    - `observers`: get the events of the launch (`smemsim.run.events.Observer`), with the sanitizer and without. Such
+      a launch runs in this process.
+    - `counters`: True counts what each line costs; upper bounds, as `run.counters.limits` has them, also give P905.
+    - `pipeline`: records the stages of the kernel's loads: True, or a table with `cta` (the CTA whose cluster is
+      recorded) and `costs` (assumed lengths by name).
+
+    Raises InputError.
     """
 
     sanitize: bool = True
@@ -215,10 +239,11 @@ def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedKernel:
-    """A kernel that a card has loaded, as `CUfunction` is one: what is known of it before it is launched.
+    """A kernel that a card has loaded, like `CUfunction`: what is known before a launch.
 
-    `parameter_sizes` are the bytes of each parameter, None where a driver cannot say. `static_shared_bytes` is the shared memory that it declares itself,
-    `local_bytes` the local memory of a thread. `directives` are those of its PTX: {"reqntid": (128, 1, 1)}.
+    `parameter_sizes` are the bytes of each parameter, None if a driver does not return them. `static_shared_bytes` is
+    the shared memory that the kernel declares, `local_bytes` the local memory of a thread. `directives` are those of
+    its PTX: {"reqntid": (128, 1, 1)}.
     """
 
     name: str
@@ -248,12 +273,14 @@ class LoadedKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LinkedKernel(LoadedKernel):
-    """A kernel that a simulated card has loaded: its program, the text that it was read from, and the addresses of its module's variables."""
+    """A kernel that a simulated card has loaded: its program, the text that it was read from, and the addresses of
+    its module's variables.
+    """
 
     program: Program
     text: str
     addresses: Mapping[str, int]
-    parameter_names: tuple[str, ...] = ()  # of the source, where the PTX has others
+    parameter_names: tuple[str, ...] = ()  # of the source, if the PTX has other names
     counts_elements: bool = False  # the source has tensor descriptors in elements, the slowest dimension first
 
     def called(self, names: Sequence[str], *, counts_elements: bool = False) -> LinkedKernel:
@@ -265,7 +292,9 @@ class LinkedKernel(LoadedKernel):
         return self.parameter_names[n] if n < len(self.parameter_names) else self.program.places.parameters[n].name
 
     def variable(self, name: str) -> int:
-        """The address of a variable of its module in global or constant memory. InputError where there is none of this name."""
+        """The address of a variable of its module in global or constant memory. InputError where there is none of
+        this name.
+        """
         if name not in self.addresses:
             raise InputError(f"variable {shown(name)}: the PTX has no such variable{suggestion(name, self.addresses)}")
         return self.addresses[name]
@@ -281,7 +310,9 @@ class LinkedKernel(LoadedKernel):
 
 
 def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
-    """InputError where a launch asks for what hardware or the kernel's directives do not allow; `config` is one `of` the kernel."""
+    """InputError where a launch asks for what hardware or the kernel's directives do not allow; `config` is one `of`
+    the kernel.
+    """
     for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
         for n, limit, axis in zip(getattr(config, name), most, "xyz", strict=True):
             if n > limit:
@@ -329,7 +360,8 @@ def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
 
 
 class Queue:
-    """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be taken over.
+    """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be
+    taken over.
 
     >>> queue = Queue(range(4), kept=2)
     >>> queue.begin(1), queue.cancel(), queue.begin(4), queue.begin(4), queue.cancel()
@@ -339,14 +371,17 @@ class Queue:
     def __init__(self, clusters: Sequence[int], kept: int) -> None:
         self.clusters = clusters
         self.kept = self.free = min(kept, len(clusters))
-        self.first = 0  # of those kept, the next one that begins; behind them `free` is the next one that begins or is taken over
+        # the next of the kept clusters to begin; after them, `free` is the next to begin or to be taken over
+        self.first = 0
         self.asked = self.taken = 0
 
     def __len__(self) -> int:
         return self.kept - self.first + len(self.clusters) - self.free
 
     def begin(self, count: int) -> list[int]:
-        """The next clusters, which begin now: of those kept, or behind them, so that these can ask for the others first."""
+        """The next clusters to begin: kept ones first, then later ones. So the kept ones can request
+        the others first.
+        """
         if self.first < self.kept:
             first, self.first = self.first, min(self.first + count, self.kept)
             return list(self.clusters[first : self.first])
@@ -354,7 +389,7 @@ class Queue:
         return list(self.clusters[first : self.free])
 
     def cancel(self) -> int | None:
-        """A cluster that somebody takes over, and that will not begin; None where there is none left."""
+        """A cluster that a request takes over, and that will not begin; None if none is left."""
         if self.free == len(self.clusters):
             return None
         self.free, self.taken = self.free + 1, self.taken + 1
@@ -363,7 +398,7 @@ class Queue:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Launch:
-    """A launch as it runs: a kernel, what it is launched with and how it is run, and where its parameters are in which memory.
+    """A launch while it runs: the kernel, its configuration, its options, and its parameters in memory.
 
     `result` is what it leaves besides memory. `status` is the CUDA error that it ended with, 0 without one.
     """
@@ -380,8 +415,8 @@ class Launch:
         default_factory=dict
     )  # the state of instruction families, and what waves leave to later ones (`slots.Slot`)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    history: Any = None  # what its waves have done to global memory, where that is watched
-    places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
+    history: Any = None  # accesses of its waves to global memory, if the race detector runs
+    places: Any = None  # where its CTAs run (`Multiprocessors`), if the program reads %smid
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
     left_out: int = 0  # CTAs of the grid that are not run
     program: Program = dataclasses.field(init=False)
@@ -449,7 +484,9 @@ class Launch:
 
     @property
     def observers(self) -> list[Observer]:
-        """Those that hear what happens in each wave, besides the sanitizer: what records its operations, the operand check, and those of the options."""
+        """Those that hear what happens in each wave, besides the sanitizer: what records its operations, the operand
+        check, and those of the options.
+        """
         result, uses = self.result, self.program.uses
         recorder = [] if uses.isdisjoint(Recorder.OPERATIONS) else [Recorder(result.events)]
         return [*recorder, *([] if result.operand_check is None else [result.operand_check]), *self.options.observers]
@@ -461,7 +498,9 @@ class Launch:
 
     @functools.cached_property
     def has_cohorts(self) -> bool:
-        """May CTAs that do the same be executed and checked as one? `SMEMSIM_COHORTS=off` looks at each by itself: the same bytes and findings, more slowly."""
+        """May CTAs that do the same be executed and checked as one? `SMEMSIM_COHORTS=off` looks at each by itself:
+        the same bytes and findings, more slowly.
+        """
         return os.environ.get(COHORTS) != "off"
 
     @property
@@ -496,11 +535,13 @@ class Launch:
 
     @functools.cached_property
     def workspace(self) -> int:
-        """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
+        """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid:
+        %envreg1 and %envreg2.
+        """
         return self.own(self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8)))
 
     def own(self, address: int) -> int:
-        """Have an array given back when nobody has the launch any more; its address."""
+        """Free an array when the launch is garbage; returns its address."""
         weakref.finalize(self, self.memory.release, address).atexit = False
         return address
 
@@ -516,7 +557,9 @@ class Launch:
         return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
 
     def parameter_of(self, begin: int, end: int) -> tuple[int, Parameter] | None:
-        """The first parameter, with its number, that holds an address from `begin` to `end`: a pointer, or a tensor map."""
+        """The first parameter, with its number, that holds an address from `begin` to `end`: a pointer, or a tensor
+        map.
+        """
         places = self.program.places
         for n, p in enumerate(places.parameters):
             at = places.of(p.name).offset
@@ -543,9 +586,11 @@ class Launch:
         halves: tuple[Half, ...] = (),
         numbers: Mapping[str, Value] | None = None,
     ) -> None:
-        """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
+        """Add a finding at an instruction. The same code at the same line is added once for each `operation`, with the
+        highest severity.
 
-        `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
+        `milder` is for findings that are formally errors and that a user cannot act on (compilers write them): the
+        message says why.
         """
         self.result.findings.keep(
             at_instruction(

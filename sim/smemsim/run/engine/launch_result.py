@@ -1,7 +1,9 @@
-"""What a launch leaves besides memory (`LaunchResult`): findings, events, what threads printed, and notes for the report.
+"""What a launch leaves besides memory (`LaunchResult`): findings, events, what threads printed, and notes for the
+report.
 
-CTAs of one launch may run in several processes. Each process begins with a `fresh` result, and the first process `merge`s them in the order of the CTAs.
-A further kind of result is one more field of `LaunchResult`: nothing else has to name it.
+CTAs of one launch may run in several processes. Each process begins with a `fresh` result, and the first process
+`merge`s them in the order of the CTAs. A further kind of result is one more field of `LaunchResult`: nothing else has
+to name it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 
 
 class Findings(dict[tuple[str | int, ...], Finding]):
-    """The findings of a launch: one for a code at a line, and a further one for each other operation there. `known` are those of another process."""
+    """The findings of a launch: one for a code at a line, and a further one for each other operation there. `known`
+    are those of another process.
+    """
 
     def __init__(self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = ()) -> None:
         super().__init__(found or {})
@@ -35,7 +39,9 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         return first if first is None or first.operation == operation else self.get((code, line, operation))
 
     def keep(self, finding: Finding) -> None:
-        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes before one between lanes."""
+        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes
+        before one between lanes.
+        """
         key: tuple[str | int, ...] = finding.code, finding.line
         first = self.get(key)
         if first is not None and first.operation != finding.operation:
@@ -76,7 +82,7 @@ class Output(list[str]):
         self.size = size  # characters, also of what was left out
 
     def write(self, printed: str) -> None:
-        """Add the text of one printf. The last text that does not fit becomes a note that says so."""
+        """Add the text of one printf. The last text that does not fit becomes a note that the buffer is full."""
         if self.size <= MOST_OUTPUT:
             self.size += len(printed)
             left_out = f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
@@ -96,7 +102,9 @@ class Output(list[str]):
 
 
 class MapaRanks(dict[int, tuple[frozenset[int], bool]]):
-    """By the line of each mapa: the ranks of the CTAs that execute it, and whether any of them asks for another CTA's window."""
+    """By the line of each mapa: the ranks of the CTAs that execute it, and whether any of them asks for another CTA's
+    window.
+    """
 
     def note(self, line: int, ranks: Iterable[int], *, crossed: bool) -> None:
         """CTAs of these ranks execute the mapa at a line."""
@@ -121,8 +129,11 @@ _UNITED: dict[type, Callable[[Any, Any], Any]] = {
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class LaunchResult:
-    """What a launch leaves besides memory. The type of a field says what `fresh` and `merge` do with it: a set is united, a list is appended, a dictionary
-    updated, and of numbers and texts the first that is not 0 or empty stays. A class of its own has `merge`, and `fresh` if an empty one is not what another process begins with.
+    """What a launch leaves besides memory.
+
+    The type of a field defines what `fresh` and `merge` do with it. Sets are united, lists are appended, dictionaries
+    are updated. Of numbers and texts the first one that is not 0 or empty stays. A class of its own has `merge`, and
+    `fresh` if another process does not begin with an empty one.
 
     >>> one, other = LaunchResult(), LaunchResult(evidence={"tcgen05.shift: inferred"})
     >>> one.merge(other)
@@ -132,18 +143,24 @@ class LaunchResult:
 
     status: int = 0  # the CUDA error that the launch ended with, 0 without one
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
-    held_up: str = ""  # why a launch of a part of the grid could not go on: what it waits for may come of a CTA that was left out
+    # why a launch of a part of the grid could not go on: what it waits for may come of a CTA that was left out
+    held_up: str = ""
     findings: Findings = dataclasses.field(default_factory=Findings)
     events: Events = dataclasses.field(default_factory=Events)  # transfers and matrix instructions
     output: Output = dataclasses.field(default_factory=Output)  # of printf
-    asserted: list[str] = dataclasses.field(default_factory=list)  # one line for each failed assertion, as the CUDA runtime prints it
+    # one line for each failed assertion, as the CUDA runtime prints it
+    asserted: list[str] = dataclasses.field(default_factory=list)
     conditions: dict[int, int] = dataclasses.field(default_factory=dict)  # the values of conditional handles of a graph
     evidence: set[str] = dataclasses.field(default_factory=set)  # sentences about what rests on less than measurements
-    left_out: set[int] = dataclasses.field(default_factory=set)  # lines that read accumulator cells in which no product has left a sum
-    bounds: set[str] = dataclasses.field(default_factory=set)  # sentences about limits of the race detector beyond which it may miss a race
-    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes are read by others than matrix instructions
+    # lines that read accumulator cells in which no product has left a sum
+    left_out: set[int] = dataclasses.field(default_factory=set)
+    # sentences about limits of the race detector beyond which it may miss a race
+    bounds: set[str] = dataclasses.field(default_factory=set)
+    # lines of copies whose bytes are read by others than matrix instructions
+    elsewhere: set[int] = dataclasses.field(default_factory=set)
     mapped: MapaRanks = dataclasses.field(default_factory=MapaRanks)
-    summed: list[np.ndarray] = dataclasses.field(default_factory=list)  # of a schedule: addresses of floats that are added to atomically
+    # of a schedule: addresses of floats that are added to atomically
+    summed: list[np.ndarray] = dataclasses.field(default_factory=list)
     operand_check: MergeableObserver | None = None
 
     def fresh(self) -> Self:

@@ -1,4 +1,6 @@
-"""What a wave has done so far, as counters (`Progress`), and loops in it that change nothing (`ReadOnlyLoop`, `StateCycle`)."""
+"""What a wave has done so far, as counters (`Progress`), and loops in it that change nothing (`ReadOnlyLoop`,
+`StateCycle`).
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,17 @@ FIRST = 1024  # turns before the first look
 TURNS = 64  # turns a state has to come back in
 MOST_BYTES = 1 << 24  # of memory, that are part of a state
 CLOCKS_OF_A_BLOCK = 32
-AWAKE = 1024  # blocks without a change behind which a clock that somebody waits for runs ahead
-ALONE = 32 * AWAKE  # the same where threads look at memory too: so long nobody has changed it
+AWAKE = 1024  # blocks without a change after which a clock that threads wait for runs ahead
+ALONE = 32 * AWAKE  # the same if threads also read memory that no thread has changed for so long
 
 
 @dataclasses.dataclass(eq=False)
 class ReadOnlyLoop:
-    """Finds endless loops among those in which nothing is stored and nobody arrives, between two changes of the wave's memory.
+    """Finds endless loops without stores and arrivals, between two changes of the wave's memory.
 
-    A state is where all threads are and what their registers and local memory hold; a loop that comes back to one goes on for ever, until another
-    wave changes something. A clock that is read is part of the state, so a loop that waits for a time to pass is none.
+    A state is the position of all threads and the contents of their registers and local memory. A loop that returns
+    to a state never ends, unless another wave changes memory. A clock that is read is part of the state, so a loop
+    that waits for a time is not endless.
     """
 
     turns: int = 0
@@ -47,7 +50,9 @@ class ReadOnlyLoop:
         self.state = []
 
     def turn(self, x: Wave, block: int) -> str:
-        """One more turn, which goes back to a block. Why the loop never ends, in words; empty while that is not known."""
+        """One more turn, which goes back to a block. Why the loop never ends, in words; empty while
+        that is not known.
+        """
         self.turns += 1
         turns = self.turns
         if turns < FIRST:
@@ -69,10 +74,12 @@ class ReadOnlyLoop:
 
 @dataclasses.dataclass(eq=False)
 class StateCycle(ReadOnlyLoop):
-    """`ReadOnlyLoop` for loops that store or use atomics: their state includes the contents of shared and global memory.
+    """`ReadOnlyLoop` for loops that store or use atomics: their state includes the contents of shared and global
+    memory.
 
-    For one warp alone, where all others have exited or wait for it, and for several that are all at the same block, as Triton's are that meet at a barrier in
-    the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`), once for each state.
+    It is for one warp alone, if all others have exited or wait for it, and for several that are all at the same
+    block, as Triton's are at a barrier in a loop. On hardware other threads may see what each of these stores in
+    between. So they run apart (`Apart`), once for each state, before the loop is reported.
     """
 
     why: str = "the registers and all memory are the same as one iteration earlier"
@@ -80,7 +87,7 @@ class StateCycle(ReadOnlyLoop):
     known: set[bytes] = dataclasses.field(default_factory=set)  # states that were come back to
 
     def is_another(self) -> bool:
-        """Is the state that was come back to none of those before? Then somebody has gone further in between."""
+        """Is the repeated state equal to none before? Then some thread has made progress in between."""
         before = len(self.known)
         self.known.add(hashlib.blake2b(b"".join(part.tobytes() for part in self.state)).digest())
         return len(self.known) > before
@@ -98,7 +105,9 @@ class StateCycle(ReadOnlyLoop):
         return [*super()._state(x), x.shared, *(region.data for region in x.launch.memory.table()[2])]
 
     def _is_alone(self, x: Wave) -> bool:
-        """Can nothing come to help: no warp elsewhere, no wait that ends by itself, no clock; and is there not too much memory to look at?"""
+        """Can nothing come to help: no warp elsewhere, no wait that ends by itself, no clock; and is there not too
+        much memory to look at?
+        """
         running = np.flatnonzero(x.pc < GATHERING)
         warps, at = running // WARP, x.pc[running]
         size = x.shared.nbytes + sum(region.data.nbytes for region in x.launch.memory.table()[2])
@@ -117,8 +126,9 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 class Progress:
     """Counters of a wave: what it has executed, what it has changed, and how its last run ended.
 
-    `steps` are blocks of instructions. `changes` counts what others could wait for: stores, arrivals; `stores` those of them that are stores and atomics of threads.
-    `polls` counts looks at what others could write: strong loads, atomics that change nothing; `polled` is the last such load, its instruction and the bytes.
+    `steps` are blocks of instructions. `changes` counts what others could wait for: stores, arrivals. `stores` counts
+    the stores and atomics of threads among them. `polls` counts reads of what others could write: strong loads,
+    atomics that change nothing. `polled` is the last such load, its instruction and the bytes.
     """
 
     def __init__(self) -> None:
@@ -138,10 +148,11 @@ class Progress:
         self.quiet, self.quiet_polls = self.steps, self.polls
 
     def clock(self, schedule: Schedule | None) -> int:
-        """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says.
+        """The value of %clock: it grows by 32 for each block, with a schedule by the amount that it draws.
 
-        Where threads do nothing but wait for it, and look at nothing else that could end their loops, it runs ahead: how long a block takes nobody says. So it
-        does where they look at memory with a limit on the time, and nobody has changed anything for long.
+        If threads only wait for the clock, and read nothing else that could end their loops, it runs ahead: the time
+        of a block is not specified. It also does if they read memory with a limit on the time, and no thread has
+        changed anything for long.
         """
         if schedule is not None:
             return schedule.clock_begin + self.steps * schedule.clock_step

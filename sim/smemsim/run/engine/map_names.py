@@ -1,4 +1,6 @@
-"""How findings call a tensor map: as the kernel's source has it, where that counts elements (Triton), else as the driver's call does."""
+"""The name of a tensor map in findings: as in the kernel's source if that counts elements (Triton), else as in the
+driver's call.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["Described", "beyond_array", "described"]
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A tensor descriptor of the source: `name` as it calls it, if that is known, `shape` and `strides` in elements, the slowest dimension first."""
+    """A tensor descriptor of the source: `name` as it calls it, if that is known, `shape` and `strides` in elements,
+    the slowest dimension first.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -29,7 +33,9 @@ class Described:
 
 
 def described(launch: Launch, address: int, tm: TensorMap) -> Described | None:
-    """The descriptor that a map was made of, by the host's library or by the kernel; None where the source has the driver's terms."""
+    """The descriptor that a map was made of, by the host's library or by the kernel; None where the source has the
+    driver's terms.
+    """
     places, at = launch.program.places, address - launch.parameter_address
     for parameter, value in zip(places.parameters, launch.config.args, strict=False):
         if isinstance(value, HostMap) and places.of(parameter.name).offset == at and len(value.strides) == tm.rank:
@@ -41,7 +47,9 @@ def described(launch: Launch, address: int, tm: TensorMap) -> Described | None:
 
 
 def beyond_array(launch: Launch, address: int, tm: TensorMap, coordinates: Sequence[int]) -> tuple[str, str]:
-    """Why a transfer leaves the array behind its map: the map's extents and strides beside the array's bytes, and what to change."""
+    """Why a transfer leaves the array of its map: the map's extents and strides against the array's bytes, and what to
+    change.
+    """
     region = launch.memory.find(tm.global_address)
     name, room = region_name(launch, region.begin, region.end), region.end - tm.global_address
     said = described(launch, address, tm)

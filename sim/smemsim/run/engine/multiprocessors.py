@@ -1,6 +1,8 @@
-"""Where CTAs run (rule order.same_multiprocessor), for programs that ask: %smid is nobody's to say, but how many CTAs are at one place at once is known.
+"""On which multiprocessors CTAs run (rule order.same_multiprocessor), for programs that read %smid. Its value is not
+specified; how many CTAs share a multiprocessor is known.
 
-Programs keep workspaces by %smid where one CTA fits on a multiprocessor: there the next CTA begins when the one before it has ended.
+Programs keep workspaces by %smid if one CTA fits on a multiprocessor: the next CTA there begins when the previous one
+has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def fitting(launch: Launch) -> int:
 
 
 def _is_alone(launch: Launch) -> bool:
-    """May a multiprocessor hold no second CTA? Of its registers ptxas decides: two fit for certain where all threads of both may have as many as there are."""
+    """Is there no room for a second CTA on a multiprocessor? ptxas chooses the registers: two fit for certain if all
+    threads of both may have the maximum.
+    """
     if fitting(launch) == 1:
         return True
     directives = launch.kernel.directives
@@ -38,7 +42,7 @@ def _is_alone(launch: Launch) -> bool:
 
 
 class Multiprocessors:
-    """Where the CTAs of a launch run: one after the other on the next one that has room."""
+    """Where the CTAs of a launch run: in turn on the next multiprocessor with room."""
 
     def __init__(self, launch: Launch) -> None:
         self.is_alone = _is_alone(launch)

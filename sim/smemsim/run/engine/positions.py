@@ -1,4 +1,4 @@
-"""Where the threads of a wave are, and what those that do not run wait for."""
+"""Positions of the threads of a wave, and what threads that do not run wait for."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ PATIENCE = 64  # rounds in which waits expired and nothing changed, before that 
 
 @dataclasses.dataclass(eq=False)
 class Wait:
-    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
-    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known; `fed` the lines that
-    have arrived at an mbarrier, or brought it bytes; `participants` the warps that have arrived at it in this phase, and those that are overdue.
+    """Threads that wait at `instruction` for others.
 
-    Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
+    `what` describes the wait, for a report of a hang. `suspicion` is how far it is from the cause (0 is the nearest),
+    and what to change. `missing` are the threads of the wave that have not arrived, if known. `fed` are the lines
+    that have arrived at an mbarrier, or brought it bytes. `participants` are the warps that have arrived at it in
+    this phase, and those that are overdue.
+
+    Threads in `mbarrier.try_wait` have an `expired` callback: they also continue after a while, when no other thread
+    can.
     """
 
     threads: np.ndarray
@@ -46,9 +50,11 @@ class Wait:
 
 
 class Positions:
-    """Where each thread is: the number of the block it is in front of, plus YIELDED, GATHERING, PARKED or EXITED if it does not run.
+    """The position of each thread: the number of its next block, plus YIELDED, GATHERING, PARKED or EXITED if it does
+    not run.
 
-    `together` is the position of all threads if they are known to be at one place, else None. `waiting` are the waits of parked threads.
+    `together` is the position of all threads if they are known to be at one place, else None. `waiting` are the waits
+    of parked threads.
     """
 
     def __init__(self, grid: WaveGrid) -> None:
@@ -89,7 +95,9 @@ class Positions:
         return int((of_cluster < EXITED).any(axis=1).sum())
 
     def expire(self, changes: int) -> bool:
-        """Nobody can go on: the waits that end by themselves do. False when there are none, or when that has not helped before, as `changes` of the wave say."""
+        """Nobody can go on: the waits that end by themselves do. False when there are none, or when that has not
+        helped before, as `changes` of the wave say.
+        """
         last, rounds = self._patience
         rounds = rounds + 1 if last == changes else 0
         self._patience = (changes, rounds)

@@ -1,7 +1,8 @@
-"""Where a launch's time goes: samples of what its thread does, by line of PTX and by part.
+"""Profile of a launch: samples of what its thread does, by line of PTX and by part.
 
-A second thread looks at the launching one every millisecond or so, and counts the processor time since it last looked for what is then under way. Nothing
-of this runs, and nothing is asked, without it. A look waits for numpy's and the machine code's calls, and is then still at the line that made them.
+A second thread samples the launching one about every millisecond. It adds the processor time since the last sample to
+the part that is executing. Without a profile no such thread runs. A sample waits for calls of numpy and of
+JIT-compiled code, and then finds the line that called them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PARTS = {
 EVERY = 0.001  # seconds from look to look
 MOST_LINES = 20  # of a text
 _PACKAGE = pathlib.Path(__file__).resolve().parents[2]
-# Whose frame on the stack says which part it is; the first that fits counts.
+# The part of a frame on the stack; the first one that fits counts.
 _PLACES = (
     ("compilation", ("base/compiling/build.py", "run/jit/objects.py", "run/jit/segments.py")),
     ("judging", ("diagnosis/", "planning/")),
@@ -41,12 +42,15 @@ _PLACES = (
 )
 _MATRICES = ("mma", "tcgen05", "wgmma", "wmma")
 _LINKING = ("core/ptx/", "run/lower/", "run/isa/registry.py")
-_BLOCK, _LAUNCH = "run_block", "diagnosis/gpu.py"  # the frame that runs a block, and the one that everything of a launch is below
+# the frame that runs a block, and the one that everything of a launch is below
+_BLOCK, _LAUNCH = "run_block", "diagnosis/gpu.py"
 
 
 @dataclasses.dataclass(frozen=True)
 class Hot:
-    """Lines `first` to `last` of the PTX, of one instruction or of a run of them that is machine code (`count`), and the seconds spent there by part."""
+    """Lines `first` to `last` of the PTX, of one instruction or of a run of them that is machine code (`count`), and
+    the seconds spent there by part.
+    """
 
     first: int
     last: int
@@ -77,7 +81,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Of all parts."""
+        """The seconds of all parts."""
         return sum(self.parts.values())
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
+"""What a launch records of its transfers and matrix instructions: enough to write them as a scenario, and to check
+them.
 
-Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
-thread's within the CTA (of a matrix instruction the first of its warp or warpgroup). Nobody changes an event.
+Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid.
+`thread` is the number of the issuing thread in the CTA (of a matrix instruction the first of its warp or warpgroup).
+Events are immutable.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class _Issued:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Tensor(_Issued):
-    """A transfer by a tensor map: where the map lies, and the box that was asked for."""
+    """A transfer by a tensor map: the address of the map, and the coordinates of the box."""
 
     map_address: int
     tensor_map: TensorMap
@@ -45,7 +47,9 @@ class _Tensor(_Issued):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Load(_Tensor):
-    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
+    """A tensor load: `deliveries` are the CTAs of the cluster (by rank) that got the box, the place, and whose barrier
+    counted how many bytes.
+    """
 
     im2col_offsets: tuple[int, ...]
     deliveries: tuple[Delivery, ...]
@@ -68,9 +72,10 @@ class Bulk(_Issued):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Mma(_Issued):
-    """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
+    """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K
+    is that of the instruction.
 
-    `unwritten` says that some element was read that nobody wrote; `idesc` is tcgen05's instruction descriptor.
+    `unwritten`: some element that was read was uninitialised. `idesc` is tcgen05's instruction descriptor.
     """
 
     kind: str  # "wgmma", or the kind of a tcgen05.mma
@@ -92,8 +97,9 @@ class Mma(_Issued):
     cta_group: int = 1
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
     is_new: bool = False  # others have given D its value since the last sum there
-    scales: tuple[ScaleLayout, ScaleLayout] | None = None  # where the scale factors of A and of B lie, of a block-scaled kind
-    metadata: MetadataLayout | None = None  # where that of a sparse tcgen05.mma lies
+    # the columns of the scale factors of A and of B, of a block-scaled kind
+    scales: tuple[ScaleLayout, ScaleLayout] | None = None
+    metadata: MetadataLayout | None = None  # the column of the metadata of a sparse tcgen05.mma
 
     @property
     def begins(self) -> bool:
@@ -126,8 +132,12 @@ Event: TypeAlias = Load | Store | Bulk | Mma | Copy
 
 
 class Metadata(NamedTuple):
-    """The metadata of A, of wgmma.mma_async.sp: thread and lowest bit of each nibble, (64, groups), the registers (warpgroups, 128), and where their bytes come from:
-    (warpgroups, threads, bytes) addresses of global memory, negative ones are none; None: that is not followed."""
+    """The metadata of A, of wgmma.mma_async.sp.
+
+    They are the thread and lowest bit of each nibble, (64, groups), the registers (warpgroups, 128), and the sources
+    of their bytes. Sources are (warpgroups, threads, bytes) addresses of global memory, negative if there is none;
+    None if they are not followed.
+    """
 
     places: tuple[np.ndarray, np.ndarray]
     registers: np.ndarray
@@ -135,14 +145,15 @@ class Metadata(NamedTuple):
 
 
 class Products:
-    """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to another) when something asks for them.
+    """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to
+    another) when a caller needs them.
 
-    `ctas` are the numbers in the grid of CTAs that all do the same, in their order; none where that is not known.
+    `ctas` are the numbers in the grid of CTAs that all do the same, in their order; empty if that is not known.
     """
 
     def __init__(self, count: int, make: Callable[[int, int], list[Mma]], ctas: Sequence[int] = ()) -> None:
         self.count, self._make, self.ctas = count, make, ctas
-        self.metadata: Metadata | None = None  # of wgmma.mma_async.sp, where an observer asks for operands
+        self.metadata: Metadata | None = None  # of wgmma.mma_async.sp, if an observer needs operands
 
     @classmethod
     def of(cls, events: list[Mma]) -> Products:

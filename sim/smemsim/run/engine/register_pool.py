@@ -1,5 +1,6 @@
-"""Room for the registers of a wave. What a launch has left serves the next launch of the same program: to get fresh memory takes longer than many launches
-compute."""
+"""Memory for the registers of a wave. A launch leaves it to the next launch of the same program: fresh memory takes
+longer than many launches compute.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +21,17 @@ __all__ = ["LEFT_BY_WAVES", "RegisterFile", "forget_rooms", "idle_rooms", "leave
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
-APART = 192  # bytes between the registers of a room: else the same thread's values of all registers would share one set of the processor's caches
+# bytes between the registers of a room: else the same thread's values of all registers would share one set of the
+# processor's caches
+APART = 192
 _lock = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RegisterFile:
-    """The registers of so many threads, of one behind the other `raw`; `pointers` are where in the host's memory each begins."""
+    """The registers of so many threads, one after the other in `raw`; `pointers` are the host addresses at which each
+    begins.
+    """
 
     threads: int
     raw: np.ndarray
@@ -72,7 +77,7 @@ def leave_rooms(launch: Launch) -> None:
 
 
 def idle_rooms(launch: Launch) -> list[np.ndarray]:
-    """The memory of rooms that no wave of a launch has, its own or left by others: who takes one begins with whatever is there."""
+    """The memory of register files that no wave of a launch uses; its contents are undefined."""
     with _lock:
         rooms = [room for _, room in _left]
     return [room.raw for room in (*rooms, *(room for those in LEFT_BY_WAVES(launch).values() for room in those))]

@@ -1,8 +1,9 @@
 """A part of a grid that stands for all of it (`ctas = "sample"`), and what a launch of a part cannot show.
 
-The sample has the clusters at the first, a middle and the last place of each dimension of the grid: corners, edges, interior. In a grid of one dimension these
-are its first, a middle and its last cluster, as those of a persistent kernel. It has one more for each other outcome of the kernel's bounds tests
-(`behaviours.py`), as at the edges of a matrix whose tiles a kernel numbers in an order of its own.
+The sample has the clusters at the first, a middle and the last place of each dimension of the grid: corners, edges,
+interior. In a grid of one dimension these are its first, a middle and its last cluster, as those of a persistent
+kernel. It has one more for each other outcome of the kernel's bounds tests (`behaviours.py`), as at the edges of a
+matrix whose tiles a kernel numbers in an order of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _OWN = ("shared", "local", "param", "const")  # spaces that no CTA of another cl
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """One cluster of a sample: its number among the clusters of the grid, the %ctaid of its first CTA, and why it was chosen."""
+    """One cluster of a sample: its number among the clusters of the grid, the %ctaid of its first CTA, and why it was
+    chosen.
+    """
 
     cluster: int
     ctaid: tuple[int, int, int]
@@ -72,7 +75,8 @@ class Sample:
 def sample_of(launch: Launch) -> Sample | None:
     """The sample of a launch's grid; None if that is more than half of its clusters, so that all of them run.
 
-    Source: a rule of this simulator. Bounds tests of kernels compare %ctaid and sizes, so CTAs at the same kind of place mostly do the same.
+    Source: a rule of this simulator. Bounds tests of kernels compare %ctaid and sizes, so CTAs at the same kind of
+    place mostly do the same.
     """
     counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]
     places = [sorted({0, count // 2, count - 1}) for count in counts]
@@ -92,7 +96,7 @@ def sample_of(launch: Launch) -> Sample | None:
 
 
 def _why(at: Sequence[int], counts: Sequence[int]) -> str:
-    """Where a cluster is in the grid, in words.
+    """The place of a cluster in the grid, in words.
 
     >>> _why((0, 3, 0), (8, 4, 1)), _why((4, 2, 0), (8, 4, 1)), _why((7, 2, 0), (8, 4, 1)), _why((7, 0, 0), (8, 1, 1))
     ('corner: first of x, last of y', 'interior', 'edge: last of x', 'last')
@@ -127,7 +131,9 @@ def _looking(wave: Wave) -> Iterable[tuple[Instruction, np.ndarray]]:
 
 
 def waits_for_others(launch: Launch) -> str:
-    """What a launch of a part waits for, if it can be a CTA that was left out, in words; "" if it cannot, or if nothing was left out."""
+    """What a launch of a part waits for, if it can be a CTA that was left out, in words; "" if it cannot, or if
+    nothing was left out.
+    """
     if not launch.left_out:
         return ""
     for wave in launch.waves:
@@ -138,7 +144,9 @@ def waits_for_others(launch: Launch) -> str:
 
 
 def trap_of_part(launch: Launch, i: Instruction) -> str:
-    """Why a `trap` in a launch of a part is no finding; "" if it is one. Kernels that wait for other CTAs with a limit on the time trap so."""
+    """Why a `trap` in a launch of a part is no finding; "" if it is one. Kernels that wait for other CTAs with a
+    limit on the time trap so.
+    """
     hears = any(looks_outside(o) and (o.op == "atom" or not _STRONG.isdisjoint(o.modifiers)) for o in launch.program.inlined.body)
     if not launch.left_out or not hears:
         return ""

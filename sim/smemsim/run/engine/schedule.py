@@ -1,9 +1,10 @@
 """Schedules: the choices that the PTX memory model and the hardware leave open, drawn from a seed.
 
-Which warps run next, how far, and which CTAs begin together; when asynchronous operations and stores complete (`in_flight.py`); when `mbarrier.try_wait` gives up,
-how requests for others' work are answered, what clocks and SMs a kernel sees. A seed makes the same choices on every machine.
+A schedule chooses which warps run next, how far, and which CTAs begin together. It chooses when asynchronous
+operations and stores complete (`in_flight.py`), when `mbarrier.try_wait` gives up, how requests for clusters to take
+over are answered, and which clocks and SMs a kernel sees. A seed makes the same choices on every machine.
 
-Which threads of a wave run next is `warp_scheduler.py`.
+`warp_scheduler.py` chooses which threads of a wave run next.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Chosen = TypeVar("Chosen")
 
 
 def checked_schedule(value: Any) -> int | str | None:
-    """A schedule as a launch names it: None the usual order, a seed from 0 on, "earliest", "latest", or "all:N". InputError for anything else.
+    """A schedule as a launch names it: None the usual order, a seed from 0 on, "earliest", "latest", or "all:N".
+    InputError for anything else.
 
     >>> checked_schedule("7"), checked_schedule("all 4"), checked_schedule("latest")
     (7, 'all:4', 'latest')
@@ -68,11 +70,14 @@ def seeds_of(schedule: int | str | None) -> int | None:
 
 
 class Schedule:
-    """The choices of one launch. `seed` is a number, "earliest" or "latest": warps one after the other, the first or the last one first."""
+    """The choices of one launch. `seed` is a number, "earliest" or "latest": warps one after the other, the first or
+    the last one first.
+    """
 
     def __init__(self, seed: int | str) -> None:
         self.seed = seed
-        self._random = random.Random(seed if isinstance(seed, int) else 0)  # .random() is the same in every version of Python
+        # .random() is the same in every version of Python
+        self._random = random.Random(seed if isinstance(seed, int) else 0)
         self.is_drawn = isinstance(seed, int)
         self.pauses = self.draw(PAUSES) if self.is_drawn else 0.0
         self.completes = self.draw(COMPLETES) if self.is_drawn else 0.0

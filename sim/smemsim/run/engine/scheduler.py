@@ -1,7 +1,8 @@
-"""Running a wave: which threads run next, when it gives way to others, and when nothing can go on.
+"""Running a wave: which threads run next, when it yields to other waves, and when no thread can go on.
 
-Those at the lowest block run, of all warps together, so that warps that part meet again behind the branch. A group in a loop that others could be needed
-to end gives way to them now and then (its threads have yielded); when all have, the next turn begins.
+The threads at the lowest block run, of all warps together, so that warps that branch meet again after the branch.
+Threads in a loop that other threads may have to end yield to them now and then. When all threads have yielded, the
+next turn begins.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ __all__ = ["OutOfTime", "Stuck", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
-TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
-HOST_TURNS = 1 << 11  # turns in which everybody polls, behind which nobody but the host could end that
+TURNS = 64  # turns of all threads, after which a wave without stores yields even if no thread is seen to poll
+HOST_TURNS = 1 << 11  # turns in which all threads poll, after which only the host could end that
 TRIPS = 1024  # turns of loops from one look for a way out to the next
 ENDS = ("exit", "ret", "trap")
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
@@ -40,10 +41,12 @@ class OutOfTime(Exception):
 
 
 def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
-    """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
+    """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or yields to it
+    (False).
 
-    `gives_way` says that other waves could bring what this one polls. `wave.progress.gave_way` is that it could go on, `wave.progress.endless` why it cannot.
-    Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
+    `gives_way`: other waves could write what this one polls. `wave.progress.gave_way`: it could go on.
+    `wave.progress.endless` is why it cannot. Errors of the hardware's rules (`SmemsimError`) get the wave's position:
+    `wave.at` is the block, `wave.step` the instruction in it.
     """
     return _Run(wave, gives_way=gives_way).go()
 
@@ -57,16 +60,17 @@ class _Run:
         self.turns = self.loops = self.trips = 0
         self.look = 0  # after how many blocks the clock is looked at
         self.seen = self.since = wave.progress.changes
-        self.looked = self.polls = self.asked = wave.progress.polls  # in the last turn, since the last change, since a group last gave way
-        self.idles = 0  # turns in a row in which everybody polled and nothing changed
-        self.works = False  # does somebody do more than poll in this turn?
+        # in the last turn, since the last change, since a group last gave way
+        self.looked = self.polls = self.asked = wave.progress.polls
+        self.idles = 0  # turns in a row in which all threads polled and nothing changed
+        self.works = False  # does some thread do more than poll in this turn?
         self.endless, self.circle = ReadOnlyLoop(), StateCycle()
         self.apart: Apart | None = None
         self.parts_at = self.limit // 2
         wave.progress.endless, wave.progress.gave_way, wave.progress.paused = "", False, False
 
     def go(self) -> bool:
-        """See `run_wave`."""
+        """Run the wave (`run_wave`)."""
         wave = self.wave
         while True:
             at, is_apart = wave.positions.lowest(), self.apart is not None and self.apart.left > 0
@@ -95,17 +99,20 @@ class _Run:
     # ---- turns
 
     def _nobody_runs(self, at: int) -> bool | None:
-        """All threads have exited, wait or have yielded: is the wave over (True), or stopped (False)? None where it goes on."""
+        """All threads have exited, wait or have yielded: is the wave over (True), or stopped (False)? None where it
+        goes on.
+        """
         wave, key = self.wave, self.wave.pc
         if at >= EXITED:
             return None if self._completes() else True
         if self._completes() and not ((key >= YIELDED) & (key < GATHERING)).any():
-            return None  # who waits may go on, or something else completes
+            return None  # waiting threads may go on, or another operation completes
         yielded = (key >= YIELDED) & (key < GATHERING)
         if not yielded.any():
-            return None if wave.positions.expire(wave.progress.changes) else False  # everybody waits
+            return None if wave.positions.expire(wave.progress.changes) else False  # all threads wait
         if self.idles == HOST_TURNS and not self.gives_way:
-            refuse_host(wave.launch, wave)  # that it waits with a limit on its time changes nothing: the host cannot come
+            # that it waits with a limit on its time changes nothing: the host cannot come
+            refuse_host(wave.launch, wave)
         key[yielded] -= YIELDED
         return None if self._begins_turn() else False
 
@@ -161,7 +168,7 @@ class _Run:
     # ---- loops
 
     def _gives_way_behind(self, at: int, here: np.ndarray | None) -> bool:
-        """Threads have executed a block: does the wave stop for others, or because it is in a loop that nobody ends?"""
+        """Threads have executed a block: does the wave stop for others, or because it is in an endless loop?"""
         wave = self.wave
         if wave.warp_scheduler is None:
             after = wave.positions.lowest()
@@ -195,7 +202,9 @@ class _Run:
         return self._yields(wave.pc == after, reason, polled=polled)
 
     def _parts(self, reason: str) -> bool:
-        """Do the threads of the loop run apart from now on, since they come back to one state for ever where they run in step, or run long?"""
+        """Do the threads of the loop run apart from now on, since they come back to one state for ever where they run
+        in step, or run long?
+        """
         wave, trips = self.wave, self.trips
         is_late = wave.steps > self.parts_at
         is_long = wave.warp_scheduler is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
@@ -227,7 +236,7 @@ class _Run:
 
 
 def _lets_others(wave: Wave) -> bool:
-    """Of a schedule: does something complete now, and do other waves go on first?"""
+    """With a schedule: does an operation complete now, and do other waves go on first?"""
     schedule = wave.warp_scheduler.schedule
     if wave.in_flight is not None and schedule.chance(schedule.completes):
         wave.in_flight.complete_one(wave)
@@ -239,7 +248,9 @@ def _lets_others(wave: Wave) -> bool:
 
 
 def _no_way_out(wave: Wave) -> str:
-    """Why the threads that could run never end, in words, where no branch leads out of the loops that they are in; empty where one does."""
+    """Why the threads that could run never end, in words, where no branch leads out of the loops that they are in;
+    empty where one does.
+    """
     leading = _LEADING_OUT(wave)
     at = distinct(wave.pc[wave.pc < GATHERING])
     wave.progress.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
@@ -247,7 +258,7 @@ def _no_way_out(wave: Wave) -> str:
 
 
 def _leading_out(x: Wave) -> set[int]:
-    """The blocks from which threads can come to an end of the kernel, or to where nobody knows."""
+    """The blocks from which threads can reach an end of the kernel, or a jump with an unknown target."""
     before: dict[int, list[int]] = {}
     open_ = []
     for n, block in enumerate(x.program.blocks):
@@ -271,12 +282,14 @@ _COMPUTE: Slot[dict[int, bool]] = Slot(lambda wave: {})  # by block: does it loo
 
 
 def _warps_of(threads: np.ndarray) -> np.ndarray:
-    """All threads of the warps that any of `threads` is of: those behind a loop that looks at nothing wait there for those that are in it."""
+    """All threads of the warps of `threads`: the lanes after a loop without loads wait there for the lanes in it."""
     return np.repeat(threads.reshape(-1, WARP).any(axis=1), WARP)
 
 
 def _only_computes(wave: Wave) -> bool:
-    """Are all threads that could run in loops that look at nothing? These go on until the launch's limit: a long computation is no hang."""
+    """Are all threads that could run in loops that look at nothing? These go on until the launch's limit: a long
+    computation is no hang.
+    """
     known = _COMPUTE(wave)
     at = np.unique(wave.pc[wave.pc < GATHERING])
     for n in (at - np.where(at >= YIELDED, YIELDED, 0)).tolist():

@@ -1,4 +1,6 @@
-"""Accesses that end a kernel: outside everything, or misaligned. Each is a finding with the line, the thread and what lies nearest."""
+"""Accesses that end a kernel: outside everything, or misaligned. Each is a finding with the line, the thread and what
+lies nearest.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +66,11 @@ def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarra
 
 
 def shared_error(x: Wave, address: int) -> int:
-    """The CUDA error of an access to a `.shared` address outside the window, by the rank in its bits 31:24 (measured on an H200).
+    """The CUDA error of an access to a `.shared` address outside the window, by the rank in its bits 31:24 (measured
+    on an H200).
 
-    Without a cluster any rank but 0 is an illegal instruction, as is one from 16 on. In a cluster a rank that it has not is a launch failure.
+    Without a cluster any rank but 0 is an illegal instruction, as is one from 16 on. In a cluster a rank that it has
+    not is a launch failure.
     """
     rank = (address & 0xFFFFFFFF) >> RANK_SHIFT
     if rank and (not x.launch.is_clustered or rank >= LAUNCH_LIMITS.cluster):
@@ -110,7 +114,9 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
 
 
 def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
-    """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
+    """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what
+    hardware does then.
+    """
     find_misuse(x, i, message, repair)
     raise HardwareTrap(f"{i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
 
@@ -137,7 +143,7 @@ def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None
 
 
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
-    """Shared addresses in front of the window, where the system keeps its own: X001, but a card goes on."""
+    """Shared addresses before the window, which the system reserves: X001, but a card goes on."""
     n, thread = _first(x, part, bad)
     what = f"shared address {int(at[n]):#x} belongs to the system: the memory of the CTA begins at {x.window_begin:#x}"
     x.launch.find(
@@ -147,7 +153,9 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
 
 
 def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> NoReturn:
-    """64-bit addresses of another state space where a `.shared` one is taken: X001, and the kernel ends. A card goes on with the low 32 bits, at bytes that nobody meant."""
+    """64-bit addresses of another state space as a `.shared` one: X001, and the kernel ends. A card goes on with the
+    low 32 bits, at other bytes.
+    """
     n, thread = _first(x, part, bad)
     address = int(at[n])
     if address >> 32 == LOCAL_WINDOW >> 32:
@@ -180,7 +188,9 @@ def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
 
 
 def _near(x: Wave, address: int) -> Region | None:
-    """The array that an address was perhaps meant for: the nearest, unless it is further away than FAR and than its own size."""
+    """The array that an address was perhaps meant for: the nearest, unless it is further away than FAR and than its
+    own size.
+    """
     near = x.launch.memory.nearest(address)
     if near is None or max(near.begin - address, address - near.end) > max(FAR, near.end - near.begin):
         return None
@@ -215,7 +225,7 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
 
 
 def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
-    """Of an address that lies where an index of 32 bits, taken as signed, goes that has overflowed: 2^32 elements below the element of an array that was meant."""
+    """An address that a signed 32-bit index with an overflow gives: 2^32 elements below an element of an array."""
     for element in ELEMENTS:
         meant = address + (element << 32)
         array = x.launch.memory.holding(meant, meant + size)
@@ -233,7 +243,7 @@ def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
 
 
 def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
-    """Of an address in the kernels' heap that is in no allocation."""
+    """An address in the kernels' heap that is in no allocation."""
     chunk = x.launch.memory.heap.near(address)
     if chunk is None:
         return "before all allocations of the kernels' heap", "check the index"

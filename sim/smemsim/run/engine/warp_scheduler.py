@@ -1,8 +1,9 @@
 """Which threads of a wave run next under a schedule.
 
-Warps run in groups, each as if it were one: the first in rank that can go on. Now and then the one that runs becomes the last, or the groups are drawn
-anew (S. Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010: few changes at random places find most
-bugs that depend on an order). A group may be a single warp, or all of them.
+Warps run in groups, each as if it were one: the first in rank that can go on. Now and then the one that runs becomes
+the last, or the groups are drawn anew (S. Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
+Finding Bugs", ASPLOS 2010: few changes at random places find most bugs that depend on an order). A group may be a
+single warp, or all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ BURST = 32  # of these, that go to one of them at once, at most
 
 
 class Apart:
-    """Threads in loops by turns that are drawn, a warp or one of its lanes at a time: each makes progress by itself (CUDA C++ Programming Guide,
-    independent thread scheduling).
+    """Threads in loops, by turns that are drawn, a warp or one of its lanes at a time: each makes progress by itself
+    (CUDA C++ Programming Guide, independent thread scheduling).
 
-    Two that take each other's turns, as a lock that is given back when the second one is taken, come back to the same state for ever where they run
-    in step, or by turns that go with their loops; on hardware nothing keeps them so.
+    Two threads that take each other's turns, such as a lock that is given back when the second one is taken, return
+    to the same state for ever if they run in step, or by turns in the rhythm of their loops. Hardware does not keep
+    them in step.
     """
 
     def __init__(self, x: Wave) -> None:
@@ -81,7 +83,9 @@ class WarpScheduler:
         return turns
 
     def _group(self) -> None:
-        """Draw groups anew: all warps, each CTA's or each place in it, or any; some of them one warp against all others."""
+        """Draw groups anew: all warps, each CTA's or each place in it, or any; some of them one warp against all
+        others.
+        """
         s, warps = self.schedule, len(self.rank)
         groups = min(GROUPS, warps)
         if s.chance(0.25):

@@ -1,7 +1,8 @@
-"""A wave: clusters of CTAs that run together. `Wave` is what instructions see; its parts are the grid, memories, registers, positions and progress.
+"""A wave: clusters of CTAs that run together. `Wave` is what instructions see; its parts are the grid, memories,
+registers, positions and progress.
 
-Thread t of the wave is thread t % stride of CTA t // stride; CTAs are padded to whole warps. `pc` says where each thread is: the number of the
-block it is in front of, plus one of the offsets of `positions.py` when it does not run.
+Thread t of the wave is thread t % stride of CTA t // stride. CTAs are padded to whole warps. `pc` is the position of
+each thread: the number of its next block, plus one of the offsets of `positions.py` if it does not run.
 """
 
 from __future__ import annotations
@@ -55,13 +56,15 @@ FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 
 
 class Wave:
-    """The threads that run together, and all that they see. `sel` selects those that execute now: ALL, or sorted thread numbers.
+    """The threads that run together, and their state. `sel` selects those that execute now: ALL, or sorted thread
+    numbers.
 
-    `at` is the block that runs, `step` the instruction within it. `r` and `shared` are `registers.arrays` and `memories.shared`, which every instruction needs.
-    `warp_scheduler` and `in_flight` are there under a schedule alone: which warps run next, and what has been issued and is not complete.
+    `at` is the block that runs, `step` the instruction in it. `r` and `shared` are `registers.arrays` and
+    `memories.shared`, which every instruction needs. `warp_scheduler` and `in_flight` exist with a schedule only:
+    which warps run next, and which operations are issued and not complete.
     """
 
-    observer: Any = None  # who hears what happens (`events.py`): an observer, or several as one
+    observer: Any = None  # gets the events (`events.py`): one observer, or several as one
     checks: Any = None  # `Checks`, or None: the sanitizer, as far as execution asks it something (`checks.py`)
     taint: Taint | None = None  # what follows values in doubt
     values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
@@ -111,17 +114,17 @@ class Wave:
 
     @property
     def tid(self) -> np.ndarray:
-        """Of each thread its number in the CTA."""
+        """The number of each thread in its CTA."""
         return self.grid.tid
 
     @property
     def cta_of(self) -> np.ndarray:
-        """Of each thread its CTA's index in the wave."""
+        """The index of each thread's CTA in the wave."""
         return self.grid.cta_of
 
     @property
     def numbers(self) -> np.ndarray:
-        """Of each CTA its number in the grid."""
+        """The number of each CTA in the grid."""
         return self.grid.numbers
 
     @property
@@ -136,7 +139,7 @@ class Wave:
 
     @property
     def scratch(self) -> int:
-        """Where the system's bytes that some kernels use lie in a CTA's part of `shared`, 0 for none."""
+        """The offset in a CTA's part of `shared` of the system's bytes that some kernels use, 0 for none."""
         return self.memories.scratch
 
     @property
@@ -150,7 +153,7 @@ class Wave:
         return self.progress.steps
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What is the same for all waves of the launch that have as many threads, made when one of them first asks for it."""
+        """Data that all waves of the launch with as many threads share, made by the first that needs it."""
         return self.grid.alike(name, make)
 
     def numbered(self, number: int) -> Cta:
@@ -174,12 +177,12 @@ class Wave:
         self.observer = together(after if member is before else member for member in members)
 
     def leave(self) -> None:
-        """The wave is over, and nobody looks at its registers any more: the next one may have them."""
+        """The wave is over and its registers are not needed: the next one may have them."""
         self.registers.leave()
         self.r = []
 
     def let_go(self) -> None:
-        """The wave is over: what it holds is freed now, and not when the garbage collector comes by."""
+        """The wave is over: free what it holds now, not when the garbage collector runs."""
         if self.observer is not None:
             self.observer.wave_freed(self)
             self.observer = self.checks = self.taint = None
@@ -236,8 +239,9 @@ class Wave:
     def gather(self, unit: int = WARP, members: Any = None, *, meeting: Sequence[int] = ()) -> bool:
         """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
 
-        `members` (of the threads that run) are the 32-bit member masks of warps; without them everybody who has not exited belongs to it.
-        Threads that wait in front of the `meeting` blocks count as well; met, they are on their way again (`met`). False when nobody goes on.
+        `members` (of the threads that run) are the 32-bit member masks of warps. Without them all threads that have
+        not exited are members. Threads that wait before the `meeting` blocks count too; when their unit is complete,
+        they run again (`met`). False if no thread goes on.
         """
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.grid.padded and self.grid.stride % unit == 0:
@@ -278,16 +282,22 @@ class Wave:
     # ---- registers and memory
 
     def materialize(self, slots: int = -1) -> None:
-        """Give registers their values, where one of these (a bit set; all) is among those whose values lie elsewhere."""
+        """Give registers their values, if one of these (a bit set; all) is among those whose values are stored
+        elsewhere.
+        """
         self.registers.materialize(slots)
 
     def own_shared(self, offset: int) -> Any:
-        """The `.shared` address of a place in the own window, of the threads that run: with the CTA's rank in clusters."""
+        """The `.shared` address of a place in the own window, of the threads that run: with the CTA's
+        rank in clusters.
+        """
         offset &= 0xFFFFFFFF
         return np.uint32(offset) if self.launch.cluster_size == 1 else (self.grid.rank_bits[self.sel] + offset).astype(np.uint32)
 
     def flat(self, address: Any, threads: np.ndarray | None = None) -> np.ndarray:
-        """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the cluster has no such CTA."""
+        """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the
+        cluster has no such CTA.
+        """
         threads = self.threads if threads is None else threads
         grid, memories = self.grid, self.memories
         at = np.broadcast_to(np.asarray(address, np.int64), threads.shape)

@@ -26,10 +26,12 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 
 
 class WaveGrid:
-    """The CTAs and threads of a wave by their numbers. `count` are CTAs, `stride` the threads of one with its padding, `total` all threads.
+    """The CTAs and threads of a wave by their numbers. `count` are CTAs, `stride` the threads of one with its padding,
+    `total` all threads.
 
-    By thread: `tid` (in the CTA), `lane`, `cta_of` (the CTA's index in the wave), `rank_bits` (the CTA's rank as in a `.shared` address), `cluster_first` (the index of
-    the first CTA of the cluster). By CTA: `numbers` and `ctaids` in the grid, `ranks` in the cluster.
+    By thread: `tid` (in the CTA), `lane`, `cta_of` (the CTA's index in the wave), `rank_bits` (the CTA's rank as in a
+    `.shared` address), `cluster_first` (the index of the first CTA of the cluster). By CTA: `numbers` and `ctaids` in
+    the grid, `ranks` in the cluster.
     """
 
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
@@ -51,11 +53,11 @@ class WaveGrid:
         self.cluster_first: np.ndarray = self.alike("first of cluster", lambda: np.repeat(index - self.ranks, self.stride))
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What is the same for all waves of the launch that have as many threads, made when one of them first asks for it."""
+        """Data that all waves of the launch with as many threads share, made by the first that needs it."""
         return same_for_waves(self.launch, self.total, name, make)
 
     def units(self, size: int) -> np.ndarray:
-        """Of each thread the number of its unit of `size` threads: warps, or warpgroups. A unit lies in one CTA."""
+        """The number of each thread's unit of `size` threads: warps, or warpgroups. A unit is in one CTA."""
         found: np.ndarray = self.alike(f"units of {size}", lambda: self.cta_of * (-(-self.stride // size)) + self.tid // size)
         return found
 

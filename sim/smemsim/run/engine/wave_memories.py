@@ -26,9 +26,10 @@ COPIES = 2  # ... for those of bytes that are followed from global memory (`orig
 class WaveMemories:
     """The memories of `count` CTAs with `total` threads.
 
-    `shared` are the bytes of all windows: CTA n has `window` bytes from n * `pitch`, which `.shared` addresses from `window_begin` on name. `scratch` is where in a
-    CTA's part the system's bytes lie that some kernels use, 0 for none. `local` is (threads, bytes), `tensor` is (CTAs, lanes, columns) of 32-bit cells,
-    `tensor_allocated` is (CTAs, columns). `owners` says which bytes of `shared` who wrote, if `has_owners`.
+    `shared` are the bytes of all windows: CTA n has `window` bytes from n * `pitch`; their `.shared` addresses begin
+    at `window_begin`. `scratch` is the offset in a CTA's part of the system's bytes that some kernels use, 0 for
+    none. `local` is (threads, bytes), `tensor` is (CTAs, lanes, columns) of 32-bit cells, `tensor_allocated` is
+    (CTAs, columns). `owners` has for each byte of `shared` its writer, if `has_owners`.
     """
 
     def __init__(self, launch: Launch, count: int, total: int) -> None:
@@ -36,7 +37,7 @@ class WaveMemories:
         self.arch, self.count = launch.arch, count
         self.window_begin = machine.shared_begin
         self.window = launch.window_bytes
-        # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
+        # The bytes of the system's part, before the window, that a kernel may use: stored after it.
         self.scratch = -(-(self.window + 16) // 16) * 16 if program.has_scratch else 0
         room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
         self.pitch = -(-(room + 16) // 128) * 128
@@ -51,7 +52,7 @@ class WaveMemories:
         self._reserved: np.ndarray | None = None
 
     def reserved(self) -> np.ndarray:
-        """What the system keeps in front of the windows of all CTAs, bytes: made when somebody goes there."""
+        """The system's bytes before the windows of all CTAs: made at the first access."""
         if self._reserved is None:
             self._reserved = np.zeros(self.count * self.window_begin, np.uint8)
         return self._reserved

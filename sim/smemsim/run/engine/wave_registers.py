@@ -16,13 +16,17 @@ __all__ = ["WaveRegisters"]
 
 
 class WaveRegisters:
-    """The registers of all threads: `arrays` by slot, each with one value for every thread; `pointers` are the host's addresses of these arrays.
+    """The registers of all threads: `arrays` by slot, each with one value for every thread; `pointers` are the host's
+    addresses of these arrays.
 
-    The values of some registers may lie elsewhere, with a `keeper` (accumulators of matrix instructions): `held` is the bit set of their slots.
+    The values of some registers may lie elsewhere, with a `keeper` (accumulators of matrix instructions): `held` is
+    the bit set of their slots.
     """
 
     def __init__(self, launch: Launch, total: int) -> None:
-        """New registers, which are all zero. If a wave that is over has left its own, these, of which only those are zero that a kernel reads first."""
+        """New registers, which are all zero. If a wave that is over has left its own, these, of which only those are
+        zero that a kernel reads first.
+        """
         self.launch = launch
         left = LEFT_BY_WAVES(launch).setdefault(total, [])
         file = left.pop() if left else room_left(launch.program, total)
@@ -42,15 +46,17 @@ class WaveRegisters:
         return self._file.raw.view(np.uint32)
 
     def first_word(self, slot: int) -> int:
-        """Where a register begins in `words`: that of thread 0, the other threads' behind it."""
+        """The index in `words` at which a register of thread 0 begins; the other threads' follow."""
         return int(self.pointers[slot] - self.pointers[0]) // 4
 
     def materialize(self, slots: int = -1) -> None:
-        """Give registers their values, where one of these (a bit set; all) is among those whose values lie elsewhere."""
+        """Give registers their values, if one of these (a bit set; all) is among those whose values are stored
+        elsewhere.
+        """
         if self.held & slots:
             self.held = self.keeper.materialize(slots)
 
     def leave(self) -> None:
-        """The wave is over, and nobody looks at its registers any more: the next one may have them."""
+        """The wave is over and its registers are not needed: the next one may have them."""
         LEFT_BY_WAVES(self.launch).setdefault(self._file.threads, []).append(self._file)
         self.arrays = []

@@ -1,4 +1,4 @@
-"""What a kernel's pipeline does, from its barriers alone: an observer of execution that knows nothing of the sanitizer."""
+"""What a kernel's pipeline does, from its barriers alone: an observer of execution that does not use the sanitizer."""
 
 from smemsim.base.lazy_exports import door
 

@@ -20,14 +20,18 @@ __all__ = ["BarrierObserver", "Passes"]
 
 
 class Passes:
-    """How a wait for a parity has passed: `fresh` times it learned of a phase, `again` times its thread had passed that phase there before."""
+    """How a wait for a parity has passed: `fresh` times it learned of a phase, `again` times its thread had passed
+    that phase there before.
+    """
 
     def __init__(self) -> None:
         self.fresh = self.again = 0
 
 
 class BarrierObserver(Observer):
-    """Knows for each thread of the cluster of CTA `cta`, and for each phase of a barrier, which fillings are complete."""
+    """Knows for each thread of the cluster of CTA `cta`, and for each phase of a barrier, which
+    fillings are complete.
+    """
 
     def __init__(self, cta: int = 0, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
@@ -43,7 +47,8 @@ class BarrierObserver(Observer):
         self._filled: dict[tuple[int, int, int], Filling] = {}
         self._met: dict[Any, Known] = collections.defaultdict(Known)
         self._passing: dict[Any, Known] = {}
-        self._last: dict[tuple[int, int, tuple[int, int]], int] = {}  # by instruction, thread and mbarrier: the phase that was passed
+        # by instruction, thread and mbarrier: the phase that was passed
+        self._last: dict[tuple[int, int, tuple[int, int]], int] = {}
 
     # ---- which threads
 

@@ -29,7 +29,9 @@ class Costs(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What is recorded of a launch: the cluster of CTA `cta`, drawn with these costs; `only_page`: for the page of a report alone."""
+    """What is recorded of a launch: the cluster of CTA `cta`, drawn with these costs; `only_page`: for the page of a
+    report alone.
+    """
 
     cta: int = 0
     costs: Costs = Costs()
@@ -62,7 +64,9 @@ def costs_of(raw: object) -> Costs:
 
 
 class Origin(NamedTuple):
-    """How a thread learned that reads, or a load, are complete: its own `wait`, the `arrival` that passed it on and what that thread had waited by."""
+    """How a thread learned that reads, or a load, are complete: its own `wait`, the `arrival` that passed it on and
+    what that thread had waited by.
+    """
 
     wait: Instruction
     arrival: Instruction | None = None
@@ -73,11 +77,13 @@ class Origin(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Filling:
-    """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of one accumulator in tensor memory.
+    """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of
+    one accumulator in tensor memory.
 
-    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads. `stage` is where in shared memory the first load goes, with its CTA. `issued`,
-    `loads` and `reads` are what the issuing thread knew before: bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose
-    readers were complete. `origins` says by which wait it knew of the reads, `load_origins` of the loads, by number.
+    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads. `stage` is the place in shared
+    memory of the first load, with its CTA. `issued`, `loads` and `reads` are what the issuing thread knew before.
+    They are bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose readers were
+    complete. `origins` are the waits by which it knew of the reads, `load_origins` of the loads, by number.
     """
 
     number: int
@@ -93,7 +99,7 @@ class Filling:
     load_origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
     kind: str = "load"  # "load", "cp.async" or "accumulator"
     sizes: tuple[tuple[Any, int], ...] = ()
-    places: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # CTA, first word, the word behind the last
+    places: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # CTA, first word, end word
     readers: int = 0
     at: float = 0.0
     full: float = 0.0
@@ -103,19 +109,23 @@ class Filling:
 
     @property
     def ring(self) -> tuple[Any, ...]:
-        """What the fillings of one ring have in common."""
+        """The properties that all fillings of one ring share."""
         return (self.kind, self.thread // WARP, *self.sizes)
 
     @property
     def intervals(self) -> tuple[float, float, float, float]:
-        """When its loads are issued, when it is full, when it is read first and when its readers are done, in assumed units."""
+        """When its loads are issued, when it is full, when it is read first and when its readers are done, in assumed
+        units.
+        """
         read = max(self.read, self.full) if self.read >= 0 else self.full
         return self.at, self.full, read, max(self.free, read)
 
 
 @dataclasses.dataclass(eq=False)
 class Known:
-    """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`, `load_origins` by bit of `loads`."""
+    """What a thread, or a phase of a barrier, knows. `origins` is by bit of `reads`, `load_origins` by
+    bit of `loads`.
+    """
 
     issued: int = 0
     loads: int = 0

@@ -1,4 +1,6 @@
-"""What warps and engines do over time, for the picture: spans of waits, and of matrix instructions and stores. Lengths are assumed."""
+"""What warps and engines do over time, for the picture: spans of waits, and of matrix instructions and stores.
+Lengths are assumed.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ __all__ = ["Lanes", "Role", "Span", "Stuck"]
 
 MOST_SPANS = 4096
 GROUP = 4  # warps of a warpgroup
-DOES = ("load", "mma", "store", "tensor memory", "wait")  # by which warps are told apart
+DOES = ("load", "mma", "store", "tensor memory", "wait")  # the warps that identify a role
 
 
 class Span(NamedTuple):
-    """From `begin` to `end` a warp waits, or an engine works. `label` names a barrier with its phase, or the number of a load."""
+    """From `begin` to `end` a warp waits, or an engine works. `label` names a barrier with its phase, or the number
+    of a load.
+    """
 
-    kind: str  # of a warp: "load", "mma", "store", "wait", "own MMAs", "barrier"; of an engine: "mma", "store", "tensor memory"
+    # of a warp: "load", "mma", "store", "wait", "own MMAs", "barrier"; of an engine: "mma", "store", "tensor memory"
+    kind: str
     begin: float
     end: float
     label: str
@@ -25,7 +30,9 @@ class Span(NamedTuple):
 
 
 class Stuck(NamedTuple):
-    """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait for, in words."""
+    """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait
+    for, in words.
+    """
 
     warps: tuple[int, ...]
     instruction: Instruction
@@ -33,7 +40,7 @@ class Stuck(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Warps that execute the same instructions. `name` says what they do, `warp` is the one that is drawn."""
+    """Warps that execute the same instructions. `name` is what they do, `warp` is the one that is drawn."""
 
     name: str
     warps: tuple[int, ...]
@@ -65,7 +72,9 @@ class Lanes:
             spans.append(span)
 
     def roles(self) -> list[Role]:
-        """Warps by what they execute: those that load first, those that only wait last. The four warps of a warpgroup that multiplies are one."""
+        """Warps by what they execute: those that load first, those that only wait last. The four warps of a warpgroup
+        that multiplies are one.
+        """
         by_unit: dict[int, set[tuple[str, int]]] = {}
         members: dict[int, list[int]] = {}
         for warp, spans in sorted(self.warps.items()):
@@ -85,7 +94,7 @@ class Lanes:
 
 
 def _named(kinds: list[str]) -> str:
-    """What warps are called that do these.
+    """The name of warps with these instructions.
 
     >>> _named(["load", "wait"]), _named(["mma", "store"]), _named(["wait"])
     ('loads', 'MMAs, stores', 'waits')

@@ -1,11 +1,12 @@
 """Records the loads of one cluster's stages, and what the issuing thread knew at each of them.
 
-A *filling* is what one phase of an mbarrier brings to shared memory: the loads of A and B into one stage. A group of cp.async is one too, and so are the products of one
-accumulator in tensor memory until an epilogue reads it. Knowledge moves through threads and barriers like
-happens-before: a wait for the phase of a filling's mbarrier tells a thread that the filling is complete; `wgmma.wait_group` or a phase that
-`tcgen05.commit` completes tells it that the matrix instructions which read a filling are complete. Knowledge is kept by thread, as a bit set of fillings.
+A *filling* is what one phase of an mbarrier brings to shared memory: the loads of A and B into one stage. A group of
+cp.async is one too, and so are the products of one accumulator in tensor memory until an epilogue reads it. Knowledge
+moves through threads and barriers like happens-before. After a wait for the phase of a filling's mbarrier, a thread
+knows that the filling is complete. After `wgmma.wait_group`, or a phase that `tcgen05.commit` completes, it knows
+that the matrix instructions which read a filling are complete. Knowledge is kept by thread, as a bit set of fillings.
 
-Times are only for the picture. They follow from `Costs` and the same dependences, and no verdict uses them.
+Times are only for the picture. They follow from `Costs` and the same dependences, and no finding uses them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class PipelineRecorder(BarrierObserver):
         self.fillings: list[Filling] = []
         self.is_cut = False
         self._current: dict[int, list[tuple[int, int, Filling]]] = collections.defaultdict(list)
-        self._multiplied: dict[int, int] = collections.defaultdict(int)  # by thread: what it has issued and not committed
+        # by thread: what it has issued and not committed
+        self._multiplied: dict[int, int] = collections.defaultdict(int)
         self._ends: dict[int, float] = collections.defaultdict(float)
         self._groups: dict[int, list[tuple[int, float]]] = collections.defaultdict(list)
         self._readers: dict[int, int] = {}
@@ -50,8 +52,10 @@ class PipelineRecorder(BarrierObserver):
         self._copies: dict[int, list[Filling | None]] = collections.defaultdict(list)  # by CTA: its groups
         self._copier: dict[int, int] = {}  # by CTA: the thread whose groups are followed
         self._sums: dict[tuple[int, int], Filling] = {}  # by CTA and column: the accumulator in tensor memory
-        self._summed: dict[int, int] = collections.defaultdict(int)  # by thread: the accumulators that it has issued products of
-        self._taken: dict[int, int] = collections.defaultdict(int)  # by warp: what it has loaded from tensor memory and not waited for
+        # by thread: the accumulators that it has issued products of
+        self._summed: dict[int, int] = collections.defaultdict(int)
+        # by warp: what it has loaded from tensor memory and not waited for
+        self._taken: dict[int, int] = collections.defaultdict(int)
 
     def _new(self, kind: str, i: Instruction, thread: int, stage: tuple[int, int], barrier: tuple[int, int], phase: int) -> Filling | None:
         """A filling that begins, with what its thread knows."""
@@ -238,7 +242,9 @@ class PipelineRecorder(BarrierObserver):
     # ---- accumulators in tensor memory
 
     def _accumulates(self, op: Any, n: int, cta: int, thread: int, end: float) -> None:
-        """A product is added to an accumulator; it is another filling of its columns if what was there has been read."""
+        """A product is added to an accumulator; it is another filling of its columns if what was there
+        has been read.
+        """
         of = op.mmas[n].of
         column = int(of.d) & COLUMNS
         filling = self._sums.get((cta, column))

@@ -1,7 +1,9 @@
-"""Processes that are copies of this one: they take parts of a row of work from its end, while this one goes through it from its beginning.
+"""Processes that are copies of this one: they execute parts of the work from its end, while this process executes it
+from its begin.
 
-A copy begins in milliseconds, since all that this process has read, linked and compiled lies there already, and whatever it changes, it changes for itself. What it
-brings it writes to a file in memory. This process needs none of them: what a copy does not bring, because it has died, or does not end, is done here.
+A copy begins in milliseconds, since it has all that this process has read, linked and compiled. Its changes stay in
+the copy. It writes its results to a file in memory. This process does not depend on copies: it does the work of a
+copy that has died, or that does not end.
 """
 
 from __future__ import annotations
@@ -28,20 +30,23 @@ from smemsim.base import store
 __all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "not_copied", "shared_ranges", "to_own"]
 
 
-CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"  # names of threads of ours: `virtual.server`, `judge.progress`
+# names of smemsim's threads: `virtual.server`, `judge.progress`
+CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"
 MOST_PIECES = 4096
 PATIENCE, TIMES = 2.0, 10.0  # how long a copy is waited for: seconds, and times as long as its part takes here
 LOOK = 100  # milliseconds after which it is looked whether there is still time
 RESULT, STOP = 1, 2  # states of a part: it is there; it has to be done by the first process
-# The board: what the first process takes next, where what copies have taken from the end begins, how many parts that is.
+# The board: what the first process takes next, where what copies have taken from the end begins, how many parts that
+# is.
 NEXT, BACK, PIECES, IS_OVER, HEAD = range(5)
 FIRST, COUNT, WHO, STATE, BEGIN, END, WIDTH = range(7)  # of each part
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _NORESERVE = 0x4000
 _WIPEONFORK, _KEEPONFORK = 18, 19  # of madvise
-_NOT_COPIED = ("jax", "jaxlib")  # which say so themselves
+_NOT_COPIED = ("jax", "jaxlib")  # which have their own names
 
-Work = Callable[[int, int], Sequence[Any] | None]  # (first unit, how many): the buffers that are brought, None where this is not for a copy
+# (first unit, how many): the buffers that are brought, None where this is not for a copy
+Work = Callable[[int, int], Sequence[Any] | None]
 
 
 class Piece(NamedTuple):
@@ -53,12 +58,15 @@ class Piece(NamedTuple):
 
 
 def are_safe(*, asked: bool) -> bool:
-    """May this process be copied? One in which other threads run Python only where somebody has `asked` for it: they may hold a lock that nobody will give back."""
+    """May this process be copied? Only if other threads run Python on request alone (`asked`): another thread may
+    hold a lock that the copy could never release.
+    """
     if any(name in sys.modules for name in _NOT_COPIED):
         return False
     threads = threading.enumerate()
     harmless = {threading.get_ident(), *(thread.ident for thread in threads if _only_shows(thread))}
-    running = {*sys._current_frames(), *(thread.ident for thread in threads)}  # those that other languages have started too
+    # those that other languages have started too
+    running = {*sys._current_frames(), *(thread.ident for thread in threads)}
     return asked or running <= harmless
 
 
@@ -71,8 +79,9 @@ def _only_shows(thread: threading.Thread) -> bool:
 
 
 def shared_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]] | None:
-    """(begin, bytes, descriptor, offset) of the mappings of files that these places of memory, (begin, end) each, lie in, where a copy would write to what this process
-    has; None where such memory is of no file that is open here."""
+    """(begin, bytes, descriptor, offset) of the file mappings that contain these memory ranges, (begin, end) each, in
+    which a copy would write to memory of this process; None if such memory is of no file that is open here.
+    """
     found: list[tuple[int, int, int, int]] = []
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
@@ -103,7 +112,9 @@ def _descriptor(descriptors: Sequence[str], device: str, inode: int) -> int | No
 
 
 def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
-    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be. A page is shared until its first write."""
+    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be. A
+    page is shared until its first write.
+    """
     libc = _libc()
     libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
     flags = mmap.MAP_PRIVATE | 0x10 | _NORESERVE  # MAP_FIXED
@@ -114,8 +125,11 @@ def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
 
 @contextlib.contextmanager
 def not_copied(arrays: Sequence[np.ndarray]) -> Iterator[None]:
-    """Copies that are made in here have zeros in these arrays, of which nobody needs what is there now: their pages need not be copied, neither there nor here. At the
-    edges, in pages that others have a part of, all is as it is here. What was freed they have not either."""
+    """In copies made inside this context, these arrays are zeros: their contents are not needed, so their pages are not
+    copied, neither there nor here.
+
+    Pages at the edges, which contain other data too, are copied. Copies have no freed memory either.
+    """
     libc = _libc()
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     if hasattr(libc, "malloc_trim"):
@@ -140,7 +154,9 @@ def _libc() -> ctypes.CDLL:
 
 
 class _Child:
-    """A process that this one has started. Others may wait for it, and another process have its number then: it is known by a descriptor, where the system has such."""
+    """A process that this one has started. Others may wait for it, and its number may be reused: a descriptor
+    identifies it, if the system has them.
+    """
 
     def __init__(self, number: int) -> None:
         self._known: tuple[int, int] = os.P_PID, number
@@ -160,14 +176,15 @@ class _Child:
     def close(self) -> None:
         """Wait until it has ended."""
         kind, named = self._known
-        with contextlib.suppress(ChildProcessError):  # somebody else has
+        with contextlib.suppress(ChildProcessError):  # another thread has
             os.waitid(kind, named, os.WEXITED)
         if kind != os.P_PID:
             os.close(named)
 
 
 class Forks:
-    """`count` copies of this process, which share `units` of work with it. They take no less than `least` at a time, and each unit takes about `seconds` here.
+    """`count` copies of this process, which share `units` of work with it. They take no less than `least` at a time,
+    and each unit takes about `seconds` here.
 
     `begin` is called in each copy first. Where there can be no copies, or fewer, there are fewer.
     """
@@ -200,7 +217,8 @@ class Forks:
         self._pipes.append(reads)
         taken = self._take(number)  # so that it need not be quick to get some
         child = -1
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # no copy calls a handler of the program's
+        # no copy calls a handler of the program's
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads: see `are_safe`
@@ -289,14 +307,16 @@ class Forks:
         return found
 
     def pieces(self) -> list[Piece]:
-        """All parts that copies have taken, in the order of the work; once `next` has said that none is left, or behind `stop`."""
+        """All parts that copies have taken, in the order of the work; after `next` has returned that none is left, or
+        after `stop`.
+        """
         return sorted((self._piece(n) for n in range(int(self._head[PIECES]))), key=lambda piece: piece.first)
 
     def _piece(self, number: int) -> Piece:
         return Piece(number, int(self._pieces[number, FIRST]), int(self._pieces[number, COUNT]))
 
     def brought(self, piece: Piece, is_over: Callable[[], bool] = lambda: False) -> memoryview | None:
-        """What a copy has brought, once it has; None where this is to be done here, or the time `is_over`."""
+        """The result of a copy, once it is there; None if the work has to be done here, or if the time `is_over`."""
         row = self._pieces[piece.number]
         pipe, patience = self._pipes[row[WHO]], time.monotonic() + PATIENCE + TIMES * self.seconds * piece.units
         ready = select.poll()  # `select.select` knows no descriptors from 1024 on
@@ -310,7 +330,8 @@ class Forks:
             return None
         begin, end = int(row[BEGIN]), int(row[END])
         first = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        flags, access = mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE  # so that what is read there may be changed here
+        # so that what is read there may be changed here
+        flags, access = mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE
         try:
             held = mmap.mmap(self._files[row[WHO]], end - first, flags, access, offset=first)
         except OSError:  # no memory for it
@@ -342,7 +363,8 @@ def _begin_copy(parent: int) -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-    gc.freeze()  # what is garbage here is so in the first process too, which ends what lies behind it: files, connections
+    # garbage of the first process is garbage here too; only the first process may close its files and connections
+    gc.freeze()
     with contextlib.suppress(ValueError, OSError):
         signal.set_wakeup_fd(-1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -359,7 +381,7 @@ def _begin_copy(parent: int) -> None:
 
 
 def _written(file: int, buffer: Any, at: int) -> int:
-    """Write a buffer to a place of a file; the place behind it."""
+    """Write a buffer at a place of a file; returns the place after it."""
     left = memoryview(buffer).cast("B")
     while len(left):
         count = os.pwrite(file, left, at)

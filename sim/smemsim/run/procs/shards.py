@@ -1,9 +1,11 @@
-"""A grid's CTAs over several processes, and their results put together.
+"""A grid's CTAs in several processes, and their results merged.
 
-CTAs that do not wait for each other may run anywhere. On Linux copies of this process take waves from the end of the grid while this one goes through it from its
-beginning (`smemsim.run.procs.forks`), elsewhere and on a Dask cluster processes get plain data (`smemsim.run.procs.workers`). What each brings is put together in the order of the CTAs'
-numbers: what they wrote, and what they have accessed in global memory (`run/sanitizer/shard_record.py`). Where that says that CTAs of two processes have met there, or where anything
-else is not as in one process, the CTAs run again, here and in their order: so findings and bytes are those of one process.
+CTAs that do not wait for each other may run anywhere. On Linux, copies of this process take waves from the end of the
+grid while this one takes them from its begin (`smemsim.run.procs.forks`). Elsewhere and on a Dask cluster, processes
+get plain data (`smemsim.run.procs.workers`). The results are merged in the order of the CTAs' numbers: what they
+wrote, and their accesses to global memory (`run/sanitizer/shard_record.py`). If CTAs of two processes have met there,
+or if anything else differs from one process, the CTAs run again, here and in their order. So findings and bytes are
+those of one process.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ __all__ = ["Changed", "Merge", "Shard", "ShardResult", "Work", "execute_spread",
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Work:
-    """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are addresses, bytes and names."""
+    """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are
+    addresses, bytes and names.
+    """
 
     text: str
     arch: str
@@ -61,7 +65,9 @@ class Work:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Changed:
-    """The bytes of an array that are others now: `values` of the words (64 bits) at some places, of which the bytes in `masks` are others."""
+    """The bytes of an array that are others now: `values` of the words (64 bits) at some places, of which the bytes
+    in `masks` are others.
+    """
 
     address: int
     at: np.ndarray
@@ -90,8 +96,11 @@ LOWER, ONES, SEVENTH = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x0101_0101_0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ShardResult:
-    """What some CTAs left behind; `is_whole` False: they have to run again in their order, since there was a trap, a hang, the end of the time, or a race in global
-    memory. `record` is None where global memory is not watched: `changed` are its bytes then."""
+    """What some CTAs left. `is_whole` False: they have to run again in their order, because of a trap, a hang, the end
+    of the time, or a race in global memory.
+
+    `record` is None if global memory is not checked for races: `changed` are its bytes then.
+    """
 
     is_whole: bool
     ctas: int
@@ -116,21 +125,25 @@ def work_of(launch: Launch, *, sanitizer: bool) -> Work:
 
 
 class Shard:
-    """What executes CTAs of a launch where they change nothing for others; `before` are the bytes of arrays where it is not noted who writes to them."""
+    """What executes CTAs of a launch where they change nothing for others; `before` are the bytes of arrays where it
+    is not noted who writes to them.
+    """
 
     def __init__(self, launch: Launch, *, sanitizer: bool) -> None:
         self.launch, self.sanitizer, self.result = launch, sanitizer, launch.result.fresh()
         self.before: dict[int, np.ndarray] = {}
 
     def begin(self, *, is_shared: bool = False) -> None:
-        """Keep what is in memory, where that is needed."""
+        """Save the contents of memory, if they are needed."""
         launch = self.launch
         if not (self.sanitizer and launch.options.watch_global):
             written = may_be_written(launch)
             regions = [r for r in launch.memory.filled() if written is None or id(r.words) in written]
             for region in regions:
                 self.before[region.begin] = words = region.words.copy()
-                if is_shared:  # a page of a mapped file is this process's own once it is written: until then stores of the first process are seen, and would count as ours
+                # a page of a mapped file is this process's own once it is written: until then stores of the first
+                # process are seen, and would count as ours
+                if is_shared:
                     region.words[:] = words
 
     def run(self, clusters: Sequence[int]) -> ShardResult:
@@ -152,7 +165,7 @@ class Shard:
             if part is not None:
                 part.write(words)
                 changed.append(part)
-        # Where nobody has written, it counts who has written beside it by then.
+        # Without a write, it records the threads that have written in the same line until then.
         depends_on_order = any(blank.has_parts for blank in littered) or (
             bool(littered) and any(f.code == "R507" for f in result.findings.added)
         )
@@ -234,7 +247,7 @@ class _Reader(pickle.Unpickler):
         self._body = launch.program.inlined.body
 
     def find_class(self, module: str, name: str) -> Any:
-        """See pickle.Unpickler."""
+        """Find a class (pickle.Unpickler)."""
         return self._body.__getitem__ if (module, name) == (__name__, _instruction.__name__) else super().find_class(module, name)
 
 
@@ -253,7 +266,7 @@ class Merge:
         return launch.history is None or (record is not None and not record.meets(launch.history))
 
     def add(self, result: ShardResult) -> bool:
-        """Put one shard's result into the launch; False, and nothing has happened, where it does not fit."""
+        """Merge the result of one shard into the launch; False, without an effect, if it does not fit."""
         launch = self.launch
         if not self.fits(result):
             return False
@@ -280,20 +293,21 @@ class Merge:
         part.write(region.words)
 
 
-# ---- A grid on several cores, or on a Dask cluster: the CTAs after the first ones, when they depend on nobody and are worth it
+# ---- A grid on several cores, or on a Dask cluster: the CTAs after the first ones, if they are independent and large
+# enough
 
 
 START = 0.03  # seconds that copies of this process take to begin and to end
 COPIED, NOTED = (
     2e-9,
     1e-8,
-)  # seconds for each byte of the arrays that may be written: pages are copied, what is written is brought, with what the watch notes of it
+)  # seconds for each byte of the arrays that may be written: copies of pages, transfer of the results and of the sanitizer's record
 TWICE = 2  # how many times more has to be saved than that
 AGAIN = 0.1  # seconds after which it is looked again
 PART = 0.02  # seconds of work that a copy takes at the least
-FIRST = 2  # waves before one is a measure, where the program has not run before: the first one does what is done once
+FIRST = 2  # waves before one is a measure, if the program has not run before: the first one also does one-time work
 DEATHS = 5  # times that workers may be lost
-LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
+LONGEST = 10.0  # seconds of a shard, if a wave takes no longer
 OBJECTS = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what they read is no array of global memory
 MAPS = "tensormap"  # what is made in memory is followed in one process
 SOON = 1e-6  # seconds: the least that a part of a launch is given
@@ -310,11 +324,13 @@ def execute_spread(
     sanitizer: bool = True,
     done: Done = lambda ctas: None,
 ) -> bool:
-    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
+    """Run clusters of a launch (all of them without `clusters`) like `execute`, with the same results, on the `workers`
+    processes or the Dask cluster of its options.
 
-    Without either it is copies of this process, for processors that have nothing to do, where the first waves say that it saves time. CTAs that wait for each other, add to
-    the same words, take over each other's work, ask for %smid, allocate memory, ask for the grid's workspace, or fill arrays that were declared uninitialised, run here. Raises InputError where workers
-    of a Dask cluster are lost again and again.
+    Without either, copies of this process run on idle processors, if the first waves show that this saves time. CTAs
+    run here if they wait for each other, add to the same words, take over each other's work, read %smid, allocate
+    memory, use the grid's workspace, or fill arrays that were declared uninitialised. Raises InputError if workers of
+    a Dask cluster are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
     given: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
@@ -338,16 +354,19 @@ def _is_one(launch: Launch, *, looks: bool) -> bool:
         return True
     if program.allocates or program.names_workspace:  # memory that is placed while the launch runs
         return True
-    if releases_dependents(launch) or launch.options.after is not None:  # what runs beside the next launch, or the one before
+    # what runs beside the next launch, or the one before
+    if releases_dependents(launch) or launch.options.after is not None:
         return True
     if launch.memory.has_declared or any(region.chunks is not None for region in regions) or not program.uses.isdisjoint((*OBJECTS, MAPS)):
         return True
-    # Where a fence may be missing, it counts who has loaded a line.
+    # If a fence may be missing, it records the threads that have loaded a line.
     return looks and (may_lack_fence(program) or any(region.words.nbytes > MOST_BYTES for region in regions))
 
 
 def _worth(units: int, seconds: float, count: int, size: int, *, is_noted: bool) -> int:
-    """How many copies of this process save time, of `count` processes: of units of work that take so many seconds each and write to `size` bytes?"""
+    """How many copies of this process save time, of `count` processes: of units of work that take so many seconds
+    each and write to `size` bytes?
+    """
     copies = min(count - 1, units - 1, idle(), min(room(), left_of_budget()) // (WAVE_BYTES + 3 * size))
     if copies < 1:
         return 0
@@ -360,8 +379,10 @@ def _copies(
     memory: GlobalMemory, units: int, count: int, work: Callable[[int, int], list[Any] | None], seconds: float, *, asked: bool,
     begin: Callable[[bool], None] = lambda is_shared: None, idle: Sequence[np.ndarray] = (),
 ) -> Iterator[Forks | None]:  # fmt: skip
-    """`count` copies of this process, whose memory is their own, beside it; None where it cannot be copied. `begin` is told whether theirs is that of mapped files. They need
-    nothing of what is in `idle` arrays."""
+    """`count` copies of this process, with their own memory; None if it cannot be copied.
+
+    `begin` gets whether mapped files are their own too. They need nothing of the `idle` arrays.
+    """
     from smemsim.run.procs.forks import Forks, are_safe, not_copied, shared_ranges, to_own
 
     places = [(r.words.ctypes.data, r.words.ctypes.data + r.words.nbytes) for r in memory.table()[2] if r.words.nbytes]
@@ -389,7 +410,9 @@ def _copies(
 def shared_out(
     units: Sequence[Unit], do: Callable[[Unit], Outcome], memory: GlobalMemory, workers: int | None
 ) -> Generator[Outcome, None, None]:
-    """What becomes of units of work, in their order: of all but the first one on several processes, where that saves time. Each begins with memory that it fills itself."""
+    """The results of units of work, in their order; all but the first run in several processes, if that saves time.
+    Each unit begins with memory that it fills itself.
+    """
     count = processors() if workers is None else workers
     if not units:
         return
@@ -414,7 +437,7 @@ def shared_out(
 
 
 class _Waves(Sequence[Sequence[int]]):
-    """Clusters, so many together. A wave is cut off when somebody asks for it: a grid may have 2^47 of them."""
+    """Clusters in groups of a fixed number. A wave is made when it is needed: a grid may have 2^47 of them."""
 
     def __init__(self, clusters: Sequence[int], together: int) -> None:
         self.clusters, self.together = clusters, together
@@ -436,7 +459,9 @@ class _Waves(Sequence[Sequence[int]]):
 
 
 class _Shared(Queue):
-    """The clusters of a launch, of which other processes execute a part: here run those that are left, and those of which others bring nothing that fits."""
+    """The clusters of a launch, part of which other processes execute. Here run those that are left, and those whose
+    results do not fit.
+    """
 
     def __init__(self, launch: Launch, units: _Waves, count: int, *, sanitizer: bool, done: Done) -> None:
         super().__init__((), 0)

@@ -1,4 +1,6 @@
-"""Who executes the CTAs of a grid elsewhere: processes of this machine, or a Dask cluster. Importing this module takes long, and is left to who needs it."""
+"""Processes that execute the CTAs of a grid: on this machine, or a Dask cluster. The import of this module is slow, so
+only modules that need it import it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PIECES = 4  # shards for each process, so that none waits long for the last one
 
 
 def results(launch: Launch, crew: Crew, shards: Sequence[Sequence[int]]) -> Iterator[tuple[int, Any]]:
-    """Run shards, of some clusters each: the number and the result of each, in their order; fewer where the launch is out of time."""
+    """Run shards, of some clusters each: the number and the result of each, in their order; fewer where the launch is
+    out of time.
+    """
     found, following, given_out = dict[int, Any](), 0, 0
     futures: dict[concurrent.futures.Future[Any], int] = {}
 
@@ -58,7 +62,7 @@ def results(launch: Launch, crew: Crew, shards: Sequence[Sequence[int]]) -> Iter
 
 
 class Crew:
-    """Who executes the shards of a launch. `count` is how many work at a time."""
+    """The processes that execute the shards of a launch. `count` is how many work at a time."""
 
     count: int
     deaths = 0
@@ -111,7 +115,7 @@ class Processes(Crew):
         try:
             with without_main():  # the pool starts its processes where it gets work
                 return self._pool.submit(_run_own, clusters)
-        except BrokenProcessPool as error:  # found out before the futures say so
+        except BrokenProcessPool as error:  # found before the futures report it
             future: concurrent.futures.Future[Any] = concurrent.futures.Future()
             future.set_exception(error)
             return future

@@ -495,7 +495,6 @@ class SanitizerOfFirst(Events):
         return self.spread().of_all_ctas(ops)
 
     def of_issuer(self, ops: Sequence[Operation], n: int) -> Operation:
-        """As `Sanitizer.of_issuer`."""
         return ops[n % len(ops)] if self.of_all is None else self.of_all.of_issuer(ops, n)
 
     @_or_of_all
@@ -522,7 +521,7 @@ class SanitizerOfFirst(Events):
         return self.written.op_writes(op, cta.index, addresses, size)
 
     def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
-        """As `Sanitizer.ops_read`; where that is False, `of_all_ctas` says which operations have to be told."""
+        """If this is False, `of_all_ctas` has the operations that must be reported."""
         return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:

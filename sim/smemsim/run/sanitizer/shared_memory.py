@@ -989,7 +989,7 @@ class SharedShadow:
         self.parts.written_whole(at)
         if (
             not facts_of(op.kind).is_generic and (addresses := at[self._are_addresses(at)]).size
-        ):  # who has read the address is not asked for again
+        ):  # not checked again after a read of the address
             self.read_line[addresses], self.read_when[addresses] = 0, 0
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 

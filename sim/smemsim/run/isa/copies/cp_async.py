@@ -94,7 +94,7 @@ def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) ->
 
 
 def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
-    """Called before a copy: what to call behind it, so that its bytes are there only when it completes."""
+    """Called before a copy: returns what to call after it, so that its bytes are there only when it completes."""
     words: np.ndarray = ((piece.at[:, None] >> 2) + np.arange(size // 4)).reshape(-1)
     view, threads = x.shared.view(np.uint32), x.threads.copy()
     x.in_flight.clears(x, words)
