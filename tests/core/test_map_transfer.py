@@ -231,7 +231,7 @@ BAD = [
     ([CALL, "--at", "9" * 5000], "needs whole numbers"),
     ([CALL, "--smem", "here"], "--smem 'here'"),
     ([CALL, "--smem", "1,2"], "needs one address"),
-    ([CALL, "--smem", "0x7f0000000000"], "not a generic pointer"),
+    ([CALL, "--smem", "0x7f0000000000"], "a generic pointer, or"),
     ([CALL, "--offsets", "1"], "takes none"),
     ([CALL, "--offsets", "1", "--store"], "stores have none"),
     ([CALL, "--arch", "sm_90"], "did you mean 'sm_90a'?"),

@@ -419,7 +419,7 @@ def test_bulk_reductions_are_those_of_the_isa():
 @pytest.mark.parametrize("data_type", [code for code, row in DATA_TYPES.items() if row.bits < 8])
 def test_reductions_of_sub_byte_types_are_not_guessed(data_type):
     for op in ReductionOp:
-        with pytest.raises(Unmodelled, match="nobody has tried"):
+        with pytest.raises(Unmodelled, match="the PTX ISA has no such reduction"):
             tensor_reduction(op, data_type)
 
 

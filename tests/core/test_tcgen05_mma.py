@@ -445,7 +445,7 @@ def test_a_start_count_behind_the_first_run_leaves_one_column_of_it():
         ({"disable_output_lane": np.array(3)}, "4 words"),
         ({"ws": True, "idesc": InstrDescriptor(kind="f16", n=64), "disable_output_lane": (0,) * 4}, ".ws has none"),
         ({"ws": True, "idesc": InstrDescriptor(kind="f16", n=64), "scale_input_d": 1}, ".ws has not"),
-        ({"idesc": InstrDescriptor(kind="mxf4nvf4", n=16), "scale_a": 0, "scale_b": 0}, "2X and 4X; say which"),
+        ({"idesc": InstrDescriptor(kind="mxf4nvf4", n=16), "scale_a": 0, "scale_b": 0}, "2X and 4X; choose one"),
         ({"idesc": InstrDescriptor(kind="mxf4", n=16), "scale_a": "5", "scale_b": 0}, "scale_a = '5'"),
         ({"b": "x"}, "b = 'x'"),
         ({"tensor": 5}, "needs a TensorMemory"),
@@ -567,7 +567,7 @@ def test_what_nobody_wrote_is_counted_and_makes_d_uncertain():
     word_b = lay_out(shared[0], ones[:8], "f16", "K", "32B", B_AT)  # half of B
     result = tcgen05_mma(tensor[0], 0, word_a, word_b, i, shared=shared[0])
     assert result.unwritten == {"B": 8 * 16, "D": 128 * 16}
-    assert "nobody wrote 128 elements of B; nobody wrote 2048 elements of D" in repr(result)
+    assert "128 elements of B are uninitialised; 2048 elements of D are uninitialised" in repr(result)
     assert not result.certain.any()
     again = tcgen05_mma(tensor[0], 0, word_a, word_b, i, shared=shared[0], enable_input_d=False)
     assert again.unwritten == {"B": 8 * 16}

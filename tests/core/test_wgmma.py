@@ -169,7 +169,7 @@ def test_what_nobody_wrote_is_counted():
     below = word.advance(0x4000)
     result = wgmma(shared, word, below, n=8, a_type="bf16")
     assert result.unwritten == {"B": 128}
-    assert "nobody wrote 128 elements of B" in repr(result)
+    assert "128 elements of B are uninitialised" in repr(result)
     assert not result.certain.any()
     for row, k in ((64, 0), (0, 16), (-1, 0)):
         with pytest.raises(InputError):

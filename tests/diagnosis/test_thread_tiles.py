@@ -299,7 +299,7 @@ def test_a_sum_may_go_through_a_and_b_in_different_orders(transposed: bool):
 def test_elements_that_lie_in_many_places_are_not_recognised():
     ran = run_converted(NONE, transposed=False, few=True)
     assert (ran.findings, ran.judged.a, ran.judged.b) == ([], (0, 8), (8, 8))
-    assert "an expected array does" in str(ran.judged)
+    assert "without a tensor load" in str(ran.judged)
 
 
 @pytest.mark.parametrize(

@@ -1391,7 +1391,7 @@ def test_the_repair_names_the_count_of_an_mbarrier_that_counts_too_few(arrives, 
 
     assert told(count) == []
     (found,) = told(count * 2 // 3)
-    assert found.startswith(f"X008 {count} in place of {count * 2 // 3} in the mbarrier.init of line")
+    assert found.startswith(f"X008 {count} instead of {count * 2 // 3} arrivals in mbarrier.init of line")
 
 
 BULK_STORE = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;"

@@ -792,7 +792,7 @@ def test_loads_that_overlap_say_where_each_begins(first, second):
     if first == second:
         assert "before the next load into a stage" in finding.repair
     else:
-        assert f"the first one's bytes begin at {0x400 + first:#x}, these at {0x400 + second:#x}" in finding.repair
+        assert f"the first load begins at {0x400 + first:#x}, this one at {0x400 + second:#x}" in finding.repair
 
 
 @pytest.mark.parametrize(("apart", "codes"), [(0, set()), (256, {"X005"})], ids=["the same bytes", "other bytes"])

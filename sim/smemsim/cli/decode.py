@@ -325,7 +325,7 @@ def decode(
             )
         ctx.exit(_decode_instruction(number, kind, {"arch": arch, **instruction}, as_json))
     if foreign := strangers(ctx, _INSTRUCTION):
-        raise InputError(f"{foreign}: of an instruction; say which with --kind")
+        raise InputError(f"{foreign}: belongs to an instruction; choose its kind with --kind")
     _hint(number)
     ctx.exit(_decode_word(number, arch, tile, meant, context, as_json))
 

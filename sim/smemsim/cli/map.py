@@ -267,7 +267,7 @@ def _map_word(ctx: click.Context, text: str, arch: str | None, form: str, lines:
             )
         ctx.exit(map_accumulator(word, form, **instruction))
     if foreign := strangers(ctx, ACCUMULATOR):
-        raise InputError(f"{foreign}: of an instruction's D; say which kind of instruction with --kind")
+        raise InputError(f"{foreign}: belongs to an instruction's D; choose its kind with --kind")
     operand = {"arch": arch, **{name: value for name, value in given.items() if name not in (*_TRANSFER, *DIVISIONS)}}
     if missing := [f"--{name}" for name, value in operand.items() if value is None]:
         raise InputError(

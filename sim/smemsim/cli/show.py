@@ -175,7 +175,7 @@ def _selected(tile: TilePicture, block: int | None, k_step: int | None) -> tuple
 def _one(tiles: list[TilePicture], option: str = "--svg") -> None:
     if len(tiles) != 1:
         listed = ", ".join(tile.where for tile in tiles) or "none"
-        raise InputError(f"{option}: draws one operand, here are {len(tiles)} ({listed}); say which with --operand")
+        raise InputError(f"{option}: draws one operand, and there are {len(tiles)} ({listed}); choose with --operand")
 
 
 def _check_form(forms: int, lines: int | None) -> None:

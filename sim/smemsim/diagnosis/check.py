@@ -56,7 +56,7 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     known = {str(path): (path, operand) for path, operand in given.operands() if operand.meant is not None}
     if where.strip() not in known:
         missing = f"operand {shown(where)}: needs one" if where.strip() else "--operand is missing: needs an operand"
-        raise InputError(f"{missing} that says what it was meant to be; there are {', '.join(known) or 'none'}")
+        raise InputError(f"{missing} with the key meant; there are {', '.join(known) or 'none'}")
     path, operand = known[where.strip()]
     assert path.step is not None
     assert operand.meant is not None
@@ -147,7 +147,7 @@ def _not_compared(scenario: ScenarioTables, machine: Machine) -> Iterator[str]:
     """The paths of all that a reader may take for compared, and that was not compared."""
     mmas = [(Path.of("step", number), step) for number, step in enumerate(scenario.steps) if isinstance(step, MmaStep)]
     yield from (
-        f"{path / side} (nothing says which tile is meant: the key meant is missing)"
+        f"{path / side} (the key meant is missing: no tile to compare with)"
         for path, step in mmas
         for side, of in step.operands.items()
         if of.meant is None

@@ -107,7 +107,7 @@ def explained(run: Executed, wrong: Wrong) -> str:
         if explanation is None and x.count and (own := own_ranks(run.launch)):
             lines = listed(sorted({f.line for f in own}))
             explanation = Explanation(
-                f"no rule gives it, but the mapa at line {lines} brings nothing to another CTA: {own[0].message}", own[0].repair
+                f"no rule gives it, but the mapa at line {lines} reaches no other CTA: {own[0].message}", own[0].repair
             )
     return "" if explanation is None else str(explanation)
 
@@ -478,8 +478,8 @@ def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, l
     return Turned(
         name,
         load,
-        f"the load of {name} at line {load.instruction.line} has its coordinates exchanged: it asks for {list(load.coordinates)}, and goes on along dimension "
-        f"{1 - k}, that of rows ({listed}), while the products go on along k, dimension {k}",
+        f"the load of {name} at line {load.instruction.line} has its coordinates {list(load.coordinates)} exchanged; it advances along the rows, dimension "
+        f"{1 - k} ({listed}), the products advance along k, dimension {k}",
     )
 
 

@@ -69,7 +69,7 @@ class Comparison:
             return ""
         if not self.differing:
             return "as expected"
-        within = f"within {self.tolerance}" if self.tolerance is not None else "but for what looks like rounding"
+        within = f"within {self.tolerance}" if self.tolerance is not None else "except for rounding"
         exact = "" if self.tolerance is not None else "; --exact demands every bit"
         return f"as expected {within}: {self.differing} of {self.size} elements differ, {self.largest}{exact}"
 

@@ -444,11 +444,11 @@ def _writers(tile: Tile, words: Words, arch: str) -> Iterator[Fault]:
     panel, panels = chunk // tile.mode.chunks, -(-chunks // tile.mode.chunks)
     what = ("rows", "K") if tile.shape.major == "K" else ("K", "rows")
     for half, missing in (("second", line >= lines // 2), ("first", line < lines // 2)):
-        yield from read("the writer's box", f"written but for the {half} half of its {what[0]}, which is 0", tile.owners(where, ~missing))
+        yield from read("the writer's box", f"written without the {half} half of its {what[0]}, which is 0", tile.owners(where, ~missing))
     for half, missing in (("second", chunk >= chunks // 2), ("first", chunk < chunks // 2)):
-        yield from read("the writer's box", f"written but for the {half} half of its {what[1]}, which is 0", tile.owners(where, ~missing))
+        yield from read("the writer's box", f"written without the {half} half of its {what[1]}, which is 0", tile.owners(where, ~missing))
     for number in range(panels if panels > 2 else 0):
-        text = f"written but for panel {number} of {panels} ({tile.mode.width} B wide), which is 0"
+        text = f"written without panel {number} of {panels} ({tile.mode.width} B wide), which is 0"
         yield from read("the writer's box", text, tile.owners(where, panel != number))
 
 
@@ -896,8 +896,8 @@ def not_numbers(c: Compared) -> list[str]:
     if not count:
         return []
     return [
-        f"{'all' if count == has.size else f'{count} of'} {has.size} elements of D are NaN or infinite where the product of a and b is finite: the kernel read "
-        "a NaN or an infinity in A, B or C (memory that nobody has written?), or scaled D by one"
+        f"{'all' if count == has.size else f'{count} of'} {has.size} elements of D are NaN or infinite, and the product of a and b is finite; the kernel read "
+        "a NaN or an infinity in A, B or C (uninitialised memory?), or scaled D by one"
     ]
 
 

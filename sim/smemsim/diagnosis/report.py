@@ -43,7 +43,9 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
-NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
+NOTHING = (
+    "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; steps are what loads (tma_load) and what reads (mma)"
+)
 
 
 @in_default_state
@@ -150,7 +152,7 @@ class Report:
         return Page(
             self.title or "smemsim report", self._evidence(), self._counted(),
             tuple(_entry(f, drawn) for f in self.findings), remarks=tuple(_entry(f, ()) for f in self.remarks),
-            clean="Every operand that says what it was meant to be reads exactly that.", unchecked=self.unchecked,
+            clean="Every operand with an intended tile reads exactly that tile.", unchecked=self.unchecked,
             strips=buffer_strips(self.machine, names) if self.machine else (), strips_title="Buffers",
             data=page_data(self.machine, drawn, names) if self.machine else {"operands": []},
             stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,

@@ -808,14 +808,14 @@ class Run:
         whole = report.page(tiles, names=names)
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
-            remarks=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),
+            remarks=(), unchecked=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),
         )  # fmt: skip
 
     def _checks(self) -> tuple[str, ...]:
         """What was checked, and what was not, a line each."""
         what = f"{self.ctas} of {self.launch.ctas} CTAs" if self.ctas != self.launch.ctas else f"{self.ctas} CTA{'s' * (self.ctas != 1)}"
-        seen = self.reads is not None
-        said = f"Races, waits, barriers and uninitialised values: {what if seen else 'not checked'}."
+        seen = "not checked" if self.reads is None else "until the kernel stopped" if self.launch.result.status else what
+        said = f"Races, waits, barriers and uninitialised values: {seen}."
         layouts, _, missed = str(self.judged).partition("not checked: ")
         lines = (said, f"{layouts[:1].upper()}{layouts[1:].strip(' ;')}." if layouts else "", f"Not checked: {missed}." if missed else "")
         return tuple(filter(None, (*lines, *(f"Limit of the race detector: {bound}." for bound in self.bounds))))

@@ -168,7 +168,7 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
         if contradiction:
             yield contradiction
         else:
-            machine.unchecked.append(f"{part.where} (no copy step says what tensor memory holds)")
+            machine.unchecked.append(f"{part.where} (no copy step fills tensor memory)")
         return
     shape = part.column.shape
     legal = np.isin(part.id, part.mode.ids)

@@ -714,7 +714,7 @@ def _more(tile: TilePicture) -> tuple[str, ...]:
     """The lines below the table of instructions."""
     count = tile.words.size
     if not tile.held and count == 1:
-        return ("nothing is said of what was meant",)
+        return ("no intended tile is given",)
     return (f"and {count - MOST_STEPS} more instructions",) if count > MOST_STEPS else ()
 
 

@@ -49,7 +49,7 @@ def fit(d: SmemDescriptor, rows: int, k: int, *, dtype: Any, major: str, **given
     made = [p for stack in ("strided", "contiguous") if (p := _planned(d, rows, k, stack, dtype=dtype, major=major, **given)) is not None]
     if not made:
         plan(rows, k, dtype=dtype, major=major, swizzle=d.swizzle, arch=d.arch, base_address=_base(d), **given)
-        raise InputError(f"a tile of {rows} x {k}: nobody knows how it lies")
+        raise InputError(f"a tile of {rows} x {k}: its layout is not known")
     for p in made:
         for says in _read_of(d, p):
             return Fit(says)
@@ -113,8 +113,9 @@ def _misfit(d: SmemDescriptor, made: list[Plan]) -> Finding:
         starts = sorted({int(advance) for advance in made[wanted.index(strides)].advances.ravel()})
         return _finding(
             "R502", "start_address",
-            f"start address {d.start_address:#x} is neither the begin of a tile of {p.wish.rows} x {p.wish.k} {p.wish.fmt.name}, which is a multiple of {max(MODES[d.swizzle].period, 128)} B, nor that of a later K step or block, which lie {starts} B behind it",
-            f"start address {_base(d):#x}, or {_base(d):#x} and one of these", "PTX ISA 9.1 §9.7.16.3.3",
+            f"start address {d.start_address:#x} begins no tile of {p.wish.rows} x {p.wish.k} {p.wish.fmt.name}, and no K step or block of one",
+            f"start address {_base(d):#x}, or {_base(d):#x} plus one of {starts}", "PTX ISA 9.1 §9.7.16.3.3",
+            why=f"a tile begins at a multiple of {max(MODES[d.swizzle].period, 128)} B, its later K steps and blocks {starts} B after that",
         )  # fmt: skip
     swapped = strides[::-1] in [(p.leading_byte_offset, p.stride_byte_offset) for p in made]
     code = "D309" if swapped else "D308"

@@ -210,9 +210,7 @@ def tensor_reduction(op: Any, data_type: Any) -> ReductionType:
     operation = reduction_op(op)
     name = choice("data_type", getattr(data_type, "name", data_type), _DATA_TYPES, "a tensor map's data type, such as BFLOAT16")
     if name not in TENSOR_REDUCTIONS:
-        raise Unmodelled(
-            f"{operation} through a tensor map of data type {name}: nobody has tried it, and the PTX ISA has no such reduction"
-        )
+        raise Unmodelled(f"{operation} through a tensor map of data type {name}: the PTX ISA has no such reduction, and it is not tested")
     runs = TENSOR_REDUCTIONS[name]
     if operation not in runs:
         takes = f"takes {listed(runs)}" if runs else "takes no reduction"

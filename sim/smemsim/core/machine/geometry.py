@@ -209,7 +209,7 @@ def _check_bits(tm: TensorMap, arch: str | None) -> None:
     """Raise Unmodelled for bits that the encoder does not write, unless they are known to have no effect."""
     if foreign := [name.lstrip("_") for name, grade in tm.unread_fields(arch).items() if grade is None]:
         raise Unmodelled(
-            f"the map has bits in {', '.join(foreign)} that no known encoder writes; they do nothing on sm_90a, on {arch} nobody knows"
+            f"the map has bits in {', '.join(foreign)} that no known encoder writes; they do nothing on sm_90a, their effect on {arch} is not known"
         )
 
 

@@ -130,9 +130,7 @@ class GlobalMemory:
         shift = data.ctypes.data % LINE if data.size else 0
         begin = self._room(address, len(data), shift)
         if data.size and begin % LINE != shift:
-            raise InputError(
-                f"address = {begin:#x}: the array begins {shift} bytes behind a multiple of {LINE}; needs an address that does so too"
-            )
+            raise InputError(f"address = {begin:#x}: the array begins {shift} bytes after a multiple of {LINE}; needs such an address too")
         return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
 
     def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
@@ -326,8 +324,8 @@ class GlobalMemory:
     def _nearby(self, address: int) -> str:
         near = self.nearest(address)
         if near is None:
-            return "; nothing was placed at all"
+            return "; this memory holds no array"
         if address < near.begin:
-            return f"; {near.begin - address} bytes behind it begins {near}"
+            return f"; {near.begin - address} bytes before {near}"
         where = f"{address - near.end} bytes past the end of" if address >= near.end else f"{address - near.begin} bytes inside"
         return f"; it is {where} {near}"

@@ -81,7 +81,7 @@ def places(
         reason = f"the operand reaches {farthest:#x}, past the end of the CTA's shared window ({end:#x}){known}"
         raise HardwareTrap(reason, cuda_error=ILLEGAL_ADDRESS)
     if address.size and int(address.min()) < begin:
-        raise Unmodelled(f"the operand begins at {int(address.min()):#x}; nobody knows what the system keeps below {begin:#x}")
+        raise Unmodelled(f"the operand begins at {int(address.min()):#x}; the reserved memory below {begin:#x} is not modelled")
     return address
 
 

@@ -333,7 +333,7 @@ class MmaResult:
         m, n = self.d.shape
         parts = [f"addresses {self.grade}"]
         parts += [f"disputed: {', '.join(self.disputes)}"] if self.disputes else []
-        parts += [f"nobody wrote {count} elements of {name}" for name, count in self.unwritten.items()]
+        parts += [f"{count} elements of {name} are uninitialised" for name, count in self.unwritten.items()]
         unsure = int((~self.certain).sum())
         counted = f"{unsure} of {m * n} elements of D are not certain" if unsure else "no element depends on it"
         measured = self.arithmetic.grade is Grade.MEASURED
@@ -373,8 +373,8 @@ class MmaResult:
                 else "D is measured bit for bit"
             )
         if self.unwritten:
-            return (
-                "D depends on " + ", ".join(f"{count} elements of {name}" for name, count in self.unwritten.items()) + " that nobody wrote"
+            return "D depends on uninitialised values: " + ", ".join(
+                f"{count} elements of {name}" for name, count in self.unwritten.items()
             )
         return (
             f"{int((~self.certain).sum())} elements depend on how hardware rounds, which is {self.arithmetic.grade} ({self.arithmetic.source}), "

@@ -352,7 +352,7 @@ def _layouts_of_scales(mma: Tcgen05Mma) -> tuple[ScaleLayout, ScaleLayout]:
     i = mma.i
     modes = scale_modes(i.row, wide_k=bool(i.k_size))
     if mma.scale_vec is None and len(modes) > 1:
-        raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
+        raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; choose one")
     of_a, of_b = (
         ScaleLayout(
             operand, m=i.m, n=i.n, kind=i.kind, scale_vec=mma.scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=mma.cta_group,

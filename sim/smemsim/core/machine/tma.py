@@ -543,7 +543,7 @@ def _address(name: str, value: Any) -> int:
     address = whole(name, value, wanted="a byte address in the .shared window")
     if not 0 <= address <= MOST_ADDRESS:
         raise InputError(
-            f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}): not a generic pointer, and without the CTA's rank that bits 31:24 have in a cluster (see ClusterAddress)"
+            f"{name} = {address:#x}: needs a byte address in the .shared window, 0 to {SHARED_END:#x}; a generic pointer, or an address with a CTA's rank in bits 31:24, is none (see ClusterAddress)"
         )
     return address
 
@@ -710,7 +710,7 @@ def reduce_bytes(
 ) -> None:
     """Reduce a store's bytes into `tensor`; arguments as for `load_bytes`, `kind` from `tensor_reduction`."""
     if transfer.geometry.mode == "tile::scatter4":
-        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
+        raise Unmodelled("reductions in mode tile::scatter4: ptxas accepts them, the PTX ISA does not list them, and none is tested")
     _check_distinct(transfer)
     where = transfer.global_address - tensor_begin
     at = transfer.shared_address.astype(np.int64) - memory_begin

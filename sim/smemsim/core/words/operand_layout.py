@@ -90,7 +90,7 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
     if major == "K" and not absolute and width >= 64 and k_bytes > width:
         return (
             f"{k_bytes} bytes of K a row are more than the {width}-byte swizzle; no instruction reads that many (64 at most), "
-            "so that nobody knows whether LBO or the next bytes would follow"
+            "so it is not known whether LBO or the next bytes would follow"
         )
     return ""
 

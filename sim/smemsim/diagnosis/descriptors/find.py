@@ -159,8 +159,8 @@ def _shared(shape: Shape, places: np.ndarray) -> str:
         return ""
     two = [_at(tuple(int(x) for x in np.unravel_index(int(n), places.shape))) for n in (first[of[again[0]]], again[0])]
     return (
-        f"{again.size} of {flat.size} elements lie where another one lies, as {two[1]} where {two[0]} does: the layout is not one-to-one, and no "
-        "kernel can store different elements there"
+        f"{again.size} of {flat.size} elements have the address of another element, such as {two[1]} that of {two[0]}; no kernel can store "
+        "different elements there"
     )
 
 
@@ -171,7 +171,7 @@ def of_memory(shape: Shape, memory: Owners, wanted: np.ndarray) -> Answer:
     if missing.any():
         first: Any = tuple(np.argwhere(missing)[0].tolist())
         what = f"global byte {int(wanted[first]):#x}" if wanted[first] >= 0 else "what lies outside its tensor,"
-        text = f"{int(missing.sum())} of {missing.size} elements lie nowhere in shared memory: {what} of {_at(first)} was written by nobody"
+        text = f"{int(missing.sum())} of {missing.size} elements are not in shared memory; the first is {what} of {_at(first)}"
         chunks = shape.lined(places)[..., :: shape.per_chunk]
         return _answer(shape, [], [], nearest(shape, chunks, lambda reads: memory.source(reads) == wanted), text)
     if not np.isin(wanted, memory.repeated()).any():
@@ -306,7 +306,7 @@ def _told(refuted: list[Witness]) -> str:
     first = [next(witness for witness in refuted if (witness.swizzle, witness.absolute) == mode) for mode in modes]
     names = [f"{witness.swizzle}{' with absolute LBO' if witness.absolute else ''}" for witness in first]
     several = any(witness.base_offset for witness in refuted)
-    other = " (and other base offsets fail likewise: see witnesses)" if several else ""
+    other = " (other base offsets fail too: see witnesses)" if several else ""
     return "; ".join(f"{name}: {witness.text}" for name, witness in zip(names, first, strict=True)) + other
 
 

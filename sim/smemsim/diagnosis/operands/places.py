@@ -42,7 +42,7 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
-NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant (an expected array does: smemsim run --expect)"
+NO_LOAD = "operands without a tensor load, so without a tensor map that gives the intended tile (smemsim run --expect compares the result)"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor

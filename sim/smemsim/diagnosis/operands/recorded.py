@@ -527,7 +527,7 @@ class Reads(MergeableObserver):
         if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
         if places is None:
-            return "descriptors of which nobody knows what they read"
+            return "descriptors whose reads are not known"
         if not trace.loads:
             return NO_LOAD
         numbers, pattern = ([writer], b"") if writer else writers_of(shared, places)

@@ -83,7 +83,7 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     n, thread = _first(x, part, bad)
     address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
     count, ctas = int(bad.sum()), len(distinct(x.cta_of[x.threads if part is None else x.threads[part]][bad]))
-    more = f" (and {count - 1} more threads{f', in {ctas} CTAs' * (ctas > 1)})" if count > 1 else ""
+    more = f" (and {count - 1} more thread{'s' * (count > 2)}{f', in {ctas} CTAs' * (ctas > 1)})" if count > 1 else ""
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None

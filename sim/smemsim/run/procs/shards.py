@@ -286,8 +286,8 @@ class Merge:
             both = np.flatnonzero(others.view(np.uint8))
             first, last = (region.words_begin + 8 * int(part.at[n // 8]) + int(n % 8) for n in (both[0], both[-1]))
             self.launch.result.evidence.add(
-                f"CTAs of this launch write different values to the same bytes of global memory ({both.size} of {first:#x} to {last:#x}): "
-                "which one stays is not determined, on hardware either"
+                f"CTAs of this launch write different values to the same bytes of global memory ({both.size} of {first:#x} to {last:#x}); "
+                "which value stays is not determined, also on hardware"
             )
         changed[part.at] |= part.masks
         part.write(region.words)

@@ -844,16 +844,16 @@ class GlobalShadow:
         is_read = theirs.does == "read"
         if which == FOLLOWS:
             return Said(
-                races.unordered(mine, theirs, where, "only the multiprocessor orders the two: it runs their CTAs one after the other (rule order.same_multiprocessor)"),
-                "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic", True,
+                races.unordered(mine, theirs, where, "only the multiprocessor orders the two, because it runs their CTAs one after the other (rule order.same_multiprocessor)"),
+                "a workspace for each CTA (by %ctaid), or one that a CTA takes and returns by an atomic", True,
             )  # fmt: skip
         if which == UNFENCED:
             return Said(
                 races.unordered(
-                    mine, theirs, where, f"{mine.who} knows of it by a relaxed operation with no fence after it, which by the PTX ISA orders "
-                    f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)",
+                    mine, theirs, where, f"{mine.who} has only a relaxed operation without a fence after it, which orders nothing in the PTX ISA; "
+                    f"no failure is known{' (the L1 has no older copy of this line)' if i.op == 'ld' else ''} (rule order.reader_fence)",
                 ),
-                "__threadfence() (fence.acq_rel.gpu) after the atomic or the load that says so", True,
+                "__threadfence() (fence.acq_rel.gpu) after that atomic or load", True,
             )  # fmt: skip
         if which == CROSSES:
             return Said(
@@ -910,7 +910,7 @@ class GlobalShadow:
                 f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
             )
         if near:
-            lock = "; where a lock or a flag is to order them: __threadfence() (fence.acq_rel) after the atomic that takes it, and before the one that gives it back"
+            lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
         both_write = does == "writes" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"

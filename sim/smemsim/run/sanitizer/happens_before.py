@@ -888,7 +888,7 @@ class VectorClocks:
         offset = self.too_early.get(warp)
         if offset is None:
             return ""
-        return f": it has not waited for the phase before the one it waited for at the mbarrier at {offset:#x}, whose parity was that of two phases ago"
+        return f": its wait at the mbarrier at {offset:#x} may have passed two phases ago, because the parity was the same"
 
     def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
         """Which warps know that the phase before the last complete one is over?"""

@@ -89,13 +89,15 @@ class LostUpdates:
         one, another = (self.x.threads[which[:2]] % WARP).tolist()
         load, place = updates(self.x.program)[id(i)], int(piece.at[which[0]])
         mine = Access("write", f"lanes {one} and {another} of warp {self.reporting.warp(self.x.threads[which[0]] >> 5)}", i)
-        why = "each lane reads before any of them writes, so that only one update is left"
-        repair = "one atomic operation (atom or red) in place of the load and the store, or a sum of the lanes that have one place first (shfl, redux, match)"
+        why = "each lane reads before any lane writes: only one update is left"
+        repair = (
+            "one atomic (atom, red) instead of the load and the store, or first a sum over the lanes with one address (shfl, redux, match)"
+        )
         if piece.space == "shared":
             words = np.arange(place // WORD, (place + size - 1) // WORD + 1)
             self.reporting.find(i, words, lost_in_warp(mine, load, why=why), repair, other=load.line, within_warp=True)
             return
-        why += "; every place has as many lanes, which leave the same value, as if they were one" if are_alike else ""
+        why += "; every address has as many lanes, which leave the same value" if are_alike else ""
         said = lost_in_warp(mine, load, self.name(i, piece.memory, place), why)
         self.x.launch.find(
             said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.1, 8.10", other=load, within_warp=True,

@@ -154,8 +154,8 @@ class MbarrierObjects:
             if is_split or is_late:
                 count = 2 * state.expected - state.pending
                 return (
-                    f"{count} in place of {state.expected} in the mbarrier.init of line {one.made.line}, if one phase is meant for all {count} arrivals (line "
-                    f"{one.line[own]}): its phase ended before warp {self.reporting.warp(warp)} had arrived"
+                    f"{count} instead of {state.expected} arrivals in mbarrier.init of line {one.made.line}, if one phase is for all {count} (line "
+                    f"{one.line[own]}): the phase ended before warp {self.reporting.warp(warp)} arrived"
                 )
         return ""
 

@@ -100,8 +100,10 @@ class Messages:
             self.reporting.access("read", warp, i.line),
             Access("write", "another warp, before it sets a flag", stored.instruction),
         )
-        why = "the reader has found the flag set, but the writer has no fence between the data and the flag, so that the old value may be read"
-        repair = "fence.acq_rel (__threadfence) between the data and the flag, or .release in the write of the flag; and the same, or .acquire, where the flag is read"
+        why = "the writer has no fence between the data and the flag: the reader may find the flag set and read old data"
+        repair = (
+            "fence.acq_rel (__threadfence) between the data and the flag, or .release for the flag; the reader needs the same, or .acquire"
+        )
         if space == "shared":
             self.reporting.find(
                 i,

@@ -104,9 +104,9 @@ class Prerequisite:
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
         other = before.instructions[int(epochs[n, k]) & loops.INDEX]
         begins = (
-            "this launch may run beside it (programmatic stream serialization), and has not waited for its end"
+            "this launch may overlap it (programmatic stream serialization), and has not waited for its end"
             if before.releases_dependents
-            else "this launch may begin when the threads of that one have exited (programmatic stream serialization), before its writes are visible, and has not waited for them"
+            else "this launch may begin before the writes of that one are visible (programmatic stream serialization), and has not waited for them"
         )
         mine = Access("write" if writes else "read", f"warp {int(warps[n]) % (self.x.stride // WARP)}", i)
         theirs = Access(
@@ -114,7 +114,7 @@ class Prerequisite:
         )
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(
-            said.code, i, said.what, REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}", arrays=(array.region.begin,),
+            said.code, i, said.what, REPAIR, because=BECAUSE, operation=f"the launch before, line {other.line}", arrays=(array.region.begin,),
             why=said.why, halves=said.halves,
         )  # fmt: skip
 

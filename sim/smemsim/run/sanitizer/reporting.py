@@ -224,8 +224,7 @@ class Reporting:
         ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
         why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
         return why, (
-            f"one index for the stage that is loaded, the mbarrier that counts it, the wait and the read: what is read here completes on the "
-            f"mbarrier at {mine:#x}"
+            f"one stage index for the load, its mbarrier, the wait and the read; these bytes complete on the mbarrier at {mine:#x}"
         )
 
     def who_waited(self, op: Operation, *, only_read: bool = False) -> int:
@@ -333,8 +332,8 @@ class Reporting:
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
             return ""
         return (
-            "; or, if it means the bytes of an earlier phase, which it has waited for, let the load wait for an mbarrier at which the readers arrive "
-            "(tcgen05.commit, mbarrier.arrive) after this read"
+            "; or, if the bytes of an earlier phase are meant, let the load wait for an mbarrier at which the readers arrive after this read "
+            "(tcgen05.commit, mbarrier.arrive)"
         )
 
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
@@ -344,8 +343,5 @@ class Reporting:
             return self.wait_for(op, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:
-            return (
-                f"the two overlap: the first one's bytes begin at {first:#x}, these at {second:#x}; stages must lie as far apart as what is loaded "
-                "into one is long"
-            )
-        return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
+            return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, less than the size of a load apart"
+        return "before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads"

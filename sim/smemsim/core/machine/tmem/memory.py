@@ -108,7 +108,7 @@ class Columns:
             free = int((~self._allocated).sum())
             raise AllocationError(
                 f"columns = {count}: {free} of {COLUMNS} are free, no {count} in a row; tcgen05.alloc blocks until another warp or CTA "
-                "deallocates some, for ever if nobody does"
+                "deallocates some"
             )
         self._cta_group, self._largest = group, count
         self.allocations[first] = count
@@ -362,8 +362,8 @@ class TmemAccess:
         if address.lane not in allowed:
             only = " or ".join(map(str, allowed))
             raise InputError(
-                f"taddr = {address.encode():#x}: lane {address.lane}; .{row.name} begins at lane {only} of the warp's {WARP_LANES}, and what a "
-                "warp adds for itself is not part of it (operand(warp) is the whole address)"
+                f"taddr = {address.encode():#x}: lane {address.lane}; .{row.name} begins at lane {only} of the {WARP_LANES} lanes of a warp; the "
+                "first lane of the warp is not part of it (operand(warp) is the whole address)"
             )
         object.__setattr__(self, "taddr", address.encode())
         check_columns(f".{row.name}.x{repeat}", address.column, self.width)
@@ -559,7 +559,7 @@ class TensorMemory(Columns):
             for c, n in sorted(self.allocations.items())
         ]
         lost = (
-            [f"{self.lost} columns were left over by a deallocation of less than an allocation; nobody can give them back"]
+            [f"{self.lost} columns are left of an allocation that was deallocated in part; no instruction can deallocate them"]
             if self.lost
             else []
         )

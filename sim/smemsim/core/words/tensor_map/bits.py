@@ -234,8 +234,8 @@ class Encoded(Arguments):
             return raw
         if self.mode is not None and not self.on_hopper:
             raise Unmodelled(
-                "nobody has published what cuTensorMapEncodeIm2colWide writes on sm_100 and later; what driver 580 writes on Hopper, a plain "
-                f"im2col map, is known: name arch={WIDE_IS_IM2COL[0]!r} for it"
+                "the bits that cuTensorMapEncodeIm2colWide writes on sm_100 and later are not published; those of driver 580 on Hopper (a plain "
+                f"im2col map) are known: arch={WIDE_IS_IM2COL[0]!r}"
             )
         packed: bytes = TENSOR_MAP.parts.pack(*encode_parts(self))
         if self.unknown_bits:

@@ -83,7 +83,7 @@ def _best(readings: dict[bytes, str]) -> Dump:
     if _plausible(raw) > _plausible(others[0][0]):
         why = f"as {others[0][1]} they are no legal map"
     elif _plausible(raw) >= 2:
-        why = f"as {others[0][1]} they would be a legal map too: say which with 0x… words or with single bytes"
+        why = f"as {others[0][1]} they would be a legal map too: choose with 0x… words or with single bytes"
     else:
         why = f"nor are they a legal map as {others[0][1]}"
     return Dump(raw, reading, f"the 128 bytes are read as {reading}; {why}")

@@ -179,7 +179,7 @@ def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False
         return pieces[0]
     for piece in pieces:
         if piece.space == "reserved":
-            raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, where the system keeps its own")
+            raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, which the system reserves")
         if piece.space != "shared":
             raise unmodelled(i, f"at an address in {piece.space} memory (undefined: it accesses shared memory)")
     (piece,) = pieces
@@ -336,7 +336,7 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
     offset, rank, bad = _window(x, at, size)
     if bad.any():
         if ((offset < 0) & (offset >= -x.window_begin)).any():
-            raise unmodelled(i, f"a shared address below {x.window_begin:#x}, where the system keeps its own")
+            raise unmodelled(i, f"a shared address below {x.window_begin:#x}, which the system reserves")
         outside(x, i, "shared", at, part, bad, size)
     return _flat(x, i, offset, rank, part, cluster)
 

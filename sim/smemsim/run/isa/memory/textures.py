@@ -253,7 +253,7 @@ def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> t
 
 def _beyond(x: Wave, i: Instruction, n: int, at: list[int]) -> NoReturn:
     """An access outside of a surface ends the kernel (.trap): X001."""
-    message = f"{i.name} of {thread_name(x, int(x.threads[n]))}: ({', '.join(map(str, at))}) lies outside of the surface"
+    message = f"{i.name} of {thread_name(x, int(x.threads[n]))}: ({', '.join(map(str, at))}) is outside the surface"
     x.launch.find("X001", i, message, "guard the access; of suld.b, sust.b and sured.b x counts bytes")
     raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
 

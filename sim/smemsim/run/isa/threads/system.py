@@ -146,7 +146,7 @@ def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
         thread = int(x.threads[0])
         message, file, function = (text(x, thread, value_at(x, thread, places[n](x, thread), 8)) for n in (0, 1, 3))
         line = value_at(x, thread, places[2](x, thread), 4)
-        more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
+        more = f" (and {x.n - 1} more thread{'s' * (x.n > 2)})" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find(
             "X013", i, f"assertion {message} fails in {function}, {file}:{line}", why=f"the kernel ends with CUDA error {ASSERTION}",
