@@ -226,9 +226,9 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
     commit, wait_all = WAITS[kind]
     both, new = f"{commit[:-1]} and {wait_all[:-1]}", f"{commit} {wait_all}"
     if commits := code.named(commit.removesuffix(";")):
-        for wait in (wait_all.replace(" 0", ".read 0"), wait_all) if kind == "bulk" else (wait_all,):
-            edits = tuple(code.put(wait, other, has_guard=True) for other in commits)
-            yield Candidate(edits, f"{wait[:-1]} after {_lines(commits)}", is_all=is_all)
+        for text in (wait_all.replace(" 0", ".read 0"), wait_all) if kind == "bulk" else (wait_all,):
+            edits = tuple(code.put(text, other, has_guard=True) for other in commits)
+            yield Candidate(edits, f"{text[:-1]} after {_lines(commits)}", is_all=is_all)
     if kind == "bulk":
         every = [other for other in code.named("cp.") if _group_kind(other) == "bulk"]
         for changed in [[op], every][: len(every)]:
