@@ -12,6 +12,7 @@ import ast
 import copy
 import dataclasses
 import json
+import os
 import pathlib
 import random
 import re
@@ -113,7 +114,7 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
 def mutants_of(path: pathlib.Path) -> list[Mutant]:
     """Every mutant of a file, in a fixed order.
 
-    >>> found = mutants_of(SOURCES / "layout" / "swizzle.py")
+    >>> found = mutants_of(SOURCES / "core" / "layout" / "swizzle.py")
     >>> all(ast.dump(ast.parse(m.text)) != ast.dump(ast.parse(m.path.read_text())) for m in found)
     True
     """
@@ -160,8 +161,11 @@ def witnesses_of(path: pathlib.Path) -> list[str]:
 def _fails(copy_of: pathlib.Path, files: Iterable[str], seconds: float) -> str:
     """The first test of these that fails; "" if all pass. A mutant that does not come to its end is killed too."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "--no-header", *(f"tests/{name}" for name in files)]
+    paths = os.pathsep.join((str(copy_of / "sim"), str(copy_of)))  # for programs that tests start, too
     try:
-        done = subprocess.run(command, cwd=copy_of, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, cwd=copy_of, capture_output=True, text=True, timeout=seconds, check=False, env=os.environ | {"PYTHONPATH": paths}
+        )
     except subprocess.TimeoutExpired:
         return f"no end within {seconds:.0f} s"
     if done.returncode == 0:

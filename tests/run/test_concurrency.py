@@ -1243,13 +1243,14 @@ SLOWLY = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.a
         (paired(taken=MEET, use=STORES, used=MEET), "", ""),
         (paired(taken=MEET, use=STORES + LOADS), "X012", ""),
         (paired(taken=MEET, use=STORES + LOADS, used=TELL_PEER), "", ""),
+        (paired(taken=MEET, use=STORES + LOADS + STORES, used=MEET), "", ""),
         (paired(begun="bar.sync 0;", used=MEET), "", "X009"),
         (paired(taken=MEET, given=f"@%p11 bra LATER; {GIVE.format(at='%r11')} {MEET} bra OUT; LATER: {MEET} {GIVE.format(at='%r11')} OUT:"), "X006", ""),
         (paired(taken=MEET, given=f"{GIVE.format(at='%r11')} {MEET}"), "", ""),
     ],
     ids=[
         "nothing after alloc", "a barrier after alloc", "a barrier before dealloc", "arrivals after alloc", "the second allocation", "both ordered", "a relaxed barrier",
-        "the other CTA stores", "it stores, then a barrier", "it loads", "it loads, then arrives", "before the other CTA has begun", "one waits between", "both meet later",
+        "the other CTA stores", "it stores, then a barrier", "it loads", "it loads, then arrives", "it loads, waits and stores", "before the other CTA has begun", "one waits between", "both meet later",
     ],
 )  # fmt: skip
 def test_a_pair_gives_its_columns_back_in_order(body: str, found: str, remarks: str):

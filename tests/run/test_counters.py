@@ -242,3 +242,9 @@ def test_the_page_has_a_column_of_heat(tmp_path) -> None:
     assert page.count("100% of the most costly line") == 2
     assert page.count("<span class=dim>bank conflicts</span>") == 2
     assert "st.shared.u32 [%a], %x;" in page
+    (tmp_path / "transpose.cu").write_text("first\nsecond\n")
+    ptx = kernel(TRANSPOSE.format(change="")).replace("st.shared.u32", ".loc 1 2 0\nst.shared.u32")
+    (tmp_path / "k.ptx").write_text(ptx + f'\n.file 1 "{tmp_path}/transpose.cu"\n')
+    assert CliRunner().invoke(main, [*words, "--counters"]).exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "transpose.cu:2" in page.partition("What lines cost")[2]  # lines of a source have its name

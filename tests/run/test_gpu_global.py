@@ -925,6 +925,20 @@ def test_who_has_seen_a_strong_write_follows_it(then, before, adds, severities):
     assert races(TOLD.format(before + then, adds), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
 
 
+@pytest.mark.parametrize("at", [124, 512, 32768])
+def test_who_has_seen_a_strong_write_follows_it_in_every_line(at):
+    """order.observation: at the end of the first line of 128 B, in others, and beside a word that many CTAs write."""
+
+    def flag(text: str) -> str:
+        return text.replace("[%d20]", f"[%d20+{at}]")
+
+    other = f"@%p1 st.global.u32 [%d20+{at + 4}], %r8;"
+    for body, severities in ((WAITS.format("ld.relaxed.gpu.global.u32 %r3, [%d20];"), set()), ("", {"wrong"})):
+        for more in ("", other):
+            told = TOLD.replace("@%p1 bra ADD;", f"{more} @%p1 bra ADD;")
+            assert races(flag(told.format(body + READS, ADDS)), np.zeros(8200, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
 def test_who_has_seen_an_atomic_follows_those_before_it():
     """order.observation: through the atomics of three CTAs; the third of them sets the counter back and reads it, without a fence behind its own."""
     last = "atom.relaxed.gpu.global.add.u32 %r3, [%d20], 1; setp.ne.u32 %p3, %r3, 2; @%p3 bra END;"

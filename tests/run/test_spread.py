@@ -41,6 +41,7 @@ RACES = {
     "of the first and the last": (f"{DOUBLE} rem.u32 %r6, %r2, 47; setp.eq.u32 %p1, %r6, 0; @%p1 st.global.u32 [%d21+4], %r2;", False),
     "atomics": (f"{DOUBLE} @%p9 red.global.add.u32 [%d20], 1;", None),
     "flags": (f"{DOUBLE} @%p9 st.release.gpu.global.u32 [%d20], 1;", None),
+    "the next launch may begin": (f"griddepcontrol.launch_dependents; {DOUBLE}", None),
     "memory that is placed for a late CTA": (
         f"{DOUBLE} setp.ne.u32 %p1, %r2, 45; @%p1 bra END; mov.u32 %r5, %envreg1; mov.u32 %r6, %envreg2; mov.b64 %d4, {{%r6, %r5}}; "
         "st.global.u32 [%d4+8], 1; END:", None,
