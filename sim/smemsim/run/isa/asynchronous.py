@@ -1,4 +1,4 @@
-"""What the asynchronous copies have in common: who issues them, what stops them, and whom their completion is told."""
+"""The common part of asynchronous copies: which threads issue them, what stops them, and which mbarriers count them."""
 
 from __future__ import annotations
 
@@ -77,9 +77,11 @@ def each_issuer(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]
 
 @dataclasses.dataclass(eq=False)
 class Issued:
-    """What a thread issues, or threads of several CTAs at once: the values of operands, which all have, and where the box of each begins, if there are boxes.
+    """An operation that a thread issues, or threads of several CTAs at once: the operands, equal for all, and the
+    coordinates of each box, if there are boxes.
 
-    `again` are the lanes of its warp that issue the very same behind it. `is_again`: another thread of the CTA has issued the very same (rule order.same_value).
+    `again` are later lanes of its warp that issue the same operation. `is_again`: another thread of the CTA has
+    issued the same operation (rule order.same_value).
     """
 
     issuers: list[Issuer]
@@ -99,8 +101,10 @@ class Issued:
 
 
 def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, repeats: bool = False) -> list[Issued]:
-    """What the running threads issue, by their values of operands and of coordinates of boxes. CTAs that keep to themselves issue what differs in its boxes alone at once,
-    but not under a schedule. Of lanes of a warp that issue the very same (`repeats`) the first one issues it."""
+    """What the running threads issue, grouped by their operands and the coordinates of boxes. Independent CTAs issue
+    operations that differ only in their boxes at once, but not under a schedule. Of lanes of a warp that issue the
+    same operation (`repeats`), the first one issues it.
+    """
     threads = x.threads
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in (*reads, *boxes)]
     issuers, count = list(zip(x.ctas.those(x.cta_of[threads].tolist()), threads.tolist(), strict=True)), len(reads)
@@ -134,7 +138,9 @@ def one_by_one(every: Sequence[Issued]) -> list[Issued]:
 def described(
     issued: Issued, describe: Callable[[Issued], D], stops_by: Callable[[Issued], contextlib.AbstractContextManager[None]]
 ) -> Iterator[tuple[Issued, D]]:
-    """What is to be moved for what threads issue: of all at once, where they are alike; else of each by itself, where a trap ends the kernel."""
+    """The data that the operations move: computed for all at once if they are alike; else for each by itself, so that a
+    trap ends the kernel.
+    """
     found = None
     if len(issued.issuers) > 1:
         with contextlib.suppress(SmemsimError):
@@ -149,7 +155,8 @@ def described(
 
 
 def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
-    """X016 where several threads of one warp issue one operation. `issued` has (thread in the wave, a key of the operation): equal keys are one operation.
+    """X016 if several threads of one warp issue one operation. `issued` has (thread in the wave, a key of the
+    operation): equal keys are one operation.
 
     `what` names the operation in the message, `times` what happens several times.
     """
@@ -181,8 +188,8 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
 
 
 def issue(x: Wave, op: AsyncOp) -> None:
-    """Issue an operation, in one order: its bytes come to shared memory, observers are told, mbarriers count the bytes, what it leaves in global memory or
-    registers goes there, it is recorded.
+    """Issue an operation, in one order: its bytes come to shared memory, observers are told, mbarriers count the
+    bytes, what it leaves in global memory or registers goes there, it is recorded.
 
     Under a schedule what comes and what goes may do so later.
     """
@@ -214,7 +221,9 @@ def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
 
 
 def _count_all(x: Wave, op: AsyncOp, hidden: Undo | None) -> None:
-    """mbarriers count what came to shared memory: those at one offset of the CTAs that issued it, or that of each CTA that one issuer's bytes went to."""
+    """mbarriers count what came to shared memory: those at one offset of the CTAs that issued it, or that of each CTA
+    that one issuer's bytes went to.
+    """
     if len(op.issuers) > 1:
         _count(x, op, op.writes[0], [cta for cta, _ in op.issuers], hidden)
         return
@@ -224,7 +233,9 @@ def _count_all(x: Wave, op: AsyncOp, hidden: Undo | None) -> None:
 
 
 def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden: Undo | None) -> None:
-    """Bytes have arrived: complete_tx on the mbarrier of a write, or on those at its offset in several CTAs, which get as much."""
+    """Bytes have arrived: complete_tx on the mbarrier of a write, or on those at its offset in several CTAs, which
+    get as much.
+    """
     i, (_, offset), because = op.instruction, cast("tuple[Any, int]", first.barrier), _because(op, first)
     states = states_of(x, ctas, offset, i, because=because)
     if x.observer is not None:
@@ -264,10 +275,11 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
 
 
 def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = None) -> None:
-    """X001 for a `.shared` address in a CTA that the cluster has not: `mapa` makes one of any rank.
+    """X001 for a `.shared` address in a CTA that the cluster does not have: `mapa` makes one of any rank.
 
-    That it is an error is inferred from multicasts, which end in 719 where the mask names such a CTA (trace multicast_traps). Of the barrier
-    of a copy hardware ignores the rank where the cluster has that CTA (same trace); where it has not, nobody knows.
+    That it is an error is inferred from multicasts, which end in 719 if the mask names such a CTA (trace
+    multicast_traps). Hardware ignores the rank of the barrier of a copy if the cluster has that CTA (same trace);
+    without such a CTA the behaviour is not known.
     """
     for address in addresses:
         if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
@@ -278,7 +290,7 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
 
 
 def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
-    """X010, a remark, where a copy is to be counted by an mbarrier that lies in another CTA than its destination."""
+    """X010, a remark, if the mbarrier that counts a copy is in another CTA than its destination."""
     to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
     if to != counted:
         x.launch.find(
@@ -313,7 +325,8 @@ def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_err
 def stops(
     x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], by: tuple[TensorMap, int, Sequence[int]] | None = None
 ) -> Iterator[None]:
-    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated become such a trap.
+    """Give traps of the machine a finding, with its code and repair. Transfers of memory that is not allocated become
+    such a trap.
 
     `by` has the map of a tensor transfer, the map's address and the coordinates.
     """

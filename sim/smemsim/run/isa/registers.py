@@ -1,7 +1,9 @@
-"""How PTX types lie in registers: the numpy type an instruction computes with, and how operands become functions of the running threads.
+"""How PTX types lie in registers: the numpy type an instruction computes with, and how operands become functions of
+the running threads.
 
-A register is an array with an entry for every thread of a wave, unsigned and of the register's width (predicates are bool, .b128 two 64-bit words).
-An operand of type f32 or s32 is the same memory looked at as float32 or int32; 16-bit and smaller floats stay raw bits.
+A register is an array with an entry for every thread of a wave, unsigned and of the register's width (predicates are
+bool, .b128 two 64-bit words). An operand of type f32 or s32 is the same memory looked at as float32 or int32; 16-bit
+and smaller floats stay raw bits.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from smemsim.run.register_types import DTYPES, UNSIGNED, bits_of, dtype_of, stor
 __all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
 
 
-Wave: TypeAlias = Any  # a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
-Read: TypeAlias = Callable[[Wave], Any]  # the values of the threads that run: an array of their number, or one number for all of them
+# a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
+Wave: TypeAlias = Any
+# the values of the threads that run: an array of their number, or one number for all of them
+Read: TypeAlias = Callable[[Wave], Any]
 Write: TypeAlias = Callable[[Wave, Any], None]
 
 
@@ -35,9 +39,9 @@ class Names(Protocol):
 
 
 def reader(operand: Operand, name: str, names: Names) -> Read:
-    """A function that gives the operand's values, as the numpy type of the PTX type `name`, for the threads that run.
+    """A function that returns the operand's values, as the numpy type of the PTX type `name`, for the threads that run.
 
-    What it returns may be the register itself: write no result before the last operand is used.
+    The result may be the register itself: write no result before the last operand is used.
     """
     kind = storage(name) if name == "b128" else dtype_of(name)
     if isinstance(operand, Register):

@@ -1,8 +1,9 @@
-"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program. No list names the
-files with builders: every module of this package is imported before the first instruction is looked up.
+"""The builders of PTX instructions: one for every operation, called once for each instruction of a program. There is no
+list of the files with builders: every module of this package is imported before the first lookup.
 
-A builder looks at the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one of the two forms
-that can make threads wait. A form that it does not know raises Unmodelled, before anything runs.
+A builder gets the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one
+of the two forms that can make threads wait. For a form that it does not know it raises Unmodelled, before anything
+runs.
 
     @implements("not")
     def build_not(i: Instruction, c: Linker) -> Step:
@@ -54,9 +55,9 @@ Plain: TypeAlias = Callable[[Wave], None]
 class Gate:
     """An operation before which threads may have to wait: for others of their warp, or for a barrier.
 
-    `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
-    execute again; False when nobody goes on. `run` is the operation. `keeps` are the registers (a bit set) that it takes care of itself where their values
-    lie elsewhere (`Wave.materialize`).
+    `opens(x)` narrows the wave's selection to the threads that go on. The others wait at this instruction, which they
+    will execute again. It returns False if no thread goes on. `run` is the operation. `keeps` are the registers (a
+    bit set) that it handles itself if their values are stored elsewhere (`Wave.materialize`).
     """
 
     opens: Callable[[Wave], bool]
@@ -66,9 +67,11 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
+    """An operation after which each thread goes elsewhere, or waits: `run(x, following)` sets the positions of all
+    threads of the selection.
 
-    `again`: it may leave threads waiting at this instruction, which they will execute again. `target`: the one block to which all of them go.
+    `again`: it may leave threads waiting at this instruction, which they will execute again. `target`: the one block
+    to which all of them go.
     """
 
     run: Callable[[Wave, int], None]
@@ -84,12 +87,15 @@ BUILDERS: dict[str, Builder] = {}
 ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
 
 
-# What makes, of the step of an instruction that gives registers values, one that also notes where their bytes come from.
+# What makes, of the step of an instruction that gives registers values, one that also notes where their bytes come
+# from.
 FOLLOWERS: list[Callable[[Instruction, Step, Any], Step]] = []
 
 
 def implements(*operations: str) -> Callable[[Builder], Builder]:
-    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for these alone."""
+    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for
+    these alone.
+    """
 
     def register(builder: Builder) -> Builder:
         for operation in operations:
@@ -102,7 +108,9 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
 
 
 def refuse(why: str, *operations: str) -> None:
-    """Register instructions that are known and not modelled, with the reason for the user. It stands where their builder would."""
+    """Register instructions that are known and not modelled, with the reason for the user. It stands where their
+    builder would.
+    """
 
     def build(i: Instruction, c: Any) -> Step:
         raise unmodelled(i, why)
@@ -112,7 +120,7 @@ def refuse(why: str, *operations: str) -> None:
 
 @functools.cache
 def builders() -> dict[str, Builder]:
-    """All builders by the beginnings of names, those of modules that nobody has imported yet too."""
+    """All builders by the beginnings of names, including those of modules that are not imported yet."""
     import smemsim.run.isa
 
     for module in pkgutil.walk_packages(smemsim.run.isa.__path__, "smemsim.run.isa."):
@@ -138,7 +146,9 @@ _SHAPE = re.compile(r"\d|x\d+$|[mnk]\d+[mnk\d]")  # of an operand or of a group 
 
 
 def misspelt(i: Instruction) -> str:
-    """What is wrong with a word of an instruction that is none of PTX, and nearly one; "" where all words are, or like nothing."""
+    """The message for a word of an instruction that is almost one of PTX; "" if all words are valid, or similar to
+    none.
+    """
     for n, word in enumerate((i.op, *i.modifiers)):
         known = MODIFIERS if n else OPERATIONS
         if word in known or (n and _SHAPE.match(word)):

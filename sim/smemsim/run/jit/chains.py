@@ -1,8 +1,9 @@
 """Blocks that begin with `shfl`, `vote` or `redux` of whole warps, with the arithmetic between them, as one function.
 
-Each such instruction begins a block, since lanes may have to wait for others there. Where all threads of a wave come to the first one together nobody waits at the
-next ones, so that a chain of such blocks runs as one; branches over a few instructions are part of it (`joins.py`). It has no access to memory: what lanes
-order by meeting is the same before it and behind it. A chain may also begin with such a branch, at the end of any block: its tail.
+Each such instruction begins a block, since lanes may have to wait for others there. If all threads of a wave reach
+the first one together, none waits at the next ones. So a chain of such blocks runs as one function; branches over a
+few instructions are part of it (`joins.py`). It has no access to memory: what lanes order by meeting is the same
+before it and after it. A chain may also begin with such a branch, at the end of any block: its tail.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ MOST_SKIPPED = 24  # instructions that lanes may branch over: they cost as much 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chain:
-    """Instructions of blocks that follow each other: of the last one those up to `left`, counted in its plain steps. `numbers` are registers that hold them."""
+    """Instructions of blocks that follow each other: of the last one those up to `left`, counted in its plain steps.
+    `numbers` are registers that hold them.
+    """
 
     blocks: tuple[Block, ...]
     left: int
@@ -66,7 +69,9 @@ class Chain:
         return code_of(program, Run(0, len(self.instructions), self.instructions, (), self.joins), masked=False)
 
     def may_run(self, x: Wave) -> bool:
-        """Are all threads of the wave here, in whole warps, are the registers in their arrays, and has nobody else to look at them?"""
+        """Are all threads of the wave here, in whole warps, are the registers in their arrays, and does no other part
+        read them?
+        """
         if (
             x.sel is not ALL
             or x.grid.padded
@@ -83,7 +88,7 @@ class Chain:
 
 
 class _Growing:
-    """A chain while blocks are added. What it can be cut back to is where all lanes are together."""
+    """A chain while blocks are added. It can be cut back to any point at which all lanes are together."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -102,7 +107,7 @@ class _Growing:
         return block.end is not None and block.instructions[-1].guard is not None and self._parts(block)
 
     def takes(self, block: Block) -> bool:
-        """Add a block. Can the chain go on behind it?"""
+        """Add a block. Can the chain go on after it?"""
         first = id(block.instructions[0])
         if self.blocks and self.comers.get(first, 0) != len(self.pending.get(first, ())):
             return False  # threads come from elsewhere too: what is in registers then is not known here
@@ -144,7 +149,7 @@ class _Growing:
         return True
 
     def _parts(self, block: Block) -> bool:
-        """Add the branch at the end of a block, where it goes to an instruction a little further on."""
+        """Add the branch at the end of a block, if it goes to an instruction a little further on."""
         i = block.instructions[-1]
         inlined = self.program.inlined
         target = i.operands[0] if i.op == "bra" and len(i.operands) == 1 else None

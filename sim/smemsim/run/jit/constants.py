@@ -1,4 +1,6 @@
-"""Registers that hold one number wherever they have been given a value: compilers put the lanes and the mask of `shfl`, `vote` and `redux` there."""
+"""Registers that hold one number wherever they have been given a value: compilers put the lanes and the mask of
+`shfl`, `vote` and `redux` there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ __all__ = ["JOINT", "constants", "in_numbers", "is_joint"]
 
 JOINT = frozenset(("shfl", "vote", "redux"))
 _FULL = 0xFFFFFFFF
-_KNOWN = JOINT | {"bar", "barrier", "bra", "ld", "st"}  # with those that have a text: their first operand alone is a result
+# with those that have a text: their first operand alone is a result
+_KNOWN = JOINT | {"bar", "barrier", "bra", "ld", "st"}
 _MOVES = (("u32",), ("s32",), ("b32",))
 
 

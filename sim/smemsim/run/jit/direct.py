@@ -1,8 +1,10 @@
-"""Loads and stores whose addresses stay in registers: where the watch asks nothing of a segment, no table has to say where its threads access memory.
+"""Loads and stores whose addresses stay in registers: if the sanitizer does not check a segment, no table of addresses
+is needed.
 
-A segment that only loads is one function: of each group all addresses are looked at before a register gets a new value, so that it can stop in front of a group.
-One that stores has two: the first looks at all addresses, the second moves the bytes. What an address is not in, and which lanes that are, is left in
-the table `places`, a row for each access.
+A segment that only loads is one function. Of each group it checks all addresses before a register gets a new value,
+so that it can stop before a group. A segment that stores has two: the first checks all addresses, the second moves
+the bytes. For an address that is outside, its lanes and its array are left in the table `places`, a row for each
+access.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ ROOM = (
 
 @dataclasses.dataclass(frozen=True)
 class _Base:
-    """A register of addresses, or a variable's: its lanes, the first of them, how far the last one lies behind that where `shape` is something simple."""
+    """A register of addresses, or a variable's: its lanes, the first of them, and the distance of the last one from it
+    if `shape` is simple.
+    """
 
     at: Value
     first: str
@@ -61,7 +65,9 @@ def _base(v: Vectors, access: Access) -> _Base:
 
 
 def emit_direct(v: Vectors, access: Access, guard: Value | None, active: Value | None, *, looks: bool, moves: bool) -> None:
-    """The text of an access for the lanes that are `active`, and whose guard holds: `looks` at addresses, `moves` bytes."""
+    """The text of an access for the lanes that are `active`, and whose guard holds: `looks` at addresses, `moves`
+    bytes.
+    """
     n = access.number
     mask = guard if active is None else active if guard is None else v.binary("and", guard, active)
     if looks and mask is not None and access.instruction.guard is not None and not access.is_load:
@@ -119,7 +125,7 @@ def emit_direct(v: Vectors, access: Access, guard: Value | None, active: Value |
 
 
 def _inside(v: Vectors, first: str, span: str, begin: str, limit: str, size: int) -> list[str]:
-    """That a group's accesses are in the memory, and aligned, where they begin with the first lane's."""
+    """Are a group's accesses in the memory, and aligned, if they begin with the first lane's?"""
     within = v.line(f"sub i64 {first}, {begin}")
     found = [v.line(f"icmp ult i64 {within}, {limit}"), v.line(f"icmp ult i64 {span}, {v.line(f'sub i64 {limit}, {within}')}")]
     if size > 1:
@@ -128,7 +134,7 @@ def _inside(v: Vectors, first: str, span: str, begin: str, limit: str, size: int
 
 
 def _look(v: Vectors, access: Access, wide: Value, within: Value, mask: Value | None, limit: str) -> None:
-    """Look at the address of each lane; where one is outside that is noted, and nothing done."""
+    """Check the address of each lane; an address outside is recorded, and nothing is done."""
     n, size = access.number, access.size
     bad = v.compare("icmp uge", within, v.alike("i64", limit))
     if size > 1:

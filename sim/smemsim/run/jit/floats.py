@@ -1,6 +1,8 @@
-"""Arithmetic of f32, and what integers share with it by name, as LLVM. What it does is said in `run/isa/alu/floats.py` and `run/isa/alu/compare.py`.
+"""Arithmetic of f32, and what integers share with it by name, as LLVM. `run/isa/alu/floats.py` and
+`run/isa/alu/compare.py` describe the instructions.
 
-Results are rounded by the host, to nearest. The host's NaNs are made the hardware's only where somebody looks at bits (`Vectors.canonical`).
+Results are rounded by the host, to nearest. The host's NaNs become the hardware's only before an instruction that
+reads bits (`Vectors.canonical`).
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def extreme(v: Vectors, i: Instruction, guard: Value | None) -> None:
     if flush:
         a, b = flushed(v, a), flushed(v, b)
     first = v.compare("fcmp olt" if i.op == "min" else "fcmp ogt", a, b)
-    equal = v.compare("fcmp oeq", a, b)  # the bits differ only for zeros: the signs are or-ed for the least, and-ed for the largest
+    # the bits differ only for zeros: the signs are or-ed for the least, and-ed for the largest
+    equal = v.compare("fcmp oeq", a, b)
     bits_a, bits_b = (v.as_type(x, "i32") for x in (a, b))
     same = v.binary("or" if i.op == "min" else "and", bits_a, bits_b)
     b_is_nan, a_is_nan = v.compare("fcmp uno", b, b), v.compare("fcmp uno", a, a)

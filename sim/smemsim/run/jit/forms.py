@@ -1,7 +1,8 @@
 """Which instructions have a compiled form: a function that adds its text to a group's vectors.
 
-A form does what the instruction's builder does, bit for bit; a modifier, a type or an operand that it does not know raises `Uncompiled` (or
-`Unmodelled`, from the modifiers), and the instruction stays a closure. `smemsim campaign ptx` holds the two against each other.
+A form does what the instruction's builder does, bit for bit. For an unknown modifier, type or operand it raises
+`Uncompiled` (or `Unmodelled`, from the modifiers), and the instruction stays interpreted. `smemsim campaign ptx`
+compares both.
 """
 
 from __future__ import annotations

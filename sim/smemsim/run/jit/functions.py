@@ -1,7 +1,9 @@
-"""Division, and the approximate functions of f32, as LLVM: computed in double precision and rounded once. What they do is said in `run/isa/alu/floats.py`.
+"""Division, and the approximate functions of f32, as LLVM: computed in double precision and rounded once.
+`run/isa/alu/floats.py` describes them.
 
-Quotients and roots are the host's. Powers and logarithms of two are series in double precision, whose error is less than that of the host's library
-may be; rounded to f32 both are the nearest number (`tests/run/test_tiers.py` compares them).
+Quotients and roots are the host's. Powers and logarithms of two are series in double precision, with a smaller error
+than the host's library may have. Rounded to f32, both are the nearest number (`tests/run/test_tiers.py` compares
+them).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integers, logic and shifts as LLVM. What they do is said in `run/isa/alu/integers.py` and `run/isa/alu/bits.py`."""
+"""Integers, logic and shifts as LLVM. `run/isa/alu/integers.py` and `run/isa/alu/bits.py` describe the instructions."""
 
 from __future__ import annotations
 

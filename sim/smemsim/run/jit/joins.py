@@ -1,4 +1,6 @@
-"""Branches forward, whose lanes meet again a few instructions behind: in machine code all lanes come by, and those that have branched change nothing."""
+"""Branches forward whose lanes meet again a few instructions later: in compiled code all lanes execute, and lanes that
+have branched change nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ __all__ = ["NO_JOINS", "Joins"]
 
 @dataclasses.dataclass(frozen=True)
 class Joins:
-    """Of a run of instructions, by place: the places of the branches that come to an instruction. Who branches is kept in the text (`Vectors`)."""
+    """The joins of a run of instructions, by place: the places of the branches that go to an instruction. The text
+    (`Vectors`) has the lanes that branch.
+    """
 
     sources: tuple[tuple[int, tuple[int, ...]], ...] = ()
 

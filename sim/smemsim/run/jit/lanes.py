@@ -1,7 +1,9 @@
-"""`shfl`, `vote` and `redux` of whole warps as LLVM: constant lanes, every lane in the member mask. What they do is said in `run/isa/threads/warps.py`.
+"""`shfl`, `vote` and `redux` of whole warps as LLVM: constant lanes, every lane in the member mask.
+`run/isa/threads/warps.py` describes the instructions.
 
-A warp is two groups. What comes from the own group is there as a vector; what comes from the other one is read from the register in memory, so it has to
-be there before, and stay: an instruction that gives such a register a value belongs to no function that reads it so (`Vectors.both`).
+A warp is two groups. Values of the own group are in a vector. Values of the other one are read from the register in
+memory, so they have to be there before, and stay. An instruction that writes such a register belongs to no function
+that reads it so (`Vectors.both`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Weak loads and stores of global and shared memory in compiled segments.
 
-A segment with accesses has two functions. The first computes the addresses of all its accesses, and where the bytes lie in the host's memory; it notes
-for each group whether they are one place, or neighbours. It writes nothing else, so that nothing has happened where an address is wrong, or where the
-watch wants a closer look: then closures execute the segment. The second one moves the bytes.
+A segment with accesses has two functions. The first computes the addresses of all its accesses, and their places in
+the host's memory. It records for each group whether they are one place, or neighbours. It writes nothing else, so
+nothing has happened if an address is wrong, or if the sanitizer needs single accesses: then the interpreter executes
+the segment. The second one moves the bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ __all__ = [
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
 STRIDED = {3: 2, 4: 4}  # further ones: every second, every fourth element of neighbours
-HEAD, ROW = 4, 4  # of the table `memory`: numbers in front of those of the accesses, and of each of these
+HEAD, ROW = 4, 4  # of the table `memory`: numbers before those of the accesses, and of each access
 _VECTORS = {"v2": 2, "v4": 4}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
@@ -61,8 +62,9 @@ _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Where the bytes of accesses with one base lie: the entry `number` of the tables has the places of the offset `begin`, which `lead`, the first of them, notes;
-    the others lie up to `reach` bytes behind."""
+    """The places of accesses with one base: the entry `number` of the tables has the places of the offset `begin`,
+    which `lead`, the first of them, records; the others are up to `reach` bytes further.
+    """
 
     number: int
     lead: int
@@ -79,7 +81,7 @@ class Access:
     space: str
     kind: str
     count: int
-    within: int | None = None  # the place in the window, where the address is that of a variable
+    within: int | None = None  # the place in the window, if the address is that of a variable
     shared_row: Row | None = None  # None: it has an entry of its own
 
     @property
@@ -89,7 +91,7 @@ class Access:
 
     @property
     def apart(self) -> int:
-        """How many bytes behind those places it is."""
+        """The distance in bytes from those places."""
         return self.offset - self.row.begin
 
     @property
@@ -192,7 +194,9 @@ def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access]) -> 
 
 
 def parameter_of(program: Program, i: Instruction) -> int | None:
-    """Where in the bank of parameters a load reads; None where it reads other memory. Uncompiled where it reads what no parameter has."""
+    """Where in the bank of parameters a load reads; None where it reads other memory. Uncompiled where it reads what
+    no parameter has.
+    """
     if i.op != "ld" or not any(m in ("param", "param::entry", "param::func") for m in i.modifiers):
         return None
     address = _address_of(i)
@@ -234,9 +238,10 @@ def emit_parameter(v: Vectors, i: Instruction, at: int, guard: Value | None) -> 
 
 
 def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
-    """The first function's text for an access: the host's addresses into table `places`, what they are into `shapes`; `%bad` counts lanes outside.
+    """The first function's text for an access: the host's addresses into table `places`, their form into `shapes`;
+    `%bad` counts lanes outside.
 
-    Of a lane that is not active the address is that of bytes that nobody reads.
+    Of a lane that is not active the address is that of bytes that no instruction reads.
     """
     slot, size = access.slot, access.size
     if access.row.lead != access.number:
@@ -269,7 +274,9 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
 
 
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
-    """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
+    """The same, where all lanes run: what is the same for all accesses with the register in their address is looked
+    at once, so that few scalars are left.
+    """
     base = _base(v, slot, access.size)
     begin, limit, host = table_of(v, access)
     row = access.row
@@ -288,7 +295,9 @@ def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Base:
-    """A register of addresses: its lanes, the least of them, how far the last one lies behind that, whether one is no multiple of a size, and what they are."""
+    """A register of addresses: its lanes, the least of them, the distance of the last one from it, whether one is no
+    multiple of a size, and their form.
+    """
 
     wide: Value
     least: str
@@ -311,7 +320,7 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
     every = [_reduced(v, name, wide) for name in (f"{sign}min", f"{sign}max", "or")]
     far = v.line(f"sub i64 {every[1]}, {every[0]}")
     v.lines += [f"  br label %near{n}", f"near{n}:"]
-    # The block in front of this one is that of the base before.
+    # The block before this one is that of the base before.
     before = f"near{n - 1}" if n else "work"
     least, span, bits = (
         v.line(f"phi i64 [ {near}, %{before} ], [ {other}, %far{n} ]")
@@ -325,7 +334,8 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
 def extension(kind: str) -> str:
     """How a register of addresses becomes 64 bits wide.
 
-    A sum with a 32-bit register wraps at 2^32. The register counts as signed here: its sum with a number is then the wrapped one, if that lies in a window.
+    A sum with a 32-bit register wraps at 2^32. The register counts as signed here: its sum with a number is then the
+    wrapped one, if that lies in a window.
     """
     return "sext" if kind == "i32" else "zext"
 
@@ -344,8 +354,9 @@ V64 = f"<{LANES} x i64>"
 
 
 def table_of(v: Vectors, access: Access) -> tuple[str, str, str]:
-    """The row of the access's memory: begin, how many bytes from there it may begin, and where that lies in the host's memory. For shared memory a row for
-    each CTA."""
+    """The row of the access's memory: begin, how many bytes from there it may begin, and where that lies in the
+    host's memory. For shared memory a row for each CTA.
+    """
     if access.space == "global":
         begin, limit, host = (v.line(f"load i64, ptr {_entry(v, access.number, k)}, align 8") for k in range(3))
         return begin, limit, host
@@ -410,9 +421,12 @@ def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Moving:
-    """Where a group accesses memory, in the text. Block `head` ends with a switch by `shape`; where that is something simple, `first` points at the first lane's
-    bytes, else it goes to block `otherwise`. `vector` adds the text from there to block `generalN` (N is the access's number), with all lanes' places in
-    one vector; `lanes` points at the same in memory, those of lanes that do nothing nowhere, and `mask` says who does something. Blocks `off` go behind it all.
+    """The places of a group's access, in the text.
+
+    Block `head` ends with a switch by `shape`. If that is simple, `first` points at the first lane's bytes, else it
+    goes to block `otherwise`. `vector` adds the text from there to block `generalN` (N is the access's number), with
+    all lanes' places in one vector. `lanes` points at the same in memory, with a harmless place for inactive lanes,
+    and `mask` is the active lanes. Blocks `off` follow it all.
     """
 
     head: str
@@ -456,8 +470,9 @@ def move(v: Vectors, access: Access, at: Moving, guard: Value | None, whole: Val
         _store(v, access, at, whole)
 
 
-# Where a group's places are anything, single elements go by gathers and scatters (scalar code where the processor has none), all else lane by lane over a buffer:
-# written out for every lane, such accesses would be most of the text that LLVM has to compile.
+# If a group's places have no simple form, single elements use gathers and scatters (scalar code if the processor has
+# none), all else goes lane by lane over a buffer. Written out for every lane, such accesses would be most of the text
+# that LLVM has to compile.
 
 
 BUFFER = "  %buffer = alloca [256 x i8], align 64"  # in the entry of `run`: the bytes of a group, lane after lane
@@ -522,7 +537,9 @@ def _gathered(v: Vectors, kind: str, pointers: str, mask: str) -> Value:
 
 
 def _gathered_part(v: Vectors, kind: str, pointers: str, mask: str) -> Value:
-    """Elements of less than a word: no page ends within an aligned word, so that it may be read where one of its elements may."""
+    """Elements of less than a word: no page ends within an aligned word, so that it may be read where one of its
+    elements may.
+    """
     at = v.emit("i64", f"ptrtoint <{LANES} x ptr> {pointers} to {V64}")
     begins = v.line(f"inttoptr {V64} {v.binary('and', at, v.number('i64', -4)).name} to <{LANES} x ptr>")
     bits = v.cast(v.binary("shl", v.binary("and", at, v.number("i64", 3)), v.number("i64", 3)), "i32", "trunc")
@@ -555,7 +572,7 @@ def _load_strided(v: Vectors, first: str, kind: str, times: int) -> Value:
     own = LANES // times  # lanes whose elements one load has
     lanes = [[own * k + lane for lane in range(own)] for k in range(times)]
     places = [[lane * times - begins[k] for lane in lanes[k]] for k in range(times)]
-    while len(parts) > 1:  # of two loads the elements in front of each other
+    while len(parts) > 1:  # of two loads the elements next to each other
         joined = []
         for a, b, left, right in zip(parts[::2], parts[1::2], places[::2], places[1::2], strict=True):
             mask = [f"i32 {place}" for place in (*left, *(LANES + place for place in right))]
@@ -566,7 +583,7 @@ def _load_strided(v: Vectors, first: str, kind: str, times: int) -> Value:
 
 
 def _parts(v: Vectors, whole: str, kind: str, count: int) -> list[Value]:
-    """Of the elements of lane 0, then those of lane 1, and so on, a vector for each element of a lane."""
+    """The elements of lane 0, then those of lane 1, and so on, as a vector for each element of a lane."""
     if count == 1:
         return [Value(whole, kind)]
     all_of, values = f"<{LANES * count} x {kind}>", []

@@ -1,4 +1,6 @@
-"""`mov`, `cvt` and addresses as LLVM. What they do is said in `run/isa/alu/compare.py`, `run/isa/alu/convert.py` and `run/isa/memory/addresses.py`."""
+"""`mov`, `cvt` and addresses as LLVM. `run/isa/alu/compare.py`, `run/isa/alu/convert.py` and
+`run/isa/memory/addresses.py` describe the instructions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""LLVM text as machine code, kept on disk (`smemsim.base.store`): what one process has compiled, no other one compiles again.
+"""LLVM text as machine code, kept on disk (`smemsim.base.store`): what one process has compiled, no other one
+compiles again.
 
 An object is named by the digest of its text, of the processor and of LLVM. A damaged one is compiled again.
 `SMEMSIM_LLVM_LEVEL=0` leaves LLVM's optimisations out: code that runs once costs less to make so than it gains.
@@ -62,12 +63,14 @@ def is_kept(text: str) -> bool:
     return store.has(_key(text))
 
 
-RECENT = 64  # texts whose functions a process keeps, whoever has them: programs share blocks
+RECENT = 64  # texts whose functions a process keeps, for all programs: they share blocks
 _recent: dict[str, list[Any]] = {}
 
 
 def functions(text: str, *signatures: tuple[str, Any]) -> list[Any]:
-    """The functions of a module by name, each made by its ctypes prototype: from disk, or compiled now. They hold the memory that their code is in."""
+    """The functions of a module by name, each made by its ctypes prototype: from disk, or compiled now. They hold the
+    memory that their code is in.
+    """
     key = _key(text)
     made = _recent.pop(key, None)
     if made is None:

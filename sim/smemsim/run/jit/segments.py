@@ -1,8 +1,9 @@
-"""Which steps of a block become machine code together, and the text of their functions.
+"""The steps of a block that are compiled together, and the text of their functions.
 
-A segment is a run of instructions that all have a compiled form. Its loads come before its stores of the same space never behind them, and no address or
-guard of an access depends on what the segment itself has loaded; so all its addresses are known before anything has happened (`memory.py`).
-A block that is one segment without accesses and jumps back to itself is a loop: each group goes round until its threads have left.
+A segment is a run of instructions that all have a compiled form. Its loads come before its stores to the same space.
+No address or guard of an access depends on a load of the segment itself. So all its addresses are known before
+anything has happened (`memory.py`). A block that is one segment without accesses and jumps back to itself is a loop:
+each group repeats it until its threads have left.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ __all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "direct_co
 
 
 LEAST = 3  # instructions that are worth a call, where none of them is a load or a store
-_DEAR = frozenset(("cvt", "div", "ex2", "fma", "fused", "lg2", "max", "min", "rcp", "rsqrt", "sqrt"))  # operations of which one is
+# operations of which one is
+_DEAR = frozenset(("cvt", "div", "ex2", "fma", "fused", "lg2", "max", "min", "rcp", "rsqrt", "sqrt"))
 MOST = 768  # of one function: machine code takes milliseconds an instruction
 MOST_ACCESSES = 48
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Instructions `first` to `last` (behind it) of a block's plain steps, and the accesses among them."""
+    """Instructions from `first` up to, not including, `last` of a block's plain steps, and the accesses among them."""
 
     first: int
     last: int
@@ -59,12 +61,14 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Code:
-    """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they are given pointers to."""
+    """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they
+    are given pointers to.
+    """
 
     text: str
     slots: tuple[int, ...]
     accesses: tuple[Access, ...]
-    given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # what lies behind the registers, see `vectors.Given`
+    given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # slots after the registers (`vectors.Given`)
 
     @functools.cached_property
     def slot_array(self) -> np.ndarray:
@@ -93,7 +97,9 @@ class Code:
 
     @functools.cached_property
     def filling(self) -> dict[int, tuple[Access, ...]]:
-        """Stores to global memory that follow each other by one register, each behind the bytes of the one before: by the number of the first one."""
+        """Stores to global memory that follow each other by one register, each at the end of the bytes of the one
+        before: by the number of the first one.
+        """
         found: list[list[Access]] = []
         for access in self.of_global:
             last = found[-1][-1] if found else None
@@ -147,7 +153,7 @@ def is_access(i: Instruction) -> bool:
 
 
 class _State:
-    """What a growing segment has: its accesses, and the registers that depend on what it loads."""
+    """The contents of a growing segment: its accesses, and the registers that depend on its loads."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -242,7 +248,9 @@ def _emit(
 
 
 def _guard(v: Vectors, i: Instruction) -> Value | None:
-    """Where the instruction is executed: by its guard, and in a lane that no branch has taken elsewhere; None everywhere."""
+    """The lanes that execute the instruction: by its guard, and without lanes that a branch has taken elsewhere; None:
+    all.
+    """
     if i.guard is None:
         return v.path
     own = v.read(i.guard, "pred")
@@ -281,8 +289,10 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
 
 
 def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
-    """The functions of a segment whose addresses stay in registers (`direct.py`): `prepare`, where it stores, and `run`. What they return is the first thread of the
-    group that they stopped in front of."""
+    """The functions of a segment whose addresses stay in registers (`direct.py`): `prepare`, if it stores, and `run`.
+
+    They return the first thread of the group before which they stopped.
+    """
     accesses = {id(access.instruction): access for access in piece.accesses}
     given = Given(len(program.registers))
     stores = any(not access.is_load for access in piece.accesses)
@@ -304,7 +314,7 @@ def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
 
 
 def _direct_text(name: str, v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
-    """A function that goes through the groups from %first to %last, and stops in front of one with an address outside."""
+    """A function that goes through the groups from %first to %last, and stops before one with an address outside."""
     lines = [f"define i64 @{name}({_HEAD}) {{", "entry:", BUFFER, *ROOM, "  store i8 0, ptr %bad.p, align 1", "  br label %loop", "loop:"]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_memory_text(accesses)]
     if any(access.space == "shared" for access in accesses):
@@ -389,7 +399,9 @@ def _prepare_text(v: Vectors, accesses: Sequence[Access], *, masked: bool) -> st
 
 
 def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
-    """The head of the table `memory`: where threads' CTAs are, the windows' table, where accesses of windows may begin by size."""
+    """The head of the table `memory`: where threads' CTAs are, the windows' table, where accesses of windows may
+    begin by size.
+    """
     yield "  %nowhere.p = getelementptr i64, ptr %memory, i64 0"
     yield "  %nowhere = load i64, ptr %nowhere.p, align 8"
     yield "  %cta.p = getelementptr i64, ptr %memory, i64 1"
@@ -428,7 +440,7 @@ def _run_text(v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, 
 
 
 def _kept(program: Program, instructions: Sequence[Instruction], v: Vectors) -> list[int]:
-    """The registers whose new values somebody may read later: another instruction, or these when they run again."""
+    """The registers whose new values a later instruction may read, or these instructions when they run again."""
     if program.inlined.frames:  # calls keep the registers of the functions that they leave
         return list(v.written)
     own = {id(i) for i in instructions}
@@ -440,7 +452,9 @@ _NOBODY: frozenset[int] = frozenset()
 
 
 def _readers(program: Program) -> dict[int, set[int]]:
-    """For each register the instructions (by identity) that may read it: wgmma reads D too, so of what is not compiled every register counts."""
+    """For each register the instructions (by identity) that may read it: wgmma reads D too, so of what is not
+    compiled every register counts.
+    """
     if program.readers is None:
         readers: dict[int, set[int]] = {}
         for i in program.inlined.body:
@@ -470,7 +484,9 @@ def _stores_text(v: Vectors, kept: Sequence[int], *, masked: bool) -> list[str]:
 
 
 def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
-    """The instructions of a block that jumps back to itself, its guarded `bra` last; None where it is none, or where some have no compiled form."""
+    """The instructions of a block that jumps back to itself, its guarded `bra` last; None where it is none, or where
+    some have no compiled form.
+    """
     plain = _plain(block)
     last = block.instructions[-1] if block.instructions else None
     if block.gate is not None or block.end is None or last is None or last.op != "bra" or last.guard is None or not plain:
@@ -484,7 +500,8 @@ def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
 
 
 def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
-    """`run` of a loop: each group goes round until none of its threads goes on, or for %most trips; the mask is left with those that would go on.
+    """`run` of a loop: each group goes round until none of its threads goes on, or for %most trips; the mask is left
+    with those that would go on.
 
     It returns the most trips of any group.
     """
@@ -496,7 +513,7 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
         _emit(program, trial, i, None, emit_access)
     stored = _kept(program, instructions, trial)
     trial.read(cast(Register, bra.guard), "pred")
-    # What is read before it is written, or kept, is loaded in front of the loop.
+    # Registers that are read before they are written, or kept, are loaded before the loop.
     slots = {slot: outside.slot(slot) for slot in sorted({*trial.exposed, *stored})}
     inside = Vectors(program.registers, program.wide, given)
     inside._names = outside._names

@@ -1,7 +1,9 @@
-"""Accesses of shared memory that one epoch of their CTA orders (`run/sanitizer/epochs.py`), as machine code: seen to be so, and noted in the watch's tables.
+"""Accesses to shared memory that one epoch of their CTA orders (`run/sanitizer/epochs.py`), compiled: checked, and
+recorded in the sanitizer's tables.
 
-Of a group of threads that read one place, or neighbours, all words are looked at together. Where a word says anything else, nothing of a write is noted,
-and of a read no more than what will be noted again: then `run/sanitizer/shared_loops.py` looks.
+Of a group of threads that read one place, or neighbours, all words are checked together. If a word is not ordered so,
+nothing of a write is recorded, and of a read only what will be recorded again: then `run/sanitizer/shared_loops.py`
+checks it.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["Shadow"]
 
 
-# What a function gets in one table of 64-bit numbers, by place: pointers and numbers that stay what they are for a wave.
+# What a function gets in one table of 64-bit numbers, by place: pointers and numbers that stay what they are for a
+# wave.
 _POINTERS = (
     "written", "read", "epoch", "cta_of", "clock", "now", "read_when", "read_line", "read_mark", "who", "when", "line", "strong", "mark", "claim", "columns",
 )  # fmt: skip
 _NUMBERS = ("host", "nowhere", "stride", "readers", "pitch")
-_FOLDED = ("kept_places", "kept_shapes")  # pointers behind those, of the first CTA's threads: where each access is
+_FOLDED = ("kept_places", "kept_shapes")  # pointers after those, of the first CTA's threads: the place of each access
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 5, ctypes.c_void_p)
 _SIZES = (1, 2, 4)  # words of a thread
 _LANE_PART = (1 << LANE_BITS) - 1
@@ -78,7 +81,9 @@ class _Text:
 
 
 class _Body:
-    """What happens to `count` words from a place on, which `lanes` neighbouring threads access; `lanes` 0: all of a group access the same words."""
+    """What happens to `count` words from a place on, which `lanes` neighbouring threads access; `lanes` 0: all of a
+    group access the same words.
+    """
 
     def __init__(self, text: _Text, place: str, words: int, lanes: int, lane: str | None, label: str) -> None:
         self.text, self.label = text, label
@@ -150,7 +155,8 @@ class _Body:
             self.store("read_mark", several, "i64")
             return
         pointer, marks = self.load("read_mark", "i64")
-        # Of another lane in the same time, which the low bits of the difference say: 1 to the largest lane, less than that when one is taken off.
+        # Of another lane at the same time, from the low bits of the difference: 1 to the largest lane, less than that
+        # after a subtraction of one.
         differ = text.add(f"xor <{count} x i64> {marks}, {self.mines}")
         less = text.add(f"add <{count} x i64> {differ}, {text.splat('i64', count, '-1')}")
         other = text.add(f"icmp ult <{count} x i64> {less}, {text.splat('i64', count, str(_LANE_PART))}")
@@ -158,7 +164,9 @@ class _Body:
         text.line(f"store <{count} x i64> {kept}, ptr {pointer}, align 1")
 
     def check_write(self) -> None:
-        """Is it in order, and does no other warp write the words by this instruction? Of lanes of one warp one stays; `claim` says who writes."""
+        """Is it ordered, and does no other warp write the words by this instruction? Of lanes of one warp one stays;
+        `claim` has the writers.
+        """
         text, count = self.text, self.count
         (_, written), (_, reads) = self.load("written"), self.load("read")
         pointer, claims = self.load("claim", "i64")
@@ -255,7 +263,9 @@ done:"""
 
 
 def _loop(name: str, words: int, does: str, after: str) -> list[str]:
-    """A function that loops over the groups; `does` is what it does with words, `after` the function that it ends with."""
+    """A function that loops over the groups; `does` is what it does with words, `after` the function
+    that it ends with.
+    """
     text = _Text()
     _head(text, name)
     text.lines += _BEGIN.splitlines()
@@ -296,7 +306,8 @@ def _functions() -> dict[tuple[bool, int], Any]:
 
 
 _V64, _V8 = f"<{LANES} x i64>", f"i{8 * LANES}"
-# Are the threads of all CTAs where those of the first one are, in their own windows? Where these are is kept. The line is the number of their row.
+# Are the threads of all CTAs where those of the first one are, in their own windows? Where these are is kept. The
+# line is the number of their row.
 _ALIKE = f"""br label %loop
 loop:
 %t = phi i64 [ %first, %entry ], [ %t.next, %next ]
@@ -376,8 +387,9 @@ fail:
 ret i64 0
 }}"""
 ALIKE, OF_ONE = (True, 0), (False, 0)  # among functions by whether they are of a load, and by their words
-# What `Shadow.looks_at_one` calls with pointers to `looks` and the mask, how many warps there are, and how many looks: are the warps of all CTAs in step
-# (`Folding.are_in_step`), and do the functions that look say yes for the first CTA, at the places that `alike` has kept?
+# What `Shadow.looks_at_one` calls with pointers to `looks` and the mask, the number of warps, and the number of
+# looks: are the warps of all CTAs in step (`Folding.are_in_step`), and do the checks pass for the first CTA, at the
+# places that `alike` has kept?
 _ONE_CTA = f"""%warps.of = lshr i64 %stride, 5
 br label %warps
 warps:
@@ -437,11 +449,12 @@ ret i64 1
 fail:
 ret i64 0
 }}"""
-_ROWS: weakref.WeakKeyDictionary[Code, tuple[np.ndarray, list[int]] | None] = weakref.WeakKeyDictionary()  # see `Shadow.looks`
+# see `Shadow.looks`
+_ROWS: weakref.WeakKeyDictionary[Code, tuple[np.ndarray, list[int]] | None] = weakref.WeakKeyDictionary()
 
 
 class Shadow:
-    """The functions over the tables of one wave. What an access needs to be called with stands in `context`."""
+    """The functions over the tables of one wave. `context` has the arguments that an access needs."""
 
     def __init__(self, x: Wave, nowhere: int) -> None:
         shared: SharedChecks = x.checks.shared
@@ -477,7 +490,7 @@ class Shadow:
         return self.tables.folding is not self.shared.folding
 
     def _has_epochs(self) -> bool:
-        """Do epochs say what is ordered, in these tables?"""
+        """Do epochs order all accesses, in these tables?"""
         return self.shared.has_epochs() and not self.is_stale
 
     @property
@@ -491,7 +504,9 @@ class Shadow:
         return self._context
 
     def looks(self, code: Code) -> np.ndarray | None:
-        """The functions that say whether the epoch orders all accesses of shared memory, and note them then, as `Tiles.asks` takes them. None: one has none."""
+        """The functions that say whether the epoch orders all accesses of shared memory, and note them then, as
+        `Tiles.asks` takes them. None: one has none.
+        """
         if not self._has_epochs():
             return None
         if code not in self._rows:
@@ -525,11 +540,15 @@ class Shadow:
         return self._alike[code]
 
     def looks_at_one(self, looks: np.ndarray, mask: int | None) -> bool:
-        """Does the epoch order all accesses of the first CTA, for those that `alike` has kept? Then they are noted, for all CTAs."""
+        """Does the epoch order all accesses of the first CTA, for those that `alike` has kept? Then they are noted,
+        for all CTAs.
+        """
         return bool(self.functions[OF_ONE](looks.ctypes.data, None, mask, self._warps, len(looks), 0, 0, 0, self._context))
 
     def reads(self, line: int, words: int, places: np.ndarray) -> bool:
-        """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they are noted."""
+        """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they
+        are noted.
+        """
         function = self.functions.get((True, words))
         if function is None or not self._has_epochs():
             return False

@@ -1,7 +1,9 @@
-"""Weak stores to global memory that nobody else has accessed, as machine code: seen to be so, and noted in the watch's cells (`run/sanitizer/global_loops.py`).
+"""Weak stores to global memory without another access, compiled: checked, and recorded in the cells of the sanitizer
+(`run/sanitizer/global_loops.py`).
 
-It does, thread by thread, what `global_loops.write` does; where a cell says anything but that nobody, or the same warp, has been there, it stops, and that looks.
-What the own warp has read is forgotten, as it is there: kernels that work in place load what they store.
+It does, thread by thread, what `global_loops.write` does. If a cell has an access of another warp, it stops, and
+`global_loops.write` checks the store. Reads of the own warp are dropped, as there: kernels that work in place load
+what they store.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _WIDE, _BITS = f"<{WARP} x i64>", f"<{WARP} x i1>"
 
 
 def _whole_line(name: str, line: str) -> str:
-    """From %`name`.whole on: a line all of which is stored; nobody else may have been there."""
+    """From %`name`.whole on: a store to a whole line, without an access of another warp."""
     return f"""{name}.whole:
 %{name}.lw.at = getelementptr i64, ptr %line_writers, i64 {line}
 %{name}.lw = load i64, ptr %{name}.lw.at, align 8
@@ -68,7 +70,7 @@ br label %next"""
 
 
 def _part_of_line(name: str, line: str, after: str) -> str:
-    """From %`name`.part on: a line of which a part is stored is kept as its cells, if nobody has been there."""
+    """From %`name`.part on: a store to a part of a line is recorded in its cells, if the line has no access."""
     return f"""{name}.part:
 %{name}.pw.at = getelementptr i64, ptr %line_writers, i64 {line}
 %{name}.pw = load i64, ptr %{name}.pw.at, align 8
@@ -87,7 +89,9 @@ br label {after}"""
 
 
 def _wide_text() -> str:
-    """A warp's threads that store neighbouring cells, as many as a line has: all of a line, or the end of one and the begin of the next."""
+    """A warp's threads that store neighbouring cells, as many as a line has: all of a line, or the end of one and the
+    begin of the next.
+    """
     lines = f"""wide:
 br i1 %is.masked, label %wide.look, label %wide.places
 wide.look:
@@ -246,7 +250,7 @@ br i1 %is.split, label %cells, label %whole"""
 
 
 def _whole_line_of_lanes() -> str:
-    """Do the lanes behind it fill the line?"""
+    """Do the following lanes fill the line?"""
     return f"""whole:
 %low = and i64 %at, %inside
 %is.begin = icmp eq i64 %low, 0
@@ -367,7 +371,9 @@ def _function() -> Any:
 
 
 def _fill_words(access: Access, places: int, first: int, last: int, mask: int | None) -> bool:
-    """Do neighbouring threads, of those from `first` to `last` whose places in the host's memory lie at `places`, write all bytes of each word?"""
+    """Do neighbouring threads, of those from `first` to `last` whose places in the host's memory lie at `places`,
+    write all bytes of each word?
+    """
     each = WORD // access.size
     if mask is not None or (last - first) % each:
         return False
@@ -388,7 +394,7 @@ class Stores:
         self._of: tuple[Any, ...] = ()  # the tables that the context points at
 
     def passes(self, x: Wave, access: Access, memory: np.ndarray, places: int, given: tuple[int, int, int | None]) -> bool:
-        """Has nobody else been where a store goes? Then it is noted."""
+        """Has no other warp accessed the place of a store? Then it is recorded."""
         fills_words = functools.partial(_fill_words, access, places, *given)
         found = self.globals.cells_of_store(access.instruction, memory, access.size, x.n, fills_words=fills_words)
         if found is None:

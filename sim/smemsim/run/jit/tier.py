@@ -1,8 +1,9 @@
-"""When a block's steps run as machine code, and when as closures.
+"""When a block's steps run JIT-compiled, and when in the interpreter.
 
-Closures are the reference: they execute a block until it has cost as much as compiling it does, and again wherever a segment finds an address outside,
-or the watch wants a closer look. Both leave the same bytes and the same findings. (Without the watch nobody looks whether lanes store into each other's
-words by several instructions with no meeting between them: then it is the order of the groups of threads that says what stays.)
+The interpreter is the reference. It executes a block until it has cost as much as its compilation does, and again if
+a segment finds an address outside, or if the sanitizer needs single accesses. Both leave the same bytes and the same
+findings. (Without the sanitizer, stores of lanes into each other's words by several instructions without a meeting
+between them are not detected: then the order of the groups of threads decides the value.)
 """
 
 from __future__ import annotations
@@ -40,15 +41,17 @@ if TYPE_CHECKING:
 __all__ = ["TIERS", "Loop", "Segment", "Tier", "begin_again", "tier_of"]
 
 
-TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" keeps to them, "compiled" compiles at once
-CALL = 2500  # what a closure's call costs, counted in threads of its arrays (5 microseconds, 2 nanoseconds)
-ACCESS, WATCHED = 12, 48  # what a load or store costs, counted in instructions that compute: without the watch, and with it
+TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" uses the interpreter only, "compiled" compiles at once
+CALL = 2500  # the cost of an interpreted step, counted in threads of its arrays (5 microseconds, 2 nanoseconds)
+# the cost of a load or store, counted in arithmetic instructions: without the sanitizer, and with it
+ACCESS, WATCHED = 12, 48
 COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
-CALLS = 1 << 11  # of a loop before the limit of a launch: it is looked in between whether it is endless, and others come by
-TRIES = 8  # of a segment whose addresses stay in registers, beside one for each access: it stops where an array is not known yet
-PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
+CALLS = 1 << 11  # of a loop before the limit of a launch: in between, endless loops are detected, and other threads run
+# of a segment whose addresses stay in registers, beside one for each access: it stops where an array is not known yet
+TRIES = 8
+PATIENCE = 16  # times that a segment may fall back to the interpreter in vain, before it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
 
@@ -58,11 +61,14 @@ _RUN = ctypes.CFUNCTYPE(
 _LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
 
 
-Found: TypeAlias = tuple[np.ndarray, list[Any]]  # the arrays that accesses of global memory were in: their rows of the table, the regions
+# the arrays that accesses of global memory were in: their rows of the table, the regions
+Found: TypeAlias = tuple[np.ndarray, list[Any]]
 
 
 class Frames:
-    """Those of waves that have the same registers, one after the other: what machine code is given lies where it lay for the wave before."""
+    """Those of waves that have the same registers, one after the other: what machine code is given lies where it lay
+    for the wave before.
+    """
 
     def __init__(self, x: Wave) -> None:
         self.made: dict[Any, Frame] = {}
@@ -109,7 +115,9 @@ class Frames:
 
 @dataclasses.dataclass(eq=False)
 class _Left:
-    """What waves leave to later ones of a launch: frames, by threads and where the registers begin; room for places, by threads and rows."""
+    """What waves leave to later ones of a launch: frames, by threads and where the registers begin; room for places,
+    by threads and rows.
+    """
 
     frames: dict[tuple[int, int], Frames] = dataclasses.field(default_factory=dict)
     rooms: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
@@ -122,7 +130,9 @@ _STORES: Slot[Stores] = Slot(lambda x: Stores(x, NOWHERE.ctypes.data))
 
 
 class Frame:
-    """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
+    """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is
+    what a wave before has found.
+    """
 
     def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
         self._registers = _pointers(x, code, frames)
@@ -149,7 +159,7 @@ class Frame:
 
     @functools.cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of all threads the places and the shapes of accesses."""
+        """The places and the shapes of accesses, of all threads."""
         key, rooms = (self.total, self.count), self._left.rooms
         if key not in rooms:
             rooms[key] = _room(self.count, self.total)
@@ -157,7 +167,9 @@ class Frame:
 
     @functools.cached_property
     def outside(self) -> np.ndarray:
-        """Of each access of a segment whose addresses stay in registers those of a group, where one is outside; else that of NOWHERE."""
+        """Of each access of a segment whose addresses stay in registers: the addresses of a group, if one is outside;
+        else that of NOWHERE.
+        """
         return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
 
     @functools.cached_property
@@ -165,16 +177,16 @@ class Frame:
         return self.outside.ctypes.data
 
     def given_direct(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
-        """What functions of such a segment are called with."""
+        """The arguments of the functions of such a segment."""
         return self.pointers[0], mask, first, last, self._outside_at, None, self.total, self.pointers[1]
 
     @property
     def places(self) -> np.ndarray:
-        """Of each row of accesses, where in the host's memory each thread does them."""
+        """Of each row of accesses: the host address of each thread's access."""
         return self._tables[0]
 
     def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
-        """What the functions of a segment are called with, for all its threads."""
+        """The arguments of the functions of a segment, for all its threads."""
         places, shapes = self._tables if self.count else (None, None)
         tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
         return self.pointers[0], mask, first, last, *tables, self.total, self.pointers[1]
@@ -185,7 +197,9 @@ class Frame:
         return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
 
     def row(self, number: int) -> np.ndarray:
-        """Of an access of global memory: its begin, how many bytes from there it may begin, where in the host's memory that is, and whether a thread did it."""
+        """Of an access to global memory: its array's begin, the bytes after it at which it may begin, the host address
+        of the array, and whether a thread accessed it.
+        """
         found: np.ndarray = self._rows[number]
         return found
 
@@ -199,12 +213,12 @@ class Frame:
     def _place(self, x: Wave, frames: Frames, found: Found | None) -> None:
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.memories.window
-        if found is not None:  # else nothing may begin in the arrays, of which nobody knows yet
+        if found is not None:  # else no access may begin in the arrays, which are not known yet
             self.memory[HEAD:], self.regions = found[0], list(found[1])
 
 
 def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Room for places and shapes, which nobody needs when a segment has run."""
+    """Memory for places and shapes, free when a segment has run."""
     return np.empty((count, total), np.int64), np.empty((count, total // LANES), np.uint8)
 
 
@@ -235,7 +249,7 @@ def _alike(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
 
 
 class Segment:
-    """A run of a block's steps, as closures and as machine code."""
+    """A run of a block's steps, interpreted and compiled."""
 
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
         self._arrays: Slot[dict[tuple[bool, bool], Found]] = Slot(lambda launch: {})
@@ -246,7 +260,7 @@ class Segment:
         self.is_followed = any(id(i) in program.copied.instructions for i in piece.instructions)
 
     def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
-        """The machine code, for all threads or for some; where it `is_direct`, addresses stay in registers."""
+        """The compiled code, for all threads or for some; if it `is_direct`, addresses stay in registers."""
         key = masked, is_direct
         if key not in self.codes:
             code = self._text(*key)
@@ -274,11 +288,13 @@ class Segment:
         return any(not access.is_load for access in self.piece.accesses)
 
     def _may_be_direct(self, *, is_watched: bool) -> bool:
-        """Has it accesses, and does the watch ask of none where it is?"""
+        """Has it accesses, and does the sanitizer check none of them?"""
         return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
 
     def run(self, x: Wave) -> Any:
-        """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
+        """Run the compiled code. Returns the threads for which the interpreter has to run, as in `Wave.sel`: nothing
+        has happened there. None: for no thread.
+        """
         if self.failed >= PATIENCE or (self.is_followed and origins_of(x) is not None):
             return x.sel
         left = self._run(x)
@@ -319,7 +335,9 @@ class Segment:
         return Frame.of(x, (self, *form), code, self._found(x).get(form))
 
     def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
-        """What waves of the launch have found, by the form of `code`: where accesses share a row all are in one array. Other launches of the program may run beside it."""
+        """What waves of the launch have found, by the form of `code`: if accesses share a row, all are in one array.
+        Other launches of the program may run at the same time.
+        """
         return self._arrays(x.launch)
 
     @staticmethod
@@ -330,7 +348,9 @@ class Segment:
         return x.sel if first == given[0] else x.threads[x.threads >= first]
 
     def _directly(self, x: Wave, given: tuple[int, int, int | None]) -> tuple[int, bool]:
-        """The same with addresses that stay in registers. The first thread for which nothing has happened, and whether that is for closures."""
+        """The same with addresses that stay in registers. Returns the first thread for which nothing has happened, and
+        whether the interpreter has to run it.
+        """
         code, functions = self.code(x.sel is not ALL, is_direct=True)
         frame = self._frame(x, code, is_direct=True)
         (first, last, mask), stores = given, code.stores
@@ -352,7 +372,9 @@ class Segment:
         return last, True
 
     def _finds_outside(self, x: Wave, frame: Frame, code: Code) -> bool:
-        """Look for the arrays of a group's addresses that are outside of those known. False where no other one was found."""
+        """Look for the arrays of a group's addresses that are outside of those known. False where no other one was
+        found.
+        """
         noted, is_new = frame.outside, False
         for access in code.of_global:
             row = noted[access.number]
@@ -376,11 +398,13 @@ class Segment:
         frame.regions[access.number] = region
 
     def _keep(self, x: Wave, frame: Frame, *, is_direct: bool) -> None:
-        """What was found is for all waves of the launch."""
+        """The results are for all waves of the launch."""
         self._found(x)[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
 
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
-        """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
+        """Check all addresses, ask the sanitizer, move all bytes. False, and nothing has happened, if the interpreter
+        has to run.
+        """
         arguments = frame.given(*given)
         frame.runs.fill(0)
         if functions[0](*arguments):
@@ -421,15 +445,16 @@ class Segment:
 
     @staticmethod
     def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
-        """Do all CTAs do the same, and has the watch nothing to say of the first one?"""
+        """Do all CTAs do the same, without a finding for the first one?"""
         shadow = _SHADOW(x)
         tiles.asks(shadow.alike(code), shadow.at)
         return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
 
     @staticmethod
     def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
-        """The loads of a segment that stores nothing, tile by tile as long as all CTAs do the same, and the watch has nothing to say of the first one. The first
-        thread for which nothing has happened."""
+        """The loads of a segment without stores, tile by tile as long as all CTAs do the same, without a finding for
+        the first one. Returns the first thread for which nothing has happened.
+        """
         shadow = _SHADOW(x)
         first, last, mask = given
         tiles.asks(shadow.alike(code), shadow.at)
@@ -442,10 +467,13 @@ class Segment:
         return min(max(reached, first), last)
 
     def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
-        """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
+        """The compiled checks of the sanitizer for each access, as `Tiles.asks` takes them; None if other checks are
+        needed.
+        """
         sanitizer = x.checks
         for access in code.of_global:
-            region = frame.regions[access.number]  # None: that a thread does it is an address outside until its array is found
+            # None: that a thread does it is an address outside until its array is found
+            region = frame.regions[access.number]
             if (
                 region is not None
                 and sanitizer is not None
@@ -466,7 +494,7 @@ class Segment:
 
     @staticmethod
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
-        """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
+        """Record what a store changes besides bytes, as the interpreter does; the sanitizer has recorded it."""
         if access.space == "global" or not x.memories.has_owners:  # that something was stored is all
             frame.note_stores(x, (access,))
             return
@@ -489,7 +517,9 @@ class Segment:
         return self._find(x, frame, code, {access.number: row[row != NOWHERE.ctypes.data] + access.apart for access, row in rows.items()})
 
     def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
-        """Look for the array that each access of global memory is in, those of a row in one, by where threads do it. False where it is not one."""
+        """Look for the array that each access of global memory is in, those of a row in one, by where threads do it.
+        False where it is not one.
+        """
         ends: dict[int, list[int]] = {}  # of a row: where its accesses begin and end
         for access in code.of_global:
             begin, _, host, _ = frame.row(access.row.lead).tolist()
@@ -508,7 +538,9 @@ class Segment:
 
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
-        """What looks at accesses that an epoch orders; None where the watch asks for more, or looks at the first CTA for all."""
+        """The check of accesses that an epoch orders; None if the sanitizer needs another check, or checks the first
+        CTA for all.
+        """
         if x.checks.is_of_first or x.checks.follows_values():
             return None
         shadow = _SHADOW.peek(x)
@@ -517,7 +549,9 @@ class Segment:
         return shadow
 
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
-        """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
+        """Are the accesses without a finding? Then the sanitizer has recorded them. `given` are the groups, and the
+        mask.
+        """
         kept, sanitizer = x.sel, x.checks
         if sanitizer.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
             return False
@@ -557,7 +591,9 @@ class Segment:
     def _is_noted(
         self, x: Wave, frame: Frame, code: Code, access: Access, shadow: Shadow | None, given: tuple[int, int, int | None], filled: set[int]
     ) -> bool:
-        """Is an access of the simple kind that machine code looks at? Then it is noted; `filled` gets those that are noted with it."""
+        """Is an access of the simple kind that machine code looks at? Then it is noted; `filled` gets those that are
+        noted with it.
+        """
         if access.space == "shared":
             return shadow is not None and shadow.passes(access, *frame.rows(access), given[2], *given[:2])
         region = frame.regions[access.number]
@@ -573,7 +609,9 @@ class Segment:
 
     @staticmethod
     def _fills(x: Wave, frame: Frame, stores: Sequence[Access], given: tuple[int, int, int | None]) -> bool:
-        """Do all threads, by these stores, fill bytes of one array where nobody has been? Then the watch has noted it."""
+        """Do all threads, by these stores, fill bytes of one array without another access? Then the sanitizer has
+        recorded it.
+        """
         region = frame.regions[stores[0].number]
         if given[2] is not None or region is None or any(frame.regions[access.number] is not region for access in stores):
             return False
@@ -602,7 +640,9 @@ def _may_lose(x: Wave, frame: Frame, code: Code, first: int) -> bool:
 
 
 def _cross(x: Wave, frame: Frame, code: Code, first: int) -> bool:
-    """Do several stores to one array write bytes of each other from different threads? A warp does one after the other; machine code all of a group of threads."""
+    """Do several stores to one array write bytes of each other from different threads? A warp does one after the
+    other; machine code all of a group of threads.
+    """
     of_array: dict[int, list[Access]] = {}
     for access in code.of_global:
         if not access.is_load:
@@ -618,7 +658,9 @@ def _cross_in_one(x: Wave, frame: Frame, stores: Sequence[Access], first: int) -
 
 
 def _are_threads_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
-    """Does each thread write behind all that those in front of it write? Of each store: the threads, where, how many bytes."""
+    """Does each thread write after the last byte of all earlier threads? Of each store: the threads, the places, the
+    number of bytes.
+    """
     if any(not np.array_equal(threads, own[0][0]) for threads, _, _ in own):
         return False
     least = np.minimum.reduce([places for _, places, _ in own])
@@ -627,7 +669,7 @@ def _are_threads_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> boo
 
 
 def _are_warps_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]], warps: int) -> bool:
-    """Does each warp write by each store behind, or in front of, all that it writes by the others?"""
+    """Does each warp write, by each store, after or before all that it writes by the others?"""
     least, last = np.full((len(own), warps), -1), np.full((len(own), warps), -1)
     for n, (threads, places, size) in enumerate(own):
         begins = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
@@ -717,7 +759,7 @@ class CompiledChain:
 
 
 def _steps(program: Any, block: Block, begin: int) -> list[Any]:
-    """The steps of a block from one on: segments, and closures between them."""
+    """The steps of a block from one on: segments, and interpreted steps between them."""
     steps: list[Any] = []
     for piece in pieces(program, block, begin):
         steps += block.steps[begin + len_of(steps) : piece.first]
@@ -726,7 +768,9 @@ def _steps(program: Any, block: Block, begin: int) -> list[Any]:
 
 
 class Tier:
-    """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`. `chain` begins with it, `tail` with its branch."""
+    """The measured cost of a block: interpreted until compilation pays; then `steps`, or `loop`. `chain` begins with
+    it, `tail` with its branch.
+    """
 
     def __init__(self, program: Any, block: Block) -> None:
         self.program, self.block = program, block
@@ -752,7 +796,7 @@ class Tier:
             self._look(is_watched=is_watched)
 
     def _look(self, *, is_watched: bool) -> None:
-        """Compile, or, where that costs too much yet, wait."""
+        """Compile, or, if that costs too much yet, wait."""
         if self.made is None:
             self.made = self._make()
         steps, loop, chain, tail = self.made
@@ -797,7 +841,9 @@ def tier_of(program: Any, block: Block) -> Tier:
 
 
 def begin_again(program: Any) -> None:
-    """The next launch of a program runs as the first one: no block is compiled, and no register holds what a launch before has left."""
+    """The next launch of a program runs as the first one: no block is compiled, and no register holds what a launch
+    before has left.
+    """
     for block in program.blocks:
         block.tier = None
     forget_rooms(program)

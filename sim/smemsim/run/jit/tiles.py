@@ -1,7 +1,9 @@
-"""A segment with accesses, a tile of threads at a time: where the addresses of a tile lie stays in the processor's cache until its bytes are moved.
+"""A segment with accesses, a tile of threads at a time: the addresses of a tile stay in the processor's cache until its
+bytes are moved.
 
-A tile is whole CTAs where the watch looks, so that of every word the accesses come to its tables in the order of the instructions, as from closures.
-Where an address is outside, or the watch wants a closer look, the loop stops in front of the tile: nothing has happened there.
+A tile is whole CTAs if the sanitizer checks it: then accesses to a word reach its tables in the order of the
+instructions, as from the interpreter. If an address is outside, or the sanitizer needs single accesses, the loop
+stops before the tile: nothing has happened there.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from smemsim.run.jit.vectors import LANES
 __all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
 
 
-LOOK, RUN = 1, 2  # what a call does: looks at addresses and asks the watch, moves bytes; both are one pass
+LOOK, RUN = 1, 2  # the work of a call: checks addresses and asks the sanitizer, moves bytes; both are one pass
 _BYTES = 1 << 15  # of places in a tile
 LOOK_NUMBERS = (
-    5  # of each access that the watch is asked of: a function's address, the row, the line, the token, how far from the row's places it is
+    # of each access that the sanitizer checks: a function's address, the row, the line, the token, the distance from
+    # the row's places
+    5
 )
 _ENTRIES = ("prepare", "run", "regs", "mask", "places", "shapes", "memory", "tile", "looks", "count", "context")
 _POINTERS = {"prepare", "run", "regs", "mask", "places", "shapes", "memory", "looks", "context"}
@@ -109,7 +113,9 @@ def _address(function: Any) -> int:
 
 
 class Tiles:
-    """What the loop over the tiles of a segment needs: `count` rows of places, of `total` threads; `unit` are those that stay together."""
+    """What the loop over the tiles of a segment needs: `count` rows of places, of `total` threads; `unit` are those
+    that stay together.
+    """
 
     def __init__(self, functions: Sequence[Any], registers: int, memory: int, count: int, total: int, unit: int) -> None:
         self.tile = min(total, unit * max(1, _BYTES // (8 * count * unit)))
@@ -125,11 +131,13 @@ class Tiles:
         self._call = _function()
 
     def asks(self, looks: np.ndarray, context: int) -> None:
-        """Ask these functions of the watch: of each its LOOK_NUMBERS."""
+        """Call these checks of the sanitizer: of each its LOOK_NUMBERS."""
         self.plan[8:11] = looks.ctypes.data, len(looks), context
         self.looks = looks
 
     def go(self, first: int, last: int, mask: int | None, mode: int) -> int:
-        """Do what `mode` says for threads from `first` on. The first thread of the tile that it stopped at; `last` where all is done."""
+        """Do what `mode` says for threads from `first` on. The first thread of the tile that it stopped at; `last`
+        where all is done.
+        """
         self.plan[3] = mask or 0
         return int(self._call(self._at, first, last, mode))

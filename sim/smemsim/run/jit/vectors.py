@@ -1,7 +1,8 @@
 """Registers as vectors of LLVM: what every compiled form asks for its operands, and where it puts its result.
 
-A value has an entry for each of the LANES threads of a group, of one of the types i1, i8 ... i64, float, double. A register is loaded when it is
-first read and stored once, at the end. Text is made for one group; `segments.py` puts a loop over the groups around it.
+A value has an entry for each of the LANES threads of a group, of one of the types i1, i8 ... i64, float, double. A
+register is loaded when it is first read and stored once, at the end. Text is made for one group; `segments.py` puts a
+loop over the groups around it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SINGLE_NAN = 0x7FFFFFFF  # every NaN that arithmetic of f32 gives (core/arithmet
 
 
 class Uncompiled(Exception):
-    """A form that the compiled tier does not have: its block runs as closures do."""
+    """A form that the JIT compiler does not support: the interpreter runs its block."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +75,10 @@ def splat(kind: str, value: Any) -> str:
 
 
 class Given:
-    """What instructions read that is no register, and the same whenever a thread reads it: it has slots behind those of the registers.
+    """An operand that is no register, and that is constant for a thread: it has slots after those of the registers.
 
-    A key is ("special", name), ("parameter", its place in the bank) or ("variable", a `.shared` address); the numpy type is how it is read.
+    A key is ("special", name), ("parameter", its place in the bank) or ("variable", a `.shared` address); the numpy
+    type is how it is read.
     """
 
     def __init__(self, first: int) -> None:
@@ -100,8 +102,8 @@ class Given:
 class Vectors:
     """The values of one group's registers while its instructions are made, and the text so far.
 
-    `types` are the numpy types of all registers. `used` are the slots in the order in which they are first named: entry n of the table of pointers
-    that the functions of a module are called with is that of `used[n]`.
+    `types` are the numpy types of all registers. `used` are the slots in the order of their first use: entry n of the
+    table of pointers that the functions of a module get is that of `used[n]`.
     """
 
     lanes = LANES
@@ -163,7 +165,9 @@ class Vectors:
         return self.emit("i1", f"{op} {vector(a.type)} {a.name}, {b.name}")
 
     def select(self, p: Value, a: Value, b: Value) -> Value:
-        """a where p holds, else b. Where one of them has NaNs of the host, and the other any bits, those of the host are made the hardware's first."""
+        """a if p holds, else b. If one of them has NaNs of the host, and the other any bits, those of the host are made
+        the hardware's first.
+        """
         if a.raw != b.raw:
             a, b = self.canonical(a), self.canonical(b)
         return self.emit(
@@ -209,7 +213,8 @@ class Vectors:
     def at(self, slot: int) -> str:
         """A pointer to the group's part of a register, or to a parameter.
 
-        It is made where it is first asked for: all of them in front of the group's work, so many numbers would go to the stack and come back from there.
+        It is made at its first use. If all were made before the group's work, so many numbers would go to the stack
+        and come back.
         """
         number = self.used.setdefault(slot, len(self.used))
         if slot not in self._pointed:
@@ -224,7 +229,9 @@ class Vectors:
         return f"%at{number}"
 
     def _prefetch(self, at: str, size: int) -> None:
-        """Ask for the bytes of a group further on, of so many each: the processor itself sees ahead for some thirty arrays at most."""
+        """Ask for the bytes of a group further on, of so many each: the processor itself sees ahead for some thirty
+        arrays at most.
+        """
         self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for line in range(0, size, LINE):
             ahead = self.line(f"getelementptr i8, ptr {at}, i64 {AHEAD * size + line}")
@@ -240,7 +247,9 @@ class Vectors:
         return self.emit(kind, f"load {vector(kind)}, ptr {at}, align {bits_of(kind) // 8}")
 
     def both(self, slot: int, kind: str) -> tuple[Value, Value]:
-        """A register in the lower and the upper group of the warp, as memory has it: nothing has been written there, and nothing will be."""
+        """A register in the lower and the upper group of the warp, as memory has it: nothing has been written there,
+        and nothing will be.
+        """
         stored = "i8" if kind == "i1" else kind
         begin = self._begin(slot, kind)
         places = begin, self.line(f"getelementptr {stored}, ptr {begin}, i64 {LANES}")
@@ -249,12 +258,13 @@ class Vectors:
         return lower, upper
 
     def lane(self, slot: int, kind: str, lower: int, upper: int) -> Value:
-        """What one lane of the warp has in a register, in all lanes of the lower group; another one for the upper group. As memory has it, see `both`.
+        """The value of one lane of the warp in a register, in all lanes of the lower group; that of another lane for
+        the upper group. From memory (`both`).
 
-        One number is loaded: of a vector of which one lane is needed LLVM 22 makes the same in a way that ends the process at times (level 0, in one of 80,000
-        random programs).
+        One number is loaded. If one lane of a vector is needed, the code that LLVM 22 makes for it ends the process
+        at times (level 0, in one of 80,000 random programs).
         """
-        is_own = upper == lower + LANES  # nobody looks at another group
+        is_own = upper == lower + LANES  # no other group is read
         begin = self._read_at(slot) if is_own and slot not in self.written and self.stored_type(slot) == kind else self._begin(slot, kind)
         place = str(lower)
         if lower != upper and not is_own:
@@ -269,7 +279,7 @@ class Vectors:
         return self.at(slot)
 
     def _begin(self, slot: int, kind: str) -> str:
-        """Where the warp's values of a register begin, in which other lanes look."""
+        """The begin of the warp's values of a register that other lanes read."""
         if slot in self.written or slot in self.wide or self.stored_type(slot) != kind:
             raise Uncompiled("a register of another group")
         at = self._read_at(slot)
@@ -278,7 +288,7 @@ class Vectors:
         return self.line(f"getelementptr {'i8' if kind == 'i1' else kind}, ptr {at}, i64 {back}")
 
     def canonical(self, a: Value) -> Value:
-        """With the NaN that the hardware gives, where it is the result of arithmetic."""
+        """With the NaN that the hardware gives, if it is the result of arithmetic."""
         if not a.raw:
             return a
         nan = self.compare("fcmp uno", a, a)

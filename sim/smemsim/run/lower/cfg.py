@@ -1,4 +1,6 @@
-"""Where threads can go from each block of a program, and which registers they may read before anything has given them a value."""
+"""Where threads can go from each block of a program, and which registers they may read before anything has given them
+a value.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _GIVE = frozenset((
 
 
 def following(program: Program, n: int) -> list[int] | None:
-    """The blocks that threads can go to from block n; None where a jump goes nobody knows where."""
+    """The blocks that threads can reach next from block n; None if the target of a jump is not known."""
     instructions = program.blocks[n].instructions
     last = instructions[-1] if instructions else None
     if last is None or last.op not in _LEAVE:
@@ -37,11 +39,13 @@ def following(program: Program, n: int) -> list[int] | None:
 
 
 _REGISTERS = ("local", "param", "const")  # spaces that no other thread writes
-_LOOKS = ("ld", "ldu", "atom", "mbarrier", "call", "brx")  # what others do, or nobody knows what, may end a loop
+_LOOKS = ("ld", "ldu", "atom", "mbarrier", "call", "brx")  # other threads' actions, or unknown ones, may end a loop
 
 
 def computes(program: Program, n: int) -> bool:
-    """Does all of the loop that block n is in go by its thread's own registers, so that nothing that others do could end it?"""
+    """Does all of the loop that block n is in go by its thread's own registers, so that nothing that others do could
+    end it?
+    """
     loop = _reached(n, lambda m: (following(program, m) or ()) if m < len(program.blocks) else ()) & _reached(
         n, _before(program).__getitem__
     )
@@ -77,7 +81,7 @@ def _way_back(came: dict[int, int], m: int, n: int) -> set[int]:
 
 
 def behind(program: Program, n: int) -> set[int]:
-    """The blocks that threads come to from block n without going back in front of it."""
+    """The blocks that threads reach from block n without a jump to a block before it."""
     return _reached(n, lambda m: (after for after in (following(program, m) or ()) if n < after < len(program.blocks))) - {n}
 
 
@@ -91,7 +95,7 @@ def _before(program: Program) -> dict[int, list[int]]:
 
 
 def comes_by(program: Program, n: int, blocks: set[int]) -> bool:
-    """Do all threads that come to block n come by one of these blocks?"""
+    """Do all threads that reach block n come through one of these blocks?"""
     count = len(program.blocks)
 
     def step(m: int) -> Iterable[int]:
@@ -118,11 +122,13 @@ def leads_by(program: Program, first: Instruction, then: Instruction, others: It
 
 
 def leads_past(program: Program, first: Instruction, then: Instruction, others: Iterable[Instruction]) -> bool:
-    """Does a path of the program lead from one instruction to another by none of `others`, and not by the first one again?"""
+    """Does a path of the program lead from one instruction to another by none of `others`, and not by the first one
+    again?
+    """
     ends, found = {id(first), *map(id, others)}, False
 
     def scan(instructions: Sequence[Instruction]) -> bool:
-        """Does the path go on behind these?"""
+        """Does the path go on after these?"""
         nonlocal found
         for i in instructions:
             found = found or i is then
@@ -156,7 +162,7 @@ def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:
 
 
 def block_of(program: Program, label: str) -> int:
-    """The block that a label is in front of."""
+    """The block that follows a label."""
     starts = program.starts
     for i in program.inlined.body[program.inlined.labels[label] :]:
         if id(i) in starts:
@@ -165,7 +171,9 @@ def block_of(program: Program, label: str) -> int:
 
 
 def read_first(program: Program) -> frozenset[int]:
-    """The registers that some thread may read before it has given them a value; all of them where a jump goes nobody knows where."""
+    """The registers that some thread may read before it has written them; all of them if the target of a jump is not
+    known.
+    """
     if program.read_first is None:
         program.read_first = _read_first(program)
     return program.read_first
@@ -210,13 +218,14 @@ def _given(i: Instruction) -> set[int]:
 
 
 _GOES_ELSEWHERE = {"bra", "brx", "call"}
-_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}  # who reads their result reads what they read; that is all they do
+# a reader of their result reads their operands; they have no other effect
+_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}
 
 
 def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
-    """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
+    """May a later instruction use a value of this one, other than to copy it to registers that no instruction reads?
 
-    What runs straight on behind it may give its registers other values first.
+    Instructions that follow without a branch may overwrite its registers first.
     """
     values = set(i.given)
     at = next((n for n, other in enumerate(body) if other is i), len(body))

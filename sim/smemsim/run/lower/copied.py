@@ -1,4 +1,6 @@
-"""Which registers carry bytes of global memory, as they are, to shared or tensor memory: by the text of a program, before it runs."""
+"""Which registers carry bytes of global memory, as they are, to shared or tensor memory: by the text of a program,
+before it runs.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,23 @@ _OTHER_SPACES = frozenset(("param", "param::entry", "param::func", "const", "loc
 
 
 class Copied(NamedTuple):
-    """The slots of registers that may hold bytes of global memory which are stored, and the instructions, by identity, that give them values or store them."""
+    """The slots of registers that may hold bytes of global memory which are stored, and the instructions, by
+    identity, that give them values or store them.
+    """
 
     slots: frozenset[int]
     instructions: frozenset[int]
-    has_factors: bool  # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
+    # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
+    has_factors: bool
 
 
 NOTHING_COPIED = Copied(frozenset(), frozenset(), has_factors=False)
 
 
 def copied(body: Sequence[Instruction]) -> Copied:
-    """What has to be followed, so that it is known of each byte of scale factors and metadata, and of tiles, where it comes from."""
+    """What has to be followed, so that the source of each byte of scale factors and metadata, and of
+    tiles, is known.
+    """
     if not any(map(_multiplies, body)):
         return NOTHING_COPIED
     has_factors = any(map(_takes_factors, body))

@@ -1,7 +1,8 @@
-"""Where the values of a program come from and where they go, read off its instructions without regard to their order: which arrays it may write to at all,
-and which stores use what a load brings.
+"""Sources and uses of the values of a program, from its instructions without regard to their order: the arrays that it
+may write, and the stores that use a loaded value.
 
-Both are asked by the watch over global memory, and both err to the safe side: what cannot be followed may come from anywhere, and counts as used.
+The race detector for global memory asks both. Both are conservative: what cannot be followed may come from anywhere,
+and counts as used.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ __all__ = [
 
 
 class Choices(NamedTuple):
-    """Branches over arithmetic alone, which do what `selp` does: by the branch's `id` the registers that may get another value, by that of an instruction
-    that is branched over what decides whether it is executed."""
+    """Branches over arithmetic only, which act like `selp`: by the branch's `id` the registers that may get another
+    value, by that of an instruction that is branched over its condition.
+    """
 
     results: dict[int, frozenset[int]]
     deciding: dict[int, Register]
 
 
 class Root(NamedTuple):
-    """What an address is computed from: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor map) or anywhere in them, any
-    8 bytes of them, a variable by its name, or something that cannot be followed."""
+    """The source of an address: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor
+    map) or anywhere in them, any 8 bytes of them, a variable by its name, or a value that cannot be followed.
+    """
 
     kind: str  # "parameter", "map", "maps", "parameters", "variable", "unknown"
     offset: int = 0
@@ -55,10 +58,13 @@ Roots: TypeAlias = frozenset[Root]
 NONE: Roots = frozenset()
 UNKNOWN: Roots = frozenset((Root("unknown"),))
 ANY_MAP = Root("maps")
-MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
+# atomics after a read of the value: it can only have advanced since
+MONOTONE = frozenset(("and", "cas", "max", "min", "or"))
 LONGEST = 16  # instructions that a branch may pass over, and still be a choice
-MAPS = 64  # places in the parameters that one register may hold the address of, one after the other, before it may be any
-_WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
+# places in the parameters that one register may hold the address of, one after the other, before it may be any
+MAPS = 64
+# of all but the first, the first operand is what is written
+_WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}
 _OF_MAPS = ("map", "maps")
 _SAME = {"cvt", "cvta", "mov", "selp", "slct"}  # what leaves an address as it is
 _SYSTEM = {"vprintf", "__assertfail", "cudaGraphSetConditional"}  # functions that write to no array of the kernel
@@ -81,9 +87,9 @@ _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = 
 
 
 def written(program: Program) -> Roots:
-    """What the addresses come from that the program may write to in global memory.
+    """The sources of the addresses that the program may write in global memory.
 
-    A pointer is followed through arithmetic, not through memory: one that is loaded from there is unknown.
+    A pointer is followed through arithmetic, not through memory: one that is loaded is unknown.
     """
     if program not in _written:
         _written[program] = NONE.union(*_written_roots(program))
@@ -129,7 +135,7 @@ def _is_system(i: Instruction) -> bool:
 
 
 class _Sources:
-    """Of every register, what its values come from."""
+    """Of every register, the sources of its values."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -147,14 +153,15 @@ class _Sources:
             i = left.pop()
             for slot, given in self._results(i):
                 before = self.found.get(slot, NONE)
-                is_walk = ANY_MAP not in given and sum(root.kind == "map" for root in before | given) > MAPS  # a loop that goes over them
+                # a loop that goes over them
+                is_walk = ANY_MAP not in given and sum(root.kind == "map" for root in before | given) > MAPS
                 roots = self.moved(given, None) if is_walk else given
                 if not roots <= before:
                     self.found[slot] = before | roots
                     left += readers.get(slot, ())
 
     def of(self, operand: Operand) -> Roots:
-        """Where the value of an operand comes from; of a symbol its address."""
+        """The source of the value of an operand; of a symbol its address."""
         if isinstance(operand, Symbol):
             if operand.name in self.parameters:
                 return frozenset((Root("map", self.parameters[operand.name] + operand.offset),))
@@ -176,7 +183,7 @@ class _Sources:
             yield slot, roots
 
     def _computed(self, i: Instruction) -> Roots:
-        """Where the result of arithmetic comes from: a place in the parameters moves with what is added to it."""
+        """The source of the result of arithmetic: an offset in the parameters moves by what is added to it."""
         roots = NONE.union(*map(self.of, i.operands[1:]))
         if i.op in _SAME:
             return roots
@@ -186,7 +193,9 @@ class _Sources:
         return self.moved(roots, None)
 
     def moved(self, roots: Roots, offset: int | None) -> Roots:
-        """The same, some bytes further; None: nobody knows how far. Behind the parameters, or at too many places of them, it is any."""
+        """The same, some bytes further; None: at an unknown distance. After the parameters, or at too many places of
+        them, it is any place.
+        """
         if offset == 0 or not any(root.kind == "map" for root in roots):
             return roots
         places = {root.offset + offset for root in roots if root.kind == "map"} if offset is not None else set()
@@ -217,8 +226,9 @@ class _Sources:
 
 
 def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
-    """The stores and reductions in global memory (their `id`) that get something of what a load brings; None where it is used for anything else: a branch, a
-    guard, shared memory, a matrix instruction."""
+    """The stores and reductions in global memory (their `id`) that use a loaded value; None if another instruction uses
+    it: a branch, a guard, shared memory, a matrix instruction.
+    """
     known = _stores.setdefault(program, {})
     if id(load) not in known:
         known[id(load)] = _uses(_uses_of(program), load) if load.op == "ld" else None
@@ -245,7 +255,7 @@ def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
 
 
 class _Uses:
-    """Of each register the instructions that give it a value, and those that read it."""
+    """Of each register the instructions that write it, and those that read it."""
 
     def __init__(self, program: Program) -> None:
         self.givers: dict[int, list[Instruction]] = {}
@@ -255,7 +265,9 @@ class _Uses:
                 (self.givers if gives else self.readers).setdefault(slot, []).append(i)
 
     def made_of(self, load: Instruction, by: Collection[str]) -> set[int]:
-        """The registers that hold nothing but what these operations make of what a load brings, and constants from before it."""
+        """The registers that hold nothing but what these operations make of what a load brings, and constants from
+        before it.
+        """
         mixed = set[int]()
         while True:
             values = set(load.given - mixed)
@@ -272,10 +284,12 @@ class _Uses:
 
 
 def updates(program: Program) -> dict[int, Instruction]:
-    """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and offset, each with that load.
+    """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and
+    offset, each with that load.
 
-    Of addresses in registers that one instruction alone gives a value, and of variables, so that both mean the same place. Not where a loop goes on, and stores
-    nothing there, until the load brings what it waits for: whoever has polled for its turn stores behind the one it has waited for (PTX ISA 9.1 §8.9: coherence).
+    Only for addresses in registers that a single instruction writes, and of variables, so that both are the same
+    place. Not if a loop goes on, without a store there, until the load returns the value that it waits for: a thread
+    that has polled for its turn stores after the store it has waited for (PTX ISA 9.1 §8.9: coherence).
     """
     if program not in _updates:
         _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
@@ -283,24 +297,30 @@ def updates(program: Program) -> dict[int, Instruction]:
 
 
 def accumulations(program: Program) -> frozenset[int]:
-    """The `updates` whose value has passed an operation that gives something else each time that it is done, as add and not as max."""
+    """The `updates` whose value has passed an operation that gives something else each time that it is done, as add
+    and not as max.
+    """
     if program not in _accumulations:
         _accumulations[program] = frozenset(updates(program)) - {id(store) for store, _ in _stored_again(program, _IDEMPOTENT)}
     return _accumulations[program]
 
 
 def bounds(program: Program) -> frozenset[int]:
-    """The `updates` that set bits or move a bound: of two that are done from one value, one is lost where they differ."""
+    """The `updates` that set bits or move a bound: of two that are done from one value, one is lost
+    where they differ.
+    """
     if program not in _bounds:
         _bounds[program] = frozenset(id(store) for store, _ in _stored_again(program, _IDEMPOTENT - _CHOICES)) - accumulations(program)
     return _bounds[program]
 
 
 def bit_fields(program: Program) -> frozenset[int]:
-    """The loads (their `id`) that bring what lies beside a bit field: masked by a number, the field put in, and stored where they come from.
+    """The loads (their `id`) of the neighbours of a bit field: masked by a number, combined with the field, and stored
+    back.
 
-    So compilers write bit fields, and with `atom.cas` in place of the store numbers of four bits are written (CUTLASS, subbyte_reference.h), where the atomic
-    operation is one of those that bring it. What the other bits are does not matter to who reads the field alone.
+    Compilers write bit fields in this way. With `atom.cas` instead of the store, numbers of four bits are written
+    (CUTLASS, subbyte_reference.h); then the atomic operation is one of those loads. The other bits do not matter to a
+    reader of the field alone.
     """
     if program not in _bit_fields:
         body, uses = program.inlined.body, _uses_of(program)
@@ -312,7 +332,9 @@ def bit_fields(program: Program) -> frozenset[int]:
 
 
 def _beside_a_swapped_field(swap: Instruction, uses: _Uses) -> list[Instruction]:
-    """What brings the value that a compare-and-swap puts a field into: loads and itself; nothing where anything else uses that value."""
+    """What brings the value that a compare-and-swap puts a field into: loads and itself; nothing where anything else
+    uses that value.
+    """
     compare, new = swap.operands[2:4]
     if not isinstance(compare, Register) or not isinstance(new, Register):
         return []
@@ -342,7 +364,7 @@ def _givers_of(slot: int, op: str, uses: _Uses) -> list[Instruction]:
 
 
 def _is_beside_a_field(load: Instruction, stores: Sequence[Instruction], uses: _Uses) -> bool:
-    to, address, *_ = load.operands  # behind them, a cache policy
+    to, address, *_ = load.operands  # after them, a cache policy
     readers = uses.readers.get(to.slot, ()) if isinstance(to, Register) else ()
     if not readers or not all(i.op == "and" and isinstance(i.operands[2], Immediate) for i in readers):
         return False
@@ -362,7 +384,9 @@ def _is_beside_a_field(load: Instruction, stores: Sequence[Instruction], uses: _
 
 
 def _lies_behind(begin: Operand, by: int, address: Operand, uses: _Uses) -> bool:
-    """Is an address so many bytes behind another one, of the same variable, or of a register that gets one value alone?"""
+    """Is an address so many bytes after another one, of the same variable, or of a register that gets
+    one value only?
+    """
     if not isinstance(begin, Address) or not isinstance(address, Address) or begin.base != address.base:
         return False
     is_fixed = not isinstance(begin.base, Register) or len(uses.givers.get(begin.base.slot, ())) == 1
@@ -394,7 +418,7 @@ def choices(program: Program) -> Choices:
 
 
 def givers_of(program: Program) -> dict[int, list[Instruction]]:
-    """Of each register the instructions that give it a value."""
+    """Of each register the instructions that write it."""
     return _uses_of(program).givers
 
 
@@ -424,7 +448,9 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
 
 
 def _is_settled(store: Instruction, load: Instruction, uses: _Uses) -> bool:
-    """Does a store set what is set for good, bits or a bound that the program names (`or`, `max` with a number)? Whoever does so again changes nothing."""
+    """Does a store set what is set for good, bits or a bound that the program names (`or`, `max` with a number)?
+    Whoever does so again changes nothing.
+    """
     loaded = load.given
     givers = [i for slot in slots_in(store.operands[1]) for i in uses.givers.get(slot, ())]
     return bool(givers) and all(
@@ -447,7 +473,9 @@ def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
 
 
 def _comes_back(program: Program, load: Instruction, store: Instruction) -> bool:
-    """Is there a way from a load back to it that does not pass a store? Who waits for its turn goes that way; who stores in every round does not wait."""
+    """Is there a path from a load back to it without a store? A thread that waits for its turn takes that path; a
+    thread that stores in every round does not wait.
+    """
     body, labels = program.inlined.body, program.inlined.labels
     at, past = (next(n for n, i in enumerate(body) if i is one) for one in (load, store))
     pending, seen = [at + 1], {past}
@@ -477,7 +505,9 @@ _SHARED = frozenset(("shared", "shared::cta", "shared::cluster"))
 
 
 def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
-    """The space, the register or variable and the offset of an address of global or shared memory, as they stay for a thread."""
+    """The space, the register or variable and the offset of an address of global or shared memory, as they stay for a
+    thread.
+    """
     if i.op not in ("ld", "st") or not {"local", "const", "param"}.isdisjoint(i.modifiers):
         return None
     space = "global" if _SHARED.isdisjoint(i.modifiers) else "shared"
@@ -498,7 +528,9 @@ def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:
 
 
 def looks_again(program: Program, load: Instruction, atom: Instruction) -> bool:
-    """Is a load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
+    """Is a load only the read before an atomic operation: a loop of cas, or a maximum that need not be written if the
+    value is large enough?
+    """
     if load.op != "ld" or atom.op not in ("atom", "red"):
         return False
     return "cas" in atom.modifiers or (not MONOTONE.isdisjoint(atom.modifiers) and _is_same_place(program, load))
@@ -518,7 +550,9 @@ def passes_messages(body: Sequence[Instruction]) -> bool:
 
 
 def message_loads(program: Program) -> frozenset[int]:
-    """Relaxed and volatile loads (their `id`) of what may be data: no loop polls them, and no atomic operation is done at the same address."""
+    """Relaxed and volatile loads (their `id`) of what may be data: no loop polls them, and no atomic operation is
+    done at the same address.
+    """
     body = program.inlined.body
     looked_at = [operand for i in body if i.op in ("atom", "red") for operand in i.operands if isinstance(operand, Address)]
     return frozenset(id(i) for i in body if _is_relaxed(i, "ld") and not is_polled(program, i) and i.operands[1] not in looked_at)
@@ -537,7 +571,7 @@ def message_flags(program: Program) -> frozenset[int]:
 
 
 def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
-    """May a thread come from one instruction to another: does it stand further on, or does a branch lead back in front of it?"""
+    """May a thread come from one instruction to another: does it follow, or does a branch lead back to before it?"""
     body, labels = program.inlined.body, program.inlined.labels
     at = {id(i): n for n, i in enumerate(body) if i is first or i is then}
     if len(at) < 2 or at[id(then)] > at[id(first)]:
@@ -547,7 +581,9 @@ def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
 
 
 def decides_alone(program: Program, load: Instruction) -> bool:
-    """Does what a load brings do no more than decide where to go on, or go into an atomic operation as a value, whatever arithmetic it passes?"""
+    """Does what a load brings do no more than decide where to go on, or go into an atomic operation as a value,
+    whatever arithmetic it passes?
+    """
     uses, values, pending = _uses_of(program), set(load.given), list(load.given)
     while pending:
         slot = pending.pop()

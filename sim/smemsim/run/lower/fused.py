@@ -1,16 +1,20 @@
-"""Products that ptxas takes into the sums they go to: `mul` and `add` or `sub` without a rounding mode become one `fma`.
+"""Products that ptxas fuses into sums: `mul` and `add` or `sub` without a rounding mode become one `fma`.
 
-PTX ISA 9.1 §9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code of thousands of random bodies (*compiled*; the
-same for -O1 to -O3, sm_90a and sm_100a; -O0, `.target debug` and --fmad=false fuse nothing, of which only the target can be seen in PTX):
+PTX ISA 9.1 §9.7.3 allows it and does not specify when. ptxas 13.0 follows this rule, found from the machine code of
+thousands of random bodies (*compiled*; the same for -O1 to -O3, sm_90a and sm_100a; -O0, `.target debug` and
+--fmad=false fuse nothing; only the target is visible in PTX):
 
-* A product can be taken where every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz in the same stretch
-  (`segments`). Of packed bf16, `neg` is a use that is none.
-* Sums choose in the order in which they stand: first among products with one use, then, those that are left, among the others. Of two the one with
-  fewer uses goes, then the first operand. Packed types choose once, among all.
-* A product can no longer be taken once one of its sums took in another. So it may be in some sums exact, and rounded in one.
-* x * y + x * y of two products, of which one has no other use, is made one product and its double: neither is taken anywhere.
+- A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz
+  in the same stretch (`segments`). Of packed bf16, `neg` prevents it.
+- Sums choose in program order: first among products with one use, then, those that are left, among the others. Of
+  two, the one with fewer uses is fused, then the first operand. Packed types choose once, among all.
+- A product can no longer be fused once one of its sums has fused another. So it may be exact in some sums, and
+  rounded in one.
+- x * y + x * y of two products, of which one has no other use, becomes one product and its double: neither is fused
+  anywhere.
 
-What that leaves open is in `Fused.unsure`: ptxas unrolls loops and removes sums that it has made before, and then may see more than a stretch.
+`Fused.unsure` has the cases that this leaves open: ptxas unrolls loops and removes duplicate sums before, and may
+then see more than a stretch.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ ARITHMETIC = {
     "abs", "add", "and", "copysign", "cos", "cvt", "ex2", "fma", "lg2", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "prmt", "rcp", "rsqrt",
     "selp", "set", "setp", "shl", "shr", "sin", "sqrt", "sub", "tanh", "testp", "xor",
 }  # fmt: skip
-# Every instruction that makes a result of its operands and does nothing else: what its operands hold and come from is followed through it. Others use them.
+# Every instruction that makes a result of its operands and does nothing else: what its operands hold and come from is
+# followed through it. Others use them.
 COMPUTING = ARITHMETIC | {
     "bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "dp2a", "dp4a", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct",
     "vabsdiff", "vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmax", "vmax2", "vmax4", "vmin", "vmin2", "vmin4", "vset", "vset2",
@@ -42,7 +47,9 @@ COMPUTING = ARITHMETIC | {
 
 @dataclasses.dataclass(frozen=True)
 class Fused:
-    """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c), whose products stay, and the sums that it may fuse or not."""
+    """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c), whose products stay, and the sums
+    that it may fuse or not.
+    """
 
     body: list[Instruction]
     unsure: tuple[Instruction, ...] = ()
@@ -50,7 +57,9 @@ class Fused:
 
 @dataclasses.dataclass
 class _Product:
-    """A `mul` at a place of the body, and of its sums: which operand it is, 1 or 2, and whether it is negated on the way."""
+    """A `mul` at a place of the body, and of its sums: which operand it is, 1 or 2, and whether it is negated on the
+    way.
+    """
 
     at: int
     sums: dict[int, tuple[int, bool]]
@@ -80,7 +89,9 @@ def fuse(inlined: Inlined) -> Fused:
 
 
 def _kind(i: Instruction) -> tuple[str, bool] | None:
-    """(type, flushes) of a `mul`, `add` or `sub` of floats that has no rounding mode; a product that saturates is none."""
+    """(type, flushes) of a `mul`, `add` or `sub` of floats that has no rounding mode; a product that
+    saturates is none.
+    """
     words = set(i.modifiers)
     kinds = words & KINDS
     if len(kinds) != 1 or words - kinds - {"ftz"} - ({"sat"} if i.op != "mul" else set()):
@@ -128,7 +139,7 @@ def _equal(values: _Values, at: int, p: _Product, q: _Product) -> bool:
 
 
 class _Values:
-    """Where the values of registers go."""
+    """The uses of the values of registers."""
 
     def __init__(self, inlined: Inlined) -> None:
         self.body, self.segments = inlined.body, Segments(inlined)
@@ -141,7 +152,7 @@ class _Values:
         self._drop_the_unused(named)
 
     def _drop_the_unused(self, named: list[list[tuple[int, bool]]]) -> None:
-        """Uses by arithmetic whose result nobody uses are none."""
+        """Uses by arithmetic without a used result do not count."""
         pending = [n for n, i in enumerate(self.body) if _is_arithmetic(i)]
         while pending:
             n = pending.pop()
@@ -175,7 +186,9 @@ class _Values:
         return sums
 
     def _reads(self, at: int, slot: int) -> list[int] | None:
-        """The uses of the value that a register is given at a place; None where there are any outside of the stretch."""
+        """The uses of the value that a register is given at a place; None where there are any outside
+        of the stretch.
+        """
         end = self.segments.end(at)
         again = next(iter(_between(self.defined[slot], at, end)), None)
         if again is not None and self.body[again].guard is not None:
@@ -186,7 +199,7 @@ class _Values:
         return _between(self.named.get(slot, []), at, until)
 
     def _lives(self, at: int, slot: int) -> bool:
-        """Is the value of a register used behind the stretch?"""
+        """Is the value of a register used after the stretch?"""
         start, end = self.segments.of(at), self.segments.end(at)
         outside = [n for n in self.named.get(slot, ()) if not (at < n < end)]
         if not outside or len(self.defined[slot]) == 1:
@@ -212,7 +225,9 @@ class _Values:
         return any(_between(self.defined.get(slot, []), at - 1, until) for slot in factors)
 
     def doubtful(self, at: int, kind: tuple[str, bool]) -> set[int]:
-        """The sums that ptxas may fuse when it has unrolled loops, or has removed a later sum that is one of the stretch again."""
+        """The sums that ptxas may fuse when it has unrolled loops, or has removed a later sum that is one of the
+        stretch again.
+        """
         sums: set[int] = set()
         crosses = False  # does a use come to stand in one stretch with the product when a loop is unrolled?
         seen, pending = set(), [(at, False)]

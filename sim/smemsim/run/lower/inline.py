@@ -1,13 +1,16 @@
 """Calls inlined or kept as routines, straight-line segments.
 
-Every other function is inlined where it is called. A function's value, in a register or a table, is a made-up address that names it.
+Every other function is inlined at its calls. A function's value, in a register or a table, is an invented address
+that names it.
 
-Functions that cannot be inlined (`routines`) stand in front of the entry, each once, so that threads that return meet those that wait for them.
+Functions that cannot be inlined (`routines`) are placed before the entry, each once, so that threads that return meet
+those that wait for them.
 
-A stretch ends where a branch ends or begins, and at instructions that ptxas makes a branch or a call of: guarded ones that write memory or arrive
-somewhere, fences, divisions and roots that are no approximations. Read off the machine code of ptxas 13.0 for each of these instructions between a
-product and its sum: *compiled*. A label that nothing jumps to ends nothing, nor does a barrier. ptxas unrolls loops whose end an integer comparison
-decides, wholly where that is with a constant; then there are fewer stretches than are written.
+A stretch ends if a branch ends or begins, and at instructions that ptxas makes a branch or a call of: guarded ones
+that write memory or arrive at a barrier, fences, divisions and roots that are no approximations. Found from the
+machine code of ptxas 13.0 for each of these instructions between a product and its sum: *compiled*. A label without a
+jump ends nothing, nor does a barrier. ptxas unrolls loops whose end an integer comparison decides, completely if that
+is with a constant; then there are fewer stretches than in the text.
 """
 
 from __future__ import annotations
@@ -65,9 +68,9 @@ FRAME_ALIGN = 16  # bytes; more where a variable needs more
 class Frame:
     """A function that stays one: what a call of it puts on the stack of a thread.
 
-    Results and parameters lie first, in the order and at the offsets of `interface`, so that a caller need not know whom it calls. `first` and
-    `count` are the slots of its registers, which a call keeps when the function may already be running in the thread (`recursive`); `slot`
-    is the register that holds where the frame of the running call begins.
+    Results and parameters come first, in the order and at the offsets of `interface`, so that a caller need not know
+    the callee. `first` and `count` are the slots of its registers, which a call saves if the function may already be
+    running in the thread (`recursive`). `slot` is the register with the begin of the running call's frame.
     """
 
     function: Function
@@ -119,7 +122,9 @@ def callee_of(i: Instruction) -> Operand | None:
 
 
 def routines(module: Module, entry: Function) -> dict[str, Frame]:
-    """The functions that an entry reaches and that stay functions, by name; all that it reaches when it would be too large without them."""
+    """The functions that an entry reaches and that stay functions, by name; all that it reaches when it would be too
+    large without them.
+    """
     reached, pointed, indirect = _reached(module, entry)
     calls = {f.name: set(_called(module, f)) | (pointed if f.name in indirect else set()) for f in reached.values()}
     recursive = _in_cycles(calls)
@@ -131,7 +136,9 @@ def routines(module: Module, entry: Function) -> dict[str, Frame]:
 
 
 def _too_large(module: Module, entry: Function, stay: set[str]) -> bool:
-    """Would an entry and those of `stay` have too many instructions with all calls inlined but those of `stay`, or too many calls within one another?"""
+    """Would an entry and those of `stay` have too many instructions with all calls inlined but those of `stay`, or
+    too many calls within one another?
+    """
     sizes: dict[str, tuple[int, int]] = {}
 
     def size(f: Function, depth: int) -> tuple[int, int]:  # instructions, calls within one another
@@ -186,7 +193,9 @@ def _reached(module: Module, entry: Function) -> tuple[dict[str, Function], set[
 
 
 def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
-    """The functions that are recursive: members of a strongly connected component of several (Tarjan), and functions that call themselves."""
+    """The functions that are recursive: members of a strongly connected component of several (Tarjan), and functions
+    that call themselves.
+    """
     recursive = {name for name, called in calls.items() if name in called}
     order: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -227,9 +236,11 @@ _OF_A_CALL = ("local", "param")  # spaces of which every call has variables of i
 
 @dataclasses.dataclass(eq=False)
 class Inlined:
-    """`variables` are those of the functions (shared, local, and the .param of calls); module variables are the module's.
+    """`variables` are those of the functions (shared, local, and the .param of calls); module variables are the
+    module's.
 
-    `frames` are the functions that were not inlined; `signatures` the parameters and results of calls of them, by function or `.callprototype`.
+    `frames` are the functions that were not inlined; `signatures` the parameters and results of calls of them, by
+    function or `.callprototype`.
     """
 
     body: list[Instruction]
@@ -243,7 +254,7 @@ class Inlined:
 
 @dataclasses.dataclass(frozen=True)
 class _Names:
-    """What a function's own names are called in the whole."""
+    """The names of a function's own symbols in the whole program."""
 
     first: int  # slot of its first register
     prefix: str
@@ -280,7 +291,9 @@ class _Names:
 
 
 def inline(module: Module, entry: Function) -> Inlined:
-    """The entry's instructions with those of the functions it calls in place of the calls, or in front where that cannot be."""
+    """The entry's instructions with those of the functions it calls in place of the calls, or in front where that
+    cannot be.
+    """
     frames = routines(module, entry)
     whole = Inlined([], [], {}, {}, [], frames)
     whole.signatures.update({name: Prototype(frame.function.parameters, frame.function.results) for name, frame in frames.items()})
@@ -297,7 +310,9 @@ def inline(module: Module, entry: Function) -> Inlined:
 
 
 class _Expansion:
-    """Puts functions into the whole, one after the other; `frame` is that of the function which is being put there, if it stays one."""
+    """Puts functions into the whole, one after the other; `frame` is that of the function which is being put there,
+    if it stays one.
+    """
 
     def __init__(self, module: Module, whole: Inlined) -> None:
         self.module, self.whole = module, whole
@@ -317,7 +332,7 @@ class _Expansion:
         self.frame = None
 
     def expand(self, f: Function, bound: dict[str, str], depth: int) -> None:
-        """The instructions of a function; `bound` says which variables of the caller its parameters are."""
+        """The instructions of a function; `bound` has the variables of the caller for its parameters."""
         whole = self.whole
         if f.body is None:
             raise Unmodelled(f"line {f.line}: {f.name} is declared and not in this PTX: functions of other files are not modelled")
@@ -353,7 +368,7 @@ class _Expansion:
             whole.body.append(Instruction("ret", ("#frame",), (Symbol(f.name),), None, f.line, None, f"ret of {f.name}"))
 
     def _variables(self, f: Function, prefix: str, bound: dict[str, str], own: Frame | None) -> dict[str, str]:
-        """What the function's variables are called in the whole; they are put there."""
+        """The names of the function's variables in the whole program, to which they are added."""
         whole = self.whole
         formals = [Variable(p.name, "param", p.align, p.size, p.type) for p in (*f.results, *f.parameters)] if own else []
         variables = (*formals, *f.variables)
@@ -409,11 +424,13 @@ class _Expansion:
             self._expand_call(i, f, results, arguments, depth)
 
     def _signature_of_pointer(self, i: Instruction, behind: tuple[Operand, ...]) -> str:
-        """The label of the .callprototype or .calltargets that a call through a pointer names, one of the operands `behind` the pointer."""
+        """The label of the .callprototype or .calltargets that a call through a pointer names, one of the operands
+        `behind` the pointer.
+        """
         whole, module = self.whole, self.module
         label = next((o.name for o in behind if isinstance(o, Label)), "")
         listed = whole.targets.get(label, ())
-        if listed:  # .calltargets: any of them says what is passed
+        if listed:  # .calltargets: any of them has the types of the arguments
             f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
             whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
         if label not in whole.signatures:
@@ -421,7 +438,9 @@ class _Expansion:
         return label
 
     def _expand_call(self, i: Instruction, f: Function, results: tuple[Operand, ...], arguments: tuple[Operand, ...], depth: int) -> None:
-        """Put the instructions of `f` in place of a call of it: arguments moved in, results moved out, jumped over where its guard does not hold."""
+        """Put the instructions of `f` in place of a call of it: arguments moved in, results moved out, jumped over
+        where its guard does not hold.
+        """
         whole = self.whole
         after = f"call#{self.count}.after"
         if i.guard:
@@ -449,7 +468,9 @@ class _Expansion:
             whole.labels[after] = len(whole.body)
 
     def _enter(self, i: Instruction, callee: Operand, signature: str, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> None:
-        """A call of a function that stays one: in, and when it has returned its results out of the frame that it leaves."""
+        """A call of a function that stays one: in, and when it has returned its results out of the frame that it
+        leaves.
+        """
         what = self.whole.signatures[signature]
         if len(arguments) != len(what.parameters) or len(results) != len(what.results):
             raise InputError(
@@ -492,12 +513,14 @@ def _ends(i: Instruction) -> bool:
 
 
 class Segments:
-    """The stretches of a body by their first instructions, and the loops that ptxas may unroll as (first, last) instruction."""
+    """The stretches of a body by their first instructions, and the loops that ptxas may unroll as (first, last)
+    instruction.
+    """
 
     def __init__(self, inlined: Inlined) -> None:
         body = inlined.body
         self.size = len(body)
-        self.next: dict[int, list[int]] = {}  # of instructions that leave: where they may go
+        self.next: dict[int, list[int]] = {}  # of instructions that leave: their targets
         loops: set[tuple[int, int]] = set()
         starts = {0, *(at for name, at in inlined.labels.items() if "#" in name)}  # of functions, inlined or not
         for n, i in enumerate(body):
@@ -520,7 +543,7 @@ class Segments:
         return self.starts[bisect.bisect_right(self.starts, at) - 1]
 
     def end(self, at: int) -> int:
-        """The first instruction behind the stretch."""
+        """The first instruction after the stretch."""
         k = bisect.bisect_right(self.starts, at)
         return self.starts[k] if k < len(self.starts) else self.size
 
@@ -537,7 +560,9 @@ class Segments:
 
 
 def _comparison(body: list[Instruction], first: int, last: int) -> str:
-    """What decides whether a loop goes on: an integer comparison with a "constant" or a "count", or something "other"; unknown counts as a constant."""
+    """What decides whether a loop goes on: an integer comparison with a "constant" or a "count", or something
+    "other"; unknown counts as a constant.
+    """
     guard = body[last].guard
     if guard is None:
         return "constant"

@@ -1,4 +1,6 @@
-"""Which accesses go to a place of its own for each lane of a warp, as their addresses say: a multiple of the lane's number, and numbers that the warp has alike."""
+"""Accesses to a different place for each lane of a warp, from their addresses: a multiple of the lane's number, and
+numbers that are equal in the warp.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,17 @@ from smemsim.run.lower.program import Program
 __all__ = ["is_spread"]
 
 
-_OF_GRID = frozenset(f"{name}.{axis}" for name in ("ctaid", "ntid", "nctaid") for axis in "xyz")  # the same in all threads of a CTA
+# the same in all threads of a CTA
+_OF_GRID = frozenset(f"{name}.{axis}" for name in ("ctaid", "ntid", "nctaid") for axis in "xyz")
 _ALIKE, _MANY = -1, 1 << 32
-_LANES = 4  # the numbers of two of 32 lanes differ by 31 at most, which is 16, 1 << 4, or has fewer zeros behind its last bit
+# the numbers of two of 32 lanes differ by 31 at most, which is 16, 1 << 4, or has fewer zeros after its last bit
+_LANES = 4
 
 
 def is_spread(program: Program, i: Instruction, *, in_rows: bool) -> bool:
-    """Do the lanes of a warp execute a load or store at different places, whatever they hold? `in_rows`: a warp's threads differ in %tid.x alone."""
+    """Do the lanes of a warp execute a load or store at different places, whatever they hold? `in_rows`: a warp's
+    threads differ in %tid.x alone.
+    """
     address = i.operands[i.op == "ld"]
     base = address.base if isinstance(address, Address) else address
     kind = _Lanes(program, in_rows=in_rows).of(base)
@@ -27,8 +33,11 @@ def is_spread(program: Program, i: Instruction, *, in_rows: bool) -> bool:
 
 
 class _Lanes:
-    """Of every value `_ALIKE` where the lanes of a warp have the same one, and where each has another one how many zeros the difference of two of them has behind its
-    last bit at most: so much is left of it in a type with more bits than that. None where it is neither, or nobody knows."""
+    """Of every value `_ALIKE` if the lanes of a warp have the same one.
+
+    If each lane has another one, it is the maximum number of zeros after the last bit of the difference of two of
+    them: so much remains of it in a type with more bits than that. None if it is neither, or not known.
+    """
 
     def __init__(self, program: Program, *, in_rows: bool) -> None:
         self.givers, self.in_rows = givers_of(program), in_rows
@@ -73,7 +82,9 @@ class _Lanes:
 
     @staticmethod
     def _apart(i: Instruction, kinds: list[int | None]) -> int | None:
-        """What an instruction makes of numbers that are apart, where one of its operands is that and the others are alike."""
+        """The result of an instruction with numbers that differ by lane, if one of its operands is that and the others
+        are equal.
+        """
         apart = [n for n, kind in enumerate(kinds) if kind is not None and kind != _ALIKE]
         types = [m for m in i.modifiers if m[0] in "bsu" and m[1:].isdecimal()]
         if len(apart) != 1 or None in kinds or not {"sat", "hi"}.isdisjoint(i.modifiers) or len(types) != 1 + (i.op == "cvt"):
@@ -83,7 +94,9 @@ class _Lanes:
 
 
 def _more_zeros(i: Instruction, n: int) -> int:
-    """How many zeros an instruction puts behind the last bit of its operand `n`, one behind its result; very many where nobody knows."""
+    """The number of zeros that an instruction puts after the last bit of its operand `n`, one after its result; very
+    many if that is not known.
+    """
     if i.op in ("add", "sub", "mov", "cvta", "cvt") or (i.op == "mad" and n == 2):
         return 0
     factor = i.operands[2 - n] if i.op in ("mul", "mad") else i.operands[2]

@@ -1,4 +1,4 @@
-"""Loops whose end a compiler has written in front of their begin, put in the order in which threads come by.
+"""Loops whose end a compiler has written before their begin, put into the order of execution.
 
     bra.uni HEAD                     bra.uni HEAD
     LATCH: ...                       HEAD: ...
@@ -8,9 +8,10 @@
       bra.uni LATCH                  LATCH: ...
                                      bra.uni HEAD
 
-Threads at the lowest block run first (`run/engine/scheduler.py`): written so, those that branch would be at the barrier of LATCH before the others, who
-join them there otherwise. Triton writes the loop of its products by tcgen05 so. What the program does is the same: threads fall into HEAD from LATCH alone, and
-nowhere else do they fall into what is moved, or behind it.
+Threads at the lowest block run first (`run/engine/scheduler.py`). In the written order, threads that branch would be
+at the barrier of LATCH before the others, which join them there otherwise. Triton writes the loop of its products by
+tcgen05 in this way. The program's effect is the same: threads fall into HEAD from LATCH only, and nowhere else into
+or out of the moved part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LEAVE = ("bra", "brx", "exit", "ret", "trap")
 
 
 def in_order(inlined: Inlined) -> None:
-    """Move the ends of such loops behind the last jump to them."""
+    """Move the ends of such loops after the last jump to them."""
     if inlined.frames or any(i.op == "brx" for i in inlined.body):
         return  # routines are entered and left by places
     jumps = _jumps(inlined)
@@ -37,12 +38,12 @@ def in_order(inlined: Inlined) -> None:
 
 
 def _goes_on(i: Instruction) -> bool:
-    """Do some threads go on behind it?"""
+    """Do some threads go on after it?"""
     return i.op not in _LEAVE or i.guard is not None
 
 
 def _target(inlined: Inlined, i: Instruction) -> int | None:
-    """Where a branch goes."""
+    """The target of a branch."""
     label = i.operands[0] if i.op == "bra" else None
     return inlined.labels.get(label.name) if isinstance(label, Label) else None
 
@@ -57,7 +58,9 @@ def _jumps(inlined: Inlined) -> dict[int | None, list[int]]:
 
 
 def _move(inlined: Inlined, latch: int, to: dict[int | None, list[int]]) -> tuple[int, int, int] | None:
-    """(begin of LATCH, begin of HEAD, the last jump to LATCH) if a loop is written so; `to` has the branches to each place."""
+    """(begin of LATCH, begin of HEAD, the last jump to LATCH) if a loop is written so; `to` has the branches to each
+    place.
+    """
     body = inlined.body
     if not 0 < latch < len(body) or _goes_on(body[latch - 1]):
         return None
@@ -71,7 +74,7 @@ def _move(inlined: Inlined, latch: int, to: dict[int | None, list[int]]) -> tupl
 
 
 def _moved(inlined: Inlined, latch: int, head: int, last: int) -> None:
-    """Move LATCH behind that jump, and let it jump to HEAD."""
+    """Move LATCH after that jump, and let it jump to HEAD."""
     body = inlined.body
     jump, end = body[latch - 1], body[head - 1]
     back = Instruction(jump.op, jump.modifiers, jump.operands, None, end.line, end.location, jump.text)

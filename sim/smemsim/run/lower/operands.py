@@ -1,7 +1,7 @@
-"""Which registers, numbers and addresses an assembler takes as operands of an instruction (PTX ISA 9.1 §9.4).
+"""The registers, numbers and addresses that an assembler accepts as operands of an instruction (PTX ISA 9.1 §9.4).
 
-*Compiled*: ptxas 13.0.88 refuses what is refused here, tried with every operand of 1,800 forms, types of registers and numbers. It also takes
-predicates within vectors, and forgets to look at some addresses.
+*Compiled*: ptxas 13.0.88 refuses what is refused here, tried with every operand of 1,800 forms, types of registers
+and numbers. It also accepts predicates within vectors, and does not check some addresses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _WINDOWS = frozenset(("const", "local", "param", "shared"))  # state spaces with
 _TAKE_ADDRESSES = frozenset(
     ("call", "cvta", "istypep", "ld", "ldu", "mapa", "mov", "ret", "st", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
 )
-_ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))  # whose address is in the one they name
+# whose address is in the one they name
+_ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))
 _GENERIC_SPACES = frozenset(("global", "local", "shared"))
 _MODES = frozenset(("hi", "lo", "wide"))  # which product: these words come first
 _WITH_MODES = frozenset(("dp2a", "mad", "mad24", "mul", "mul24"))
@@ -43,7 +44,8 @@ class OperandTypes:
         vectors = [x.items for x in i.operands if isinstance(x, Vector)] + [
             x.coordinates for x in i.operands if isinstance(x, Address) and x.coordinates
         ]
-        self.is_bits: dict[int, bool] = {}  # by the identity of an element of a vector: has this vector an integer or bits?
+        # by the identity of an element of a vector: has this vector an integer or bits?
+        self.is_bits: dict[int, bool] = {}
         self.is_beside: set[int] = set()  # elements of vectors that have a register
         for items in vectors:
             if any(isinstance(item, Register) for item in items):
@@ -54,16 +56,21 @@ class OperandTypes:
         self.widens = i.op in _WIDENING and not any(_kind(t) == "packed" or t in _STRICT for t in self.types if i.op == "cvt")
 
     def check(self, operand: Operand, name: str) -> None:
-        """InputError for an operand that is read or written as the PTX type `name` and that no assembler takes there."""
+        """InputError for an operand that is read or written as the PTX type `name` and that no
+        assembler takes there.
+        """
         if isinstance(operand, Register):
             self._check_register(operand, self._written(operand, name))
         elif isinstance(operand, Immediate):
             self._check_number(operand, self._written(operand, name))
 
     def _written(self, operand: Operand, name: str) -> str:
-        """The type that the instruction's name has for an operand: what computes may read it as bits, or bits as a number."""
+        """The type that the instruction's name has for an operand: what computes may read it as bits, or bits as a
+        number.
+        """
         if self.i.op == "cvt" and len(self.types) == 2:
-            more = any(m == "rs" or m.startswith("scaled") for m in self.i.modifiers)  # random bits or scales behind the number
+            # random bits or scales after the number
+            more = any(m == "rs" or m.startswith("scaled") for m in self.i.modifiers)
             numbers = self.i.operands[: 2 if more else 3]
             return next((self.types[min(n, 1)] for n, own in enumerate(numbers) if own is operand), name)
         if len(self.types) != 1 or bits_of(self.types[0]) != bits_of(name):
@@ -83,13 +90,16 @@ class OperandTypes:
             )
 
     def _kind_of(self, register: Register) -> str:
-        """The kind of a register; in a vector that of all its elements, which is bits where one of them is an integer or bits."""
+        """The kind of a register; in a vector that of all its elements, which is bits where one of them is an integer
+        or bits.
+        """
         return "b" if register.type != "pred" and self.is_bits.get(id(register), False) else _kind(register.type)
 
     def _check_number(self, number: Immediate, name: str) -> None:
         kind = _kind(name)
         if self.is_bits.get(id(number), False) or (kind == "b" and id(number) in self.is_beside):
-            return  # of a decimal number ptxas takes the low bits of its double, as `constant` does: 0. is 0, and so is 1.
+            # of a decimal number ptxas takes the low bits of its double, as `constant` does: 0. is 0, and so is 1.
+            return
         if kind in ("f32", "f64"):
             if number.kind == "int":
                 raise InputError(f"{number.value} is an integer; the operand is .{name}: write {number.value}.0")
@@ -110,7 +120,9 @@ def _most_operands(words: tuple[str, ...]) -> int | None:
 
 @functools.cache
 def _kind(name: str) -> str:
-    """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point numbers."""
+    """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point
+    numbers.
+    """
     if "x" in name:
         return "packed"
     return {"b": "b", "u": "i", "s": "i"}.get(name[0], name) if name != "bf16" else name
@@ -127,7 +139,8 @@ def _takes_wider(wanted: str, own: str) -> bool:
 
 
 def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
-    """InputError for vectors of unlike elements, for addresses that are none or in another state space, and for names where registers are needed.
+    """InputError for vectors of unlike elements, for invalid addresses or those in another state space, and for names
+    instead of registers.
 
     `spaces` are those of variables and of the kernel's parameters by their names.
     """

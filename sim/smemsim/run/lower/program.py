@@ -1,7 +1,7 @@
 """A program: variables placed, every instruction a step, steps in blocks.
 
-Threads are always at the beginning of a block. A block ends behind a branch and everything else after which threads may part or wait, and in front
-of labels and of operations before which they may have to wait.
+Threads are always at the beginning of a block. A block ends after a branch and everything else after which threads
+may part or wait, and before labels and operations before which they may have to wait.
 """
 
 from __future__ import annotations
@@ -55,10 +55,13 @@ __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "m
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A variable's space and its first byte there: of shared memory the `.shared` address without a CTA's rank, of parameters and local
-    memory the offset in the parameter bank and in the thread's memory; the addresses of global and const variables are the launch's.
+    """A variable's space and its first byte there.
 
-    `frame` is the register that holds where the variables of the running call begin, for those of functions that are not inlined.
+    In shared memory it is the `.shared` address without a CTA's rank, for parameters and local memory the offset in
+    the parameter bank and in the thread's memory. The addresses of global and const variables are the launch's.
+
+    `frame` is the register with the begin of the running call's variables, for those of functions that are not
+    inlined.
     """
 
     name: str
@@ -69,9 +72,11 @@ class Place:
 
 
 class Places:
-    """Where variables lie: static shared ones from the begin of the CTA's window, behind them the dynamic part; local ones from offset 0.
+    """The places of variables: static shared ones from the begin of the CTA's window, after them the dynamic part;
+    local ones from offset 0.
 
-    Of the file's shared variables an entry has those that it or a function it calls names; the dynamic part is aligned for all of them (`shared.static`).
+    Of the file's shared variables an entry has those that it or a function it calls names; the dynamic part is
+    aligned for all of them (`shared.static`).
     """
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
@@ -112,7 +117,7 @@ class Places:
         return begin
 
     def of(self, name: str) -> Place:
-        """Where a name lies; Unmodelled for variables of other files."""
+        """The place of a name; Unmodelled for variables of other files."""
         if name in self._elsewhere:
             raise Unmodelled(
                 f"line {self._elsewhere[name]}: {name} is declared .extern and not in this PTX: variables of other files are not modelled"
@@ -133,7 +138,8 @@ _WORD = (1 << 64) - 1
 class Block:
     """Steps that the same threads execute one after the other: `gate` first, if there is one, then `steps`, then `end`.
 
-    `slots` are the registers that its instructions name, as a bit set, `behind` those that instructions behind the gate name.
+    `slots` are the registers that its instructions name, as a bit set, `behind` those that instructions after the
+    gate name.
     """
 
     index: int
@@ -166,18 +172,18 @@ class Program:
     places: Places
     inlined: Inlined
     uses: frozenset[str]  # operations that occur, such as "wgmma"
-    functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
+    # the made-up addresses of the file's functions
+    functions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
-    readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
-    constants: dict[int, int] | None = (
-        None  # the numbers of registers that hold nothing else, once somebody has asked (`compiled.constants`)
-    )
-    read_first: frozenset[int] | None = None  # registers that may be read before they are given a value, once somebody has asked (`flow`)
+    readers: dict[int, set[int]] | None = None  # of each register, by identity, from the first use on
+    constants: dict[int, int] | None = None  # the numbers of registers that hold nothing else, from the first use on (`compiled.constants`)
+    # registers that may be read before they are written, from the first use on (`flow`)
+    read_first: frozenset[int] | None = None
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
     paces: dict[bool, float] = dataclasses.field(
         default_factory=dict
-    )  # seconds that a cluster took in the last launch, with the watch and without it
+    )  # seconds per cluster in the last launch, with the sanitizer and without it
 
     @functools.cached_property
     def starts(self) -> dict[int, int]:
@@ -186,7 +192,7 @@ class Program:
 
     @functools.cached_property
     def comers(self) -> Mapping[int, int]:
-        """Of each instruction (by identity) that has a label how many branches, or entries of tables of branches, come to it."""
+        """The number of branches, or entries of tables of branches, to each instruction (by identity) with a label."""
         inlined = self.inlined
         places = {name: id(inlined.body[n]) for name, n in inlined.labels.items() if n < len(inlined.body)}
         found: collections.Counter[int] = collections.Counter()
@@ -198,8 +204,11 @@ class Program:
 
     @functools.cached_property
     def excuses(self) -> frozenset[str]:
-        """What the watch tells milder is there: "relaxed" arrivals at a barrier of the cluster; of .cta, as it is written, a "wait" at an mbarrier, or to
-        "arrive" at one that may be another CTA's."""
+        """Whether the sanitizer has a milder message there.
+
+        It is "relaxed" for arrivals at a barrier of the cluster; for .cta, as it is written, "wait" at an mbarrier,
+        or "arrive" at one that may be another CTA's.
+        """
         found = set()
         for i in self.inlined.body:
             words = {*i.modifiers}
@@ -214,14 +223,18 @@ class Program:
 
     @functools.cached_property
     def looks(self) -> bool:
-        """Is there anything with which threads look what others have done in memory: a strong load, or an atomic operation that swaps?"""
+        """Is there anything with which threads look what others have done in memory: a strong load, or an atomic
+        operation that swaps?
+        """
         strong = {"relaxed", "acquire", "volatile"}
         swaps = {"cas", "exch"}
         return any(not (strong if i.op == "ld" else swaps).isdisjoint(i.modifiers) for i in self.inlined.body if i.op in ("ld", "atom"))
 
     @functools.cached_property
     def lines(self) -> dict[int, Instruction]:
-        """The instructions by their lines; of several on one line (inline assembly) the last one that does more than compute and branch."""
+        """The instructions by their lines; of several on one line (inline assembly) the last one that does more than
+        compute and branch.
+        """
         found: dict[int, Instruction] = {}
         for i in self.inlined.body:
             if i.op != "bra" and (i.op not in COMPUTING or found.get(i.line, i).op in (*COMPUTING, "bra")):
@@ -249,7 +262,9 @@ class Program:
 
     @functools.cached_property
     def has_scratch(self) -> bool:
-        """Does the program ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
+        """Does the program ask where the system's scratch memory for tiles of several warps lies
+        (cooperative groups)?
+        """
         return self._names("reserved_smem_offset_1")
 
     @functools.cached_property
@@ -279,8 +294,9 @@ class Program:
 
     @functools.cached_property
     def hears_others(self) -> bool:
-        """May a CTA find out what another one has written to global memory, or learn what lies in front of that? Relaxed sums (`red`) give nothing back, and order
-        nothing where there is no fence."""
+        """May a CTA see what another one has written to global memory, or learn what precedes that? Relaxed sums
+        (`red`) return nothing, and order nothing without a fence.
+        """
         meets = [i for i in self.inlined.body if _meets_others(i)]
         is_told = any(i.op != "red" or not _ORDERED.isdisjoint(i.modifiers) for i in meets)
         return is_told or (bool(meets) and not self.uses.isdisjoint(("fence", "membar")))
@@ -320,19 +336,20 @@ class Linker:
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
         self.functions = FunctionAddresses(module)
-        self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
+        # what may be called through a pointer
+        self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}
         self.approximate: set[str] = set()
         self.copied = copied(inlined.body)
         self.typed: OperandTypes | None = None  # of the instruction that is being built
 
     def read(self, operand: Operand, kind: str) -> Read:
-        """See `registers.reader`; InputError for what no assembler takes there."""
+        """A reader of an operand (`registers.reader`); InputError for an operand that no assembler accepts."""
         if self.typed is not None:
             self.typed.check(operand, kind)
         return reader(operand, kind, self)
 
     def write(self, operand: Operand, kind: str, *, extend: bool = True) -> Write:
-        """See `registers.writer`; InputError for what no assembler takes there."""
+        """A writer of an operand (`registers.writer`); InputError for an operand that no assembler accepts."""
         if self.typed is not None:
             self.typed.check(operand, kind)
         return writer(operand, kind, extend=extend)
@@ -342,11 +359,13 @@ class Linker:
         return special(name)
 
     def place(self, name: str) -> Place:
-        """Where a variable or a parameter lies."""
+        """The place of a variable or a parameter."""
         return self.places.of(name)
 
     def address_of(self, symbol: Symbol) -> Read:
-        """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
+        """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters
+        one for each thread.
+        """
         if symbol.name in self.functions:
             value = np.uint64(self.functions[symbol.name] + symbol.offset & _WORD)
             return lambda x: value
@@ -364,7 +383,8 @@ class Linker:
     def address(self, operand: Operand) -> Read:
         """The value of `[base + offset]` as int64: of the threads that run, or one for all of them.
 
-        A sum with a 32-bit register wraps at 2^32: state spaces that take such a register have addresses of 32 bits (compiled: `RULES["shared.width"]`).
+        A sum with a 32-bit register wraps at 2^32: state spaces that take such a register have addresses of 32 bits
+        (compiled: `RULES["shared.width"]`).
         """
         if isinstance(operand, Symbol):  # of a call, a parameter's name
             operand = Address(operand)
@@ -400,9 +420,11 @@ class Linker:
 @seldom_collected()
 @in_default_state
 def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
-    """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for schedules.
+    """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for
+    schedules.
 
-    Raises InputError for an entry that does not exist and for what no assembler takes for the PTX's `.target`, Unmodelled with a line for every instruction that nobody has modelled.
+    Raises InputError for an entry that does not exist and for what no assembler accepts for the PTX's `.target`.
+    Raises Unmodelled with a line for every instruction that is not modelled.
     """
     kernel = module.functions.get(entry)
     if kernel is None or not kernel.is_entry:
@@ -466,7 +488,9 @@ def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:
 
 
 def _check_target(body: Sequence[Instruction], directives: Iterable[str], target: str) -> None:
-    """InputError for directives and instructions that no assembler takes for the program's `.target`, with a line for each kind of them."""
+    """InputError for directives and instructions that no assembler takes for the program's `.target`, with a line for
+    each kind of them.
+    """
     for name in directives if target else ():
         if (rule := unsupported((name,), target)) is not None:
             raise InputError(f".{name}: not supported on .target {target}: {rule.sentence}; ptxas refuses it")
@@ -487,7 +511,8 @@ def _check_target(body: Sequence[Instruction], directives: Iterable[str], target
 def _check_static(places: Places, target: str, arch: str) -> None:
     machine = any_architecture(arch)
     size = places.static_end - machine.shared_begin
-    if target and static_shared(target) < size <= machine.shared_end - machine.shared_begin:  # what no card has is refused at the launch
+    # what no card has is refused at the launch
+    if target and static_shared(target) < size <= machine.shared_end - machine.shared_begin:
         raise InputError(
             f"{size} bytes of static shared memory: ptxas takes {static_shared(target)} for .target {target}; make it dynamic (extern __shared__)"
         )
@@ -543,7 +568,7 @@ def _guarded(i: Instruction, step: Step) -> Step:
 
 
 def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
-    """Threads whose guard does not hold go on behind the instruction."""
+    """Threads with a false guard go on after the instruction."""
     ends, target = step.run, step.target
     if target is not None:
 
@@ -573,7 +598,7 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
 
 
 def _guarded_gate(holds: Callable[[Wave], np.ndarray], step: Gate) -> End:
-    """Threads whose guard does not hold go on behind the instruction, without a wait at the gate."""
+    """Threads with a false guard go on after the instruction, without a wait at the gate."""
     opens, run = step.opens, step.run
 
     def gated(x: Wave, following: int) -> None:
@@ -611,7 +636,8 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blo
     leaders = {0, *inlined.labels.values()}
     if in_small_blocks:
         leaders |= {n for n, i in enumerate(inlined.body) if is_seen(i)}
-        leaders |= {n + 1 for n, i in enumerate(inlined.body) if i.op == "ld" and is_seen(i)}  # what it brings may come later
+        # what it brings may come later
+        leaders |= {n + 1 for n, i in enumerate(inlined.body) if i.op == "ld" and is_seen(i)}
     for n, step in enumerate(steps):
         if isinstance(step, Gate) or (isinstance(step, End) and step.again):
             leaders.add(n)

@@ -1,4 +1,6 @@
-"""Registers that `wgmma` reads and that were written behind the last `wgmma.fence` (PTX ISA 9.1 §9.7.15.7.1), read off the program."""
+"""Registers that `wgmma` reads and that were written after the last `wgmma.fence` (PTX ISA 9.1 §9.7.15.7.1), from the
+program's text.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ _found: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.Wea
 
 
 def unfenced(program: Program) -> dict[int, Instruction]:
-    """For each wgmma, by its `id`, an instruction that writes a register which it reads, with no wgmma.fence on some way between the two.
+    """For each wgmma, by its `id`, an instruction that writes a register which it reads, with no wgmma.fence on some
+    path between the two.
 
-    Copies are looked through, and constants may come late: compilers put them there, in front of the registers that the wgmma itself names.
+    Copies are followed, and constants may come late: compilers put them before the registers that the wgmma itself
+    names.
     """
     if program not in _found:
         _found[program] = _find(program)

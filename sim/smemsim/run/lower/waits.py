@@ -11,7 +11,9 @@ __all__ = ["before_loads", "is_wait"]
 
 
 def before_loads(i: Instruction, x: Any) -> bool:
-    """Do loads that complete on an mbarrier, or stores, follow this wait before the next wait and the next read? It is then a producer's wait for a free stage."""
+    """Do loads that complete on an mbarrier, or stores, follow this wait before the next wait and the next read? It
+    is then a producer's wait for a free stage.
+    """
     blocks = x.program.blocks
     begin = next(((n, k + 1) for n, block in enumerate(blocks) for k, other in enumerate(block.instructions) if other is i), None)
     ways, been = [begin] if begin is not None else [], set[int]()

@@ -70,7 +70,9 @@ def _of_two(table: int) -> Elementwise:
 
 @implements("lop3")
 def build_lop3(i: Instruction, c: Linker) -> Step:
-    """`lop3`: any function of three bits, bit 4 a + 2 b + c of the table; with `.or` or `.and` a predicate too: result non-zero, combined."""
+    """`lop3`: any function of three bits, bit 4 a + 2 b + c of the table; with `.or` or `.and` a predicate too:
+    result non-zero, combined.
+    """
     form = Modifiers(i)
     combine = form.one_of(("or", "and"))
     kind = form.kind()
@@ -123,7 +125,9 @@ def build_shift(i: Instruction, c: Linker) -> Step:
 
 @implements("shf")
 def build_funnel_shift(i: Instruction, c: Linker) -> Step:
-    """`shf`: 64 bits, b above a, shifted; the upper half of `.l`, the lower half of `.r`. By c modulo 32, or at most 32 with `.clamp`."""
+    """`shf`: 64 bits, b above a, shifted; the upper half of `.l`, the lower half of `.r`. By c modulo 32, or at most
+    32 with `.clamp`.
+    """
     form = Modifiers(i)
     left, mode = form.one_of(("l", "r")), form.one_of(("wrap", "clamp"))
     kind = form.kind()
@@ -216,7 +220,9 @@ def build_bfi(i: Instruction, c: Linker) -> Step:
 
 
 def _check_field(i: Instruction) -> None:
-    """Positions and lengths that are numbers lie within 0 to 255 (PTX ISA 9.1 §9.7.1.17, 9.7.1.18; ptxas refuses others)."""
+    """Positions and lengths that are numbers lie within 0 to 255 (PTX ISA 9.1 §9.7.1.17, 9.7.1.18; ptxas refuses
+    others).
+    """
     for operand in i.operands[-2:]:
         if isinstance(operand, Immediate) and not 0 <= operand.value <= 255:
             raise InputError(f"{operand.value}: a position or length that is a number needs 0 to 255")
@@ -302,9 +308,11 @@ _COMPARISONS: dict[str, Any] = {
 
 @implements(*(f"{name}{count}" for name in (*_OPERATIONS, "vset") for count in (2, 4)))
 def build_video(i: Instruction, c: Linker) -> Step:
-    """Element by element, exactly, then clamped with `.sat` or cut; with `.add` the sum of the results and of c.
+    """Computed exactly element by element, then clamped with `.sat` or cut; with `.add` the result is the sum of the
+    results and of c.
 
-    Selectors of the sources take elements of both, of a first; those of the result say which elements are written, the others are those of c.
+    Selectors of the sources take elements of both sources, of a first. Those of the result select the elements that
+    are written; the others are those of c.
     """
     form = Modifiers(i)
     count, name = int(i.op[-1]), i.op[:-1]
@@ -390,10 +398,12 @@ class _Part:
 
 @implements("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset")
 def build_scalar_video(i: Instruction, c: Linker) -> Step:
-    """`vadd.dtype.atype.btype{.sat} d{.dsel}, a{.asel}, b{.bsel}{, c}`: exactly, then clamped to the type and the part of D, or cut.
+    """`vadd.dtype.atype.btype{.sat} d{.dsel}, a{.asel}, b{.bsel}{, c}`: exactly, then clamped to the type and the part
+    of D, or cut.
 
-    With `.add`, `.min` or `.max` joined with c, with a selector of D merged into c. Where an H200 does otherwise (`core/spec/errata.py`, "scalar video
-    instructions") it is refused; of what runs, `tests/data/h200_arithmetic.json` has what an H200 gave.
+    With `.add`, `.min` or `.max` the result is combined with c; with a selector of D it is merged into c. If an H200
+    differs (`core/spec/errata.py`, "scalar video instructions"), the form is refused.
+    `tests/data/h200_arithmetic.json` has the H200's results for the forms that run.
     """
     form = Modifiers(i)
     is_saturated, compare = form.has("sat"), form.one_of(_COMPARISONS) if i.op == "vset" else ""
@@ -442,7 +452,9 @@ def _refuse_what_differs(i: Instruction, d: _Part, to: str, a_kind: str, joined:
 
 
 def _parts(i: Instruction) -> list[_Part]:
-    """What the operands select. They are registers of 32 bits for integers, the sources whole numbers too; c has no selector."""
+    """What the operands select. They are registers of 32 bits for integers, the sources whole numbers too; c has no
+    selector.
+    """
     for n, operand in enumerate(i.operands):
         is_word = isinstance(operand, Register) and operand.type in _WORDS and not operand.negated
         is_number = isinstance(operand, Symbol) or (isinstance(operand, Immediate) and operand.kind == "int")

@@ -67,7 +67,9 @@ def _comparison(i: Instruction, form: Modifiers, kind: str) -> tuple[Elementwise
 
 @implements("setp")
 def build_setp(i: Instruction, c: Linker) -> Step:
-    """`setp`: p, and for p|q the opposite in q, each combined with a predicate; of packed floats p and q are the two comparisons."""
+    """`setp`: p, and for p|q the opposite in q, each combined with a predicate; of packed floats p and q are the two
+    comparisons.
+    """
     form = Modifiers(i)
     combine: Any = _COMBINE.get(form.one_of(_COMBINE))
     kind = form.kind()
@@ -104,7 +106,7 @@ def build_setp(i: Instruction, c: Linker) -> Step:
 
 @implements("set")
 def build_set(i: Instruction, c: Linker) -> Step:
-    """`set`: all ones, or 1.0 of float types, where the comparison holds, combined with a predicate; otherwise 0."""
+    """`set`: all ones, or 1.0 of float types, if the comparison holds, combined with a predicate; otherwise 0."""
     form = Modifiers(i)
     combine: Any = _COMBINE.get(form.one_of(_COMBINE))
     to, kind = form.kinds(2)

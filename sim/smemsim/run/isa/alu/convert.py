@@ -1,6 +1,7 @@
 """cvt: conversions of single and of packed values.
 
-Of two operands the first goes to the upper half. Floats of 6 bits lie in bytes, those of 4 bits in a byte by twos.
+Of two operands the first becomes the upper half. Floats of 6 bits use a byte each, those of 4 bits share a byte in
+pairs.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) ->
 
 
 def _stochastic(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """`cvt.rs{.relu}.satfinite` of four f32: 16 random bits are added to the highest of those that are dropped, and the sum is cut.
+    """`cvt.rs{.relu}.satfinite` of four f32: 16 random bits are added to the highest of those that are dropped, and
+    the sum is cut.
 
-    Compiled: TIRx-harness 0.1.2.post2, microtests/test_ptx_cvt_narrow.py, compares it with a B200, and has what that gave.
+    Compiled: TIRx-harness 0.1.2.post2, microtests/test_ptx_cvt_narrow.py, compares it with a B200, and has what that
+    gave.
     """
     if to not in _FOURS or source != "f32" or not form.has("rs"):
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
@@ -126,7 +129,8 @@ def _stochastic(i: Instruction, c: Linker, form: Modifiers, to: str, source: str
 
 
 def random_bits(word: Any, width: int) -> tuple[Any, Any, Any, Any]:
-    """The 16 random bits of each of the four elements, of `width` bits: two have a half of the word, or of 4-bit elements every second byte, the first backwards.
+    """The 16 random bits of each of the four elements, of `width` bits. Two elements share a half of the word, or, of 4
+    bits, every second byte, the first in reverse.
 
     >>> [hex(bits) for bits in random_bits(0x12348001, 8)], [hex(bits) for bits in random_bits(0x12348001, 4)]
     (['0x2c48', '0x1234', '0x8001', '0x8001'], ['0x148', '0x1280', '0x802c', '0x3401'])
@@ -142,7 +146,8 @@ def _backwards(bits: Any) -> Any:
 
 
 def stochastic_code(word: Any, random: Any, name: str, *, relu: bool = False) -> Any:
-    """The code of an f32's bits in a small format, with 16 random bits; what is too large is the largest, and keeps its sign.
+    """The code of an f32's bits in a small format, with 16 random bits; what is too large is the largest, and keeps
+    its sign.
 
     >>> [int(stochastic_code(0x3F900000, random, "e4m3")) for random in (0, 0x7FFF, 0x8000)], int(stochastic_code(0x3F880000, 0x8000, "e4m3"))
     ([57, 57, 57], 57)
@@ -160,10 +165,12 @@ def stochastic_code(word: Any, random: Any, name: str, *, relu: bool = False) ->
 
 
 def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """Pairs of small floats, of scales or of fixed-point numbers as halves; with `.scaled::n2::ue8m0` each times a scale of its own.
+    """Pairs of small floats, of scales or of fixed-point numbers as halves; with `.scaled::n2::ue8m0` each times a
+    scale of its own.
 
-    To f16x2 as an H200 computes it; to bf16x2 from PTX ISA 9.2 on (ptxas 13.4.59 assembles them), in the same way: inferred. That a scale
-    multiplies is what CuTe DSL relies on, which makes integers of s2f6 with the scale 2^6 (`cvt_i8x2_to_bf16x2`).
+    To f16x2 as an H200 computes it; to bf16x2 from PTX ISA 9.2 on (ptxas 13.4.59 assembles them), in the same way:
+    inferred. That a scale multiplies is what CuTe DSL relies on, which makes integers of s2f6 with the scale 2^6
+    (`cvt_i8x2_to_bf16x2`).
     """
     mode, finite, relu, scaled = form.one_of(("rn",)), form.has("satfinite"), form.has("relu"), form.has(_SCALED)
     form.end(operands=(3,) if scaled else (2,))
@@ -191,7 +198,9 @@ def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -
 
 
 def _numbers(words: Any, kind: str) -> Any:
-    """float64 numbers of the low bits of words, elements of a packed type; s2f6 has a sign, an integer bit and six of the fraction, in two's complement."""
+    """float64 numbers of the low bits of words, elements of a packed type; s2f6 has a sign, an integer bit and six of
+    the fraction, in two's complement.
+    """
     low = np.atleast_1d(words)
     if kind == _FIXED:
         return low.astype(np.uint8).view(np.int8) / 64.0
@@ -200,7 +209,9 @@ def _numbers(words: Any, kind: str) -> Any:
 
 
 def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
-    """Fast paths from f32 to f16x2 and bf16x2, which most epilogues use; the results are those of `rounding.converted`."""
+    """Fast paths from f32 to f16x2 and bf16x2, which most epilogues use; the results are those of
+    `rounding.converted`.
+    """
     write = c.write(i.operands[0], "b32")
     if to == "bf16x2":
         reads = [c.read(operand, "b32") for operand in i.operands[1:]]
@@ -217,7 +228,9 @@ def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
 
 
 def _to_scales(i: Instruction, c: Linker, form: Modifiers, source: str) -> Step:
-    """`ue8m0`: the exponent of the magnitude, the next one with .rp; NaN, and without .satfinite what is too large, is 0xFF."""
+    """`ue8m0`: the exponent of the magnitude, the next one with .rp; NaN, and without .satfinite what is too large,
+    is 0xFF.
+    """
     mode, finite = form.one_of(("rz", "rp")), form.has("satfinite")
     form.end(operands=(3,) if source == "f32" else (2,))
     if not mode or source not in ("f32", "bf16x2"):
@@ -309,7 +322,9 @@ def _check_bf16(i: Instruction, to: str, source: str, saturate: bool) -> None:
 
 
 def _float_to_integer(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.1 §9.7.9.21)."""
+    """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX
+    ISA 9.1 §9.7.9.21).
+    """
     mode, flush = form.one_of(_TO_INTEGER), form.has("ftz")
     saturate = form.has("sat")  # integers are always clamped
     form.end(operands=(2,))
@@ -354,7 +369,9 @@ def _integer_to_float(i: Instruction, c: Linker, form: Modifiers, to: str, sourc
 
 
 def to_format(own: FloatType, mode: int, *, finite: bool = False, hands_on_nan: bool = False) -> Elementwise:
-    """Codes of float64 numbers; with `finite` (`.satfinite`) what is too large, infinities included, is the largest number."""
+    """Codes of float64 numbers; with `finite` (`.satfinite`) what is too large, infinities included, is the largest
+    number.
+    """
     f = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
     beyond = own.largest if finite else own.infinity
     limits = (own.exponent_bits, own.fraction_bits, own.largest, beyond, beyond, 0 if hands_on_nan else own.nan, mode)

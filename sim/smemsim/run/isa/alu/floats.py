@@ -1,7 +1,7 @@
 """Floating-point arithmetic: exact in every rounding mode, and the approximate functions within their bounds.
 
-Hardware interpolates tables that are in no document, so other bits are possible there; `spec.approximate` has the bounds. A program collects the
-names of those that it has.
+Hardware interpolates tables that are in no document, so other bits are possible there; `spec.approximate` has the
+bounds. A program collects the names of those that it has.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def _rounding(form: Modifiers) -> str:
 
 
 def arithmetic(i: Instruction, c: Linker, form: Modifiers, kind: str, op: str, *, signs: tuple[int, int] = (1, 1)) -> Step:
-    """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode; `signs` are those of the product and the addend of `fma`."""
+    """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode; `signs` are those of the product and the
+    addend of `fma`.
+    """
     own = FLOAT_TYPES[element(kind)]
     rounding_mode, flush, saturate = _rounding(form), form.has("ftz"), form.has("sat")
     relu = op == "fma" and form.has("relu")
@@ -251,7 +253,9 @@ def sign_only(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
 
 
 def mixed(i: Instruction, c: Linker, form: Modifiers, kinds: list[str], op: str) -> Step:
-    """`add`, `sub`, `fma` of f32 with factors, or a first summand, of f16 or bf16 (sm_100a): they are widened, exactly."""
+    """`add`, `sub`, `fma` of f32 with factors, or a first summand, of f16 or bf16 (sm_100a): they are
+    widened, exactly.
+    """
     rounding_mode, saturate = _rounding(form), form.has("sat")
     form.end(operands=(1 + _OPERANDS[op],))
     to, *rest = kinds
@@ -276,9 +280,12 @@ ONE_TURN = float(np.float32(1 / (2 * np.pi)))
 
 
 def _turns(x: Any) -> Any:
-    """Angles as fractions of a turn: sine and cosine are one f32 product, rounded toward zero, and then the table, so that large angles are far off."""
+    """Angles as fractions of a turn: sine and cosine are one f32 product, rounded toward zero, and then the table, so
+    that large angles are far off.
+    """
     product = np.ascontiguousarray(np.asarray(x, np.float64) * ONE_TURN)
-    kept = (product.view(np.int64) & np.int64(-(1 << 29))).view(np.float64).reshape(np.shape(x))  # the fraction of an f32
+    # the fraction of an f32
+    kept = (product.view(np.int64) & np.int64(-(1 << 29))).view(np.float64).reshape(np.shape(x))
     return np.where(np.isfinite(x), np.fmod(kept, 1.0), np.nan)
 
 
@@ -296,8 +303,9 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
-    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as in the samples of an H200
-    (tests/data/h200_approximate.npz)."""
+    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as in the samples of
+    an H200 (tests/data/h200_approximate.npz).
+    """
     f32 = FLOAT_TYPES["f32"] if own.bits == 16 else own
     to = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
 
@@ -379,7 +387,9 @@ def _converted(f: Elementwise, as_numbers: Callable[[Any], Any], smallest: float
 
 
 def _whole(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
-    """`rsqrt.approx.f64`, which refines all bits; subnormals count. A NaN keeps its sign and payload, quieted (measured on an H200)."""
+    """`rsqrt.approx.f64`, which refines all bits; subnormals count. A NaN keeps its sign and payload, quieted
+    (measured on an H200).
+    """
     quiet = np.int64(1 << own.fraction_bits - 1)
 
     def f(a: Any) -> Any:
@@ -392,7 +402,9 @@ def _whole(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
 
 
 def _upper_half(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
-    """`rcp.approx.ftz.f64` and its like: computed from the upper 32 bits of the operand, the lower 32 of the result are zero."""
+    """`rcp.approx.ftz.f64` and its like: computed from the upper 32 bits of the operand, the lower 32 of the result
+    are zero.
+    """
     upper, sign = np.int64(~0xFFFFFFFF), np.int64(-(1 << 63))
 
     def f(a: Any) -> Any:

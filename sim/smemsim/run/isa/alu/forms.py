@@ -40,7 +40,8 @@ def step(write: Write, reads: Sequence[Read], f: Elementwise) -> Plain:
 
 
 def elementwise(c: Linker, to: Operand, to_kind: str, sources: Sequence[tuple[Operand, str]], f: Elementwise) -> Plain:
-    """A step that computes `f` on elements; operands and results of packed types as arrays with a second axis, of their elements.
+    """A step that computes `f` on elements; operands and results of packed types as arrays with a second axis, of
+    their elements.
 
     A result whose dtype is wider than the type is cut to its low bits.
     """

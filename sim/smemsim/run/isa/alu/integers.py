@@ -1,7 +1,9 @@
-"""Integer sums and products (PTX ISA 9.1 §9.7.1, 9.7.2): what `add`, `mul` and the like do on integer types, and the instructions that have no others.
+"""Integer sums and products (PTX ISA 9.1 §9.7.1, 9.7.2): what `add`, `mul` and the like do on integer types, and the
+instructions that have no others.
 
-All results are modulo 2^n; `.cc` and the instructions with a c at their end use a carry flag of each thread. A difference is a + ~b + 1, whose carry
-is set where nothing was borrowed: compiled divisions of 128 bits read it with addc.
+All results are modulo 2^n; `.cc` and the instructions with a c at their end use a carry flag of each thread. A
+difference is a + ~b + 1, whose carry is set where nothing was borrowed: compiled divisions of 128 bits read it with
+addc.
 """
 
 from __future__ import annotations
@@ -246,9 +248,10 @@ def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
 
 
 def quotient(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
-    """`div`, `rem` of integers, toward zero; the PTX ISA leaves division by zero open.
+    """`div`, `rem` of integers, toward zero; the PTX ISA does not specify division by zero.
 
-    Of it both come to all ones. Measured (H200): tests/data/h200_arithmetic.json, all widths. The least number divided by -1 stays as it is and leaves nothing.
+    Division by zero gives all ones for both. Measured (H200): tests/data/h200_arithmetic.json, all widths. The least
+    number divided by -1 is itself, with remainder 0.
     """
     form.end(operands=(3,))
     ones = np.array(-1).astype(dtype_of(kind))[()]
@@ -279,7 +282,9 @@ def build_sad(i: Instruction, c: Linker) -> Step:
 
 @implements("dp4a", "dp2a")
 def build_dot(i: Instruction, c: Linker) -> Step:
-    """`dp4a`: four products of bytes; `dp2a`: two of halves of a and bytes of b, the low or the high ones. Modulo 2^32."""
+    """`dp4a`: four products of bytes; `dp2a`: two of halves of a and bytes of b, the low or the high
+    ones. Modulo 2^32.
+    """
     form = Modifiers(i)
     half = form.one_of(("lo", "hi")) if i.op == "dp2a" else ""
     kinds = form.kinds(2)

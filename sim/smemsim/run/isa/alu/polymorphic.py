@@ -1,4 +1,6 @@
-"""Operations such as `add` and `min`, whose name serves integer and float types: each goes to integers.py or floats.py."""
+"""Operations such as `add` and `min`, whose name serves integer and float types: each goes to
+integers.py or floats.py.
+"""
 
 from __future__ import annotations
 

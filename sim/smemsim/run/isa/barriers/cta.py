@@ -1,8 +1,9 @@
 """Barriers of CTAs and of clusters.
 
-Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps, 32 each, a warp once all of
-its threads that have not exited have arrived. A warp that has arrived by `.arrive` and comes to wait in the same phase counts once more
-(`smemsim.RULES["barrier.arrive_sync"]`): of several warps that fill a tile all arrive, and one of them waits for them and stores it.
+Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps,
+32 each, when all threads of the warp that have not exited have arrived. A warp that has arrived by `.arrive` and
+waits in the same phase counts once more (`smemsim.RULES["barrier.arrive_sync"]`): of several warps that fill a tile
+all arrive, and one of them waits for them and stores it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ MOST = 12  # warps that are listed
 
 @dataclasses.dataclass(eq=False)
 class _Parted:
-    """A phase of a barrier in which warps arrived by different instructions: `lines` by warp, 0 of those that did not, from warp `first` on.
+    """A phase of a barrier in which warps arrived by different instructions. `lines` are by warp, 0 of those that did
+    not arrive, from warp `first` on.
 
-    `late` are warps that come to `at`, the line of some of the others, only behind it.
+    `late` are warps that come to `at`, the line of some of the others, after this barrier.
     """
 
     title: str
@@ -58,9 +60,11 @@ class _Parted:
 
 
 def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.ndarray, aligned: np.ndarray) -> None:
-    """X011 where lanes of a warp have arrived by different instructions at an aligned barrier, which is one for all of them.
+    """X011 if lanes of a warp have arrived by different instructions at an aligned barrier, which is one for all of
+    them.
 
-    `arrived` are the lines by which threads have, from thread `first` of the wave on, 0 of those that have not; `aligned` whether these are aligned.
+    `arrived` are the lines by which threads have arrived, from thread `first` of the wave on, 0 for those that have
+    not; `aligned`: are these aligned?
     """
     concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
     lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
@@ -79,11 +83,14 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     )  # fmt: skip
 
 
-_PARTED: Slot[dict[Any, _Parted]] = Slot(lambda x: {})  # by barrier, the first phase in which warps have arrived by different instructions
+# by barrier, the first phase in which warps have arrived by different instructions
+_PARTED: Slot[dict[Any, _Parted]] = Slot(lambda x: {})
 
 
 def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) -> None:
-    """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as for `check_aligned`."""
+    """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as
+    for `check_aligned`.
+    """
     by_warp = arrived.reshape(-1, WARP).max(axis=1)
     known = _PARTED(x)
     if key not in known and len(distinct(by_warp[by_warp > 0])) > 1:
@@ -91,7 +98,9 @@ def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) 
 
 
 def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:
-    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which others did in a parted phase?"""
+    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which
+    others did in a parted phase?
+    """
     for key, parted in _PARTED(x).items():
         if parted.late or not concerns(key):
             continue
@@ -103,10 +112,11 @@ def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> No
 
 
 def tell_parted(x: Wave) -> None:
-    """X011 at a barrier of all threads that some warps come to and others skip, where accesses that nothing orders show that it matters.
+    """X011 at a barrier of all threads that some warps execute and others skip, if accesses without an order show that
+    it matters.
 
-    The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without such an access it does no harm, and
-    nothing is said.
+    The barriers that follow separate the same warps: each phase ends when some are one barrier behind. Without such
+    an access it does no harm and is not reported.
     """
     if not any(f.code in HARMED for f in x.launch.result.findings.values()):
         return
@@ -149,10 +159,12 @@ def _lanes(lanes: list[int]) -> str:
 
 
 class ClusterBarrier:
-    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not arrived since they waited.
+    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not
+    arrived since they waited.
 
-    `told` ones have not waited, and met one that has at a barrier of their CTA: that phase is over, and they may arrive in the next. The warps of Triton's
-    kernels that wait for work do so (TLX's test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
+    `told` threads have not waited, and met one that has at a barrier of their CTA: that phase is complete, and they
+    may arrive in the next. The warps of Triton's kernels that wait for work do so (TLX's
+    test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
     """
 
     def __init__(self, x: Wave, cluster: int) -> None:
@@ -263,7 +275,9 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
 
 
 def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
-    """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the cluster's barrier is over."""
+    """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the
+    cluster's barrier is over.
+    """
     for barrier in _BARRIERS.peek(x) or ():
         own = waiting[(waiting >= barrier.first) & (waiting < barrier.own.stop)] - barrier.first
         others = came[(came >= barrier.first) & (came < barrier.own.stop)] - barrier.first
@@ -286,7 +300,7 @@ ON_EXIT.append(_exited_from_cluster)
 
 
 class NamedBarrier:
-    """One of a CTA's barriers in a phase that somebody has arrived in and that is not complete."""
+    """One of a CTA's barriers in a phase with arrivals that is not complete."""
 
     def __init__(self, x: Wave, cta: Cta, number: int, count: int | None) -> None:
         self.cta, self.number, self.count = cta, number, count
@@ -297,7 +311,7 @@ class NamedBarrier:
         self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
         self.waits: list[tuple[Wait, _Form]] = []
-        self.untold: list[np.ndarray] = []  # threads that wait, and of which the watch has not been told yet
+        self.untold: list[np.ndarray] = []  # threads that wait, and that are not reported to the sanitizer yet
 
     scope = CTA
 
@@ -331,9 +345,11 @@ class NamedBarrier:
         self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
 
     def room(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> int:
-        """How many of the threads, which arrive now, belong to this phase; more of whole warps than it counts come one after the other.
+        """How many of the threads, which arrive now, belong to this phase; if more whole warps come than it counts,
+        they fill phases one after the other.
 
-        X010 where that leaves it to chance who meets whom: where the others wait, or somebody waits already. An H200 goes on then.
+        X010 if the partners then depend on chance: if the others wait, or if some thread waits already. An H200 goes
+        on then.
         """
         own = threads - self.cta.first
         warps, in_warps = np.unique(own >> 5, return_counts=True)
@@ -392,7 +408,7 @@ class NamedBarrier:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """What an instruction does besides arriving: `red` with its operation, where the result goes."""
+    """The effect of an instruction besides its arrival: `red` with its operation, and the destination of the result."""
 
     waits: bool
     red: str = ""
@@ -436,7 +452,9 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
 
 
 def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
-    """InputError for a barrier or a count of threads that is written as a number, and is none that there is; ptxas 13.0.88 refuses these."""
+    """InputError for a barrier or a count of threads that is written as a number, and is none that there is; ptxas
+    13.0.88 refuses these.
+    """
     number, count = (x.value % (1 << 32) if isinstance(x, Immediate) else None for x in (*operands, None)[:2])
     if number is not None and number >= CTA_BARRIERS:
         raise InputError(f"barrier {number}: a CTA has barriers 0 to {CTA_BARRIERS - 1}: ptxas refuses it")
@@ -445,7 +463,9 @@ def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
 
 
 def _numbers(x: Wave, i: Instruction, ids: np.ndarray) -> np.ndarray:
-    """The barriers that registers name. Of a number from 16 on an H200 makes no error; that its low bits count is inferred."""
+    """The barriers that registers name. For a number from 16 on an H200 makes no error; that its low bits count is
+    inferred.
+    """
     if (ids >= CTA_BARRIERS).any():
         find_misuse(x, i, f"barrier {int(ids.max())}: a CTA has barriers 0 to {CTA_BARRIERS - 1}", "correct the operand")
         return ids % CTA_BARRIERS
@@ -453,7 +473,7 @@ def _numbers(x: Wave, i: Instruction, ids: np.ndarray) -> np.ndarray:
 
 
 def _expected(x: Wave, i: Instruction, count: int) -> int | None:
-    """The threads that a register counts. Of none an H200 makes no error; that all threads count is inferred."""
+    """The number of threads in a register. For 0 an H200 makes no error; that all threads count is inferred."""
     if count % WARP:
         misuse(x, i, f"{count} threads: needs a multiple of {WARP}", "correct the operand")
     if not count:
@@ -518,8 +538,9 @@ def _wait_at(
 
 
 def _as_they_come(x: Wave, i: Instruction, threads: np.ndarray, some: np.ndarray, of: tuple[Cta, int, int | None]) -> Iterator[np.ndarray]:
-    """The threads that come to a barrier at once and wait, by their numbers, phase by phase: a barrier of one warp is complete with each of them, whichever
-    comes first."""
+    """The threads that arrive at a barrier at once and wait, by their numbers, phase by phase. A barrier of one warp is
+    complete with each of them, in any order.
+    """
     cta, number, count = of
     if count == WARP:
         yield from np.split(some, np.flatnonzero(np.diff(threads[some] // WARP)) + 1)
@@ -539,8 +560,9 @@ def _barrier(x: Wave, cta: Cta, number: int, count: int | None) -> NamedBarrier:
 
 
 def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarray, count: int | None) -> None:
-    """Threads arrive and go on. Warps arrive one after the other: the barrier begins anew when it is complete, and those that come then count for the
-    next phase."""
+    """Threads arrive and go on. Warps arrive one after the other: the barrier begins anew when it is complete, and
+    those that come then count for the next phase.
+    """
     while len(threads):
         barrier = _barrier(x, cta, number, count)
         now = threads[: barrier.room(x, i, threads, count, waits=False)]
@@ -551,7 +573,9 @@ def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarr
 
 
 def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, *, waits: bool) -> None:
-    """The watch is told that threads have arrived; of whole warps at a barrier of all threads when it is complete, since they do nothing before."""
+    """Report the arrivals of threads to the sanitizer; of whole warps at a barrier of all threads when it is complete,
+    since they do nothing before.
+    """
     if x.observer is None:
         return
     if barrier.count is None and are_whole_warps(threads):
@@ -561,9 +585,10 @@ def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray
 
 
 def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
-    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
+    """The running threads, by their place among them, whose barrier is not complete with the running threads alone;
+    None: all are complete.
 
-    The watch is told of those that are.
+    The threads of complete barriers are reported to the sanitizer.
     """
     if number >= CTA_BARRIERS or count == 0:
         return np.arange(x.n)
@@ -611,7 +636,7 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
 
 
 def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
-    """The watch is told that phases are complete: of whole warps that it has not been told of, that they meet."""
+    """Report to the sanitizer that phases are complete: warps that were not reported yet meet."""
     if x.observer is None:
         return
     whole = [barrier for barrier in barriers if barrier.untold and len(barrier.untold) == len(barrier.waits)]
@@ -630,11 +655,14 @@ def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
 
 
 def _are_left(x: Wave, barrier: NamedBarrier) -> None:
-    """Threads of the CTA have exited: do others of their warps wait at an aligned barrier that these have branched around?"""
+    """Threads of the CTA have exited: do others of their warps wait at an aligned barrier that these have branched
+    around?
+    """
     waiting = np.flatnonzero(barrier.arrived & barrier.aligned)
     for line in distinct(barrier.line[waiting]).tolist():
         ends = ((n, i) for n, block in enumerate(x.program.blocks) for i in block.instructions[-1:])
-        there = [(n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")]  # of a function each of its copies
+        # of a function each of its copies
+        there = [(n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")]
         if there:
             check_skipped(x, there[0][1], [n for n, _ in there], barrier.cta.first + waiting[barrier.line[waiting] == line])
 

@@ -1,4 +1,6 @@
-"""What is suspicious about mbarriers: of waits that never end which is likeliest the cause, of bytes that were counted wrongly which copy, and what to change there."""
+"""What is suspicious about mbarriers: of waits that never end which is likeliest the cause, of bytes that were
+counted wrongly which copy, and what to change there.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ __all__ = ["before_loads", "check_bytes", "is_wait", "park", "suspicion"]
 KEPT = 6  # lines remembered for a report
 
 
-# ---- Of the waits at mbarriers that never end: which is likeliest the cause of the hang, and what to change there; and which copy is the
-# one that brought too much, or too little, to an mbarrier
+# ---- The waits at mbarriers that never end: the likeliest cause of the hang, and what to change there; and the copy
+# that brought too many, or too few, bytes to an mbarrier
 
 
 Cause = tuple[Instruction, str, str]  # where, why, and what to change
@@ -49,7 +51,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         )
     if state.pending != state.expected and state.pending:
         absent = _never_here(barrier, x)
-        if absent:  # who has arrived nowhere and waits for something else is held up by that
+        if absent:  # a thread that has arrived nowhere and waits for something else is held up by that
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
         return 1, f"let the missing threads arrive too, or correct mbarrier.init ({state.expected} arrivals a phase)"
@@ -64,11 +66,12 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             return 2, "let the readers of a stage arrive here after their reads (mbarrier.arrive, tcgen05.commit)"
         return 2, "wait for parity 1 in the first round, when the stage is free: at a new mbarrier that wait passes at once"
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
-    return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
+    # threads that arrived before go on, or wait too
+    return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""
 
 
 def _unseen(barrier: Mbarrier) -> str:
-    """What to change where phases are over that no wait has seen."""
+    """What to change if phases are complete that no wait has seen."""
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
@@ -86,7 +89,9 @@ def _unseen(barrier: Mbarrier) -> str:
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
-    """The other mbarriers of the CTA that copies complete on, as on this one, and that nobody has ever waited for."""
+    """The other mbarriers of the CTA on which copies complete, as on this one, and on which no thread
+    has ever waited.
+    """
     others: dict[int, Mbarrier] = mbarriers(barrier.cta) if barrier.state.sources else {}
     return [offset for offset, b in others.items() if b.state.sources and b.state.phase and not (b.state.seen or b.state.passed or b.waits)]
 
@@ -112,7 +117,9 @@ def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
-    """For an incomplete phase with some arrivals: which CTAs of the cluster never arrived, where they arrive instead, and what to change."""
+    """For an incomplete phase with some arrivals: the CTAs of the cluster that never arrived, where they arrive
+    instead, and what to change.
+    """
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
         instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
@@ -132,9 +139,10 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
 
 
 def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause | None:
-    """Which copy is one too many, or goes elsewhere, where the bytes that came say so: its instruction, why, and what to change.
+    """The copy that is one too many, or that has a wrong destination, if the bytes show it: its instruction, the
+    reason, and what to change.
 
-    `size` bytes are expected a time, in `rounds` rounds so far.
+    Each round expects `size` bytes; so far there were `rounds` rounds.
     """
     if barrier.state.doubled is not None:
         return _twice(barrier, x, *barrier.state.doubled)
@@ -153,7 +161,9 @@ def twice(barrier: Mbarrier, x: Wave) -> Cause | None:
 
 
 def lends(barrier: Mbarrier) -> bool:
-    """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about the other one."""
+    """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about
+    the other one.
+    """
     return barrier.state.doubled is None and barrier.state.all_brought > barrier.state.all_expected and _counterpart(barrier) is not None
 
 
@@ -192,7 +202,9 @@ def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cau
 
 
 def _sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
-    """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by these places."""
+    """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by
+    these places.
+    """
     here = {d.begin for d in barrier.state.sources.values() if d.to == barrier.cta.rank}
     found: dict[int, list[Delivery]] = {}
     for other in siblings(barrier, x):
@@ -208,7 +220,9 @@ def _sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
 
 
 def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
-    """Copies that went to other CTAs of the cluster, and would have brought what is missing here: the CTA's own first, else all that would."""
+    """Copies that went to other CTAs of the cluster, and would have brought what is missing here: the CTA's own
+    first, else all that would.
+    """
     elsewhere = _sent_elsewhere(barrier, x)
     if not elsewhere or sum(found[0].size for found in elsewhere.values()) != missing:
         return None
@@ -233,7 +247,9 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
 
 
 def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
-    """Copies of another CTA that complete on its own mbarrier at the same offset, which nobody told to expect as much."""
+    """Copies of another CTA that complete on its own mbarrier at the same offset, without as many
+    expected bytes there.
+    """
     for other in siblings(barrier, x):
         own = [d for d in other.state.sources.values() if d.issuer == other.cta.rank and not d.is_multicast]
         if not own or other.state.all_brought - other.state.all_expected != short:
@@ -295,7 +311,9 @@ PARTS = {2: "half", 4: "a quarter", 8: "an eighth"}
 
 
 def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
-    """Where a round expects `size` bytes and `each` come: which bytes were forgotten, or counted too often, as far as the numbers say so; "" else."""
+    """A round expects `size` bytes and gets `each`: the bytes that were forgotten, or counted too often, if the numbers
+    show it; else "".
+    """
     parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank}.values())
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
         return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
@@ -321,13 +339,14 @@ def _uncounted(parts: list[Delivery], missing: int) -> list[int]:
 
 
 def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: Callable[[], bool] = lambda: False) -> None:
-    """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
+    """T210 if the expected bytes of all phases differ from the bytes that came: of a barrier at its end, or of one that
+    no operation can reach any more.
 
-    It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
-    Not where the launch hangs and what is missing came in full in an earlier phase, or nothing has come yet and is still `is_to_come`: then something
-    has held the loads up.
-    A remark where bytes miss in a phase that nobody has ever asked for: pipelines arm a stage and bring nothing more (CuTe DSL's
-    mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
+    It is at the copy that is one too many or has a wrong destination, if one can be named, else at the instruction
+    that expects the bytes. It is not reported if the launch hangs and the missing bytes came in full in an earlier
+    phase, or if no bytes came and the copy is still `is_to_come`: then another wait has held up the loads. It is a
+    remark if bytes are missing in a phase on which no thread has ever waited: pipelines arm a stage without a copy
+    (CuTe DSL's mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
     """
     state = barrier.state
     if state.is_even:
@@ -340,9 +359,10 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         and (again := twice(barrier, x)) is not None
         and any(f.code == "R507" for f in x.launch.result.findings.values())
     ):
-        # As many bytes as expected, and others were never written: the second copy was to bring those.
+        # As many bytes as expected, and others were never written: the second copy should have written those.
         at, why, right = again
-        x.launch.result.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
+        # that the copy comes over another in flight, which this explains
+        x.launch.result.findings.pop(("X005", at.line), None)
         x.launch.find("X005", at, f"{why}; no copy writes other bytes that are read", right, because="PTX ISA 9.1 §8 (memory consistency)")
     if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
         return
@@ -370,7 +390,8 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
     if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
         milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
-        right, because = "expect bytes only in phases that a thread waits for", ""  # no rule is broken: it may end in any phase
+        # no rule is broken: it may end in any phase
+        right, because = "expect bytes only in phases that a thread waits for", ""
     numbers: dict[str, Value] = (
         {"expected": size, "arrive": int(each)} if cause is None and milder is None and each and each.is_integer() else {}
     )
@@ -393,7 +414,8 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
 
 
 def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
-    """The warps whose threads have arrived in the current phase, and those that did in an earlier one, here or at the mbarriers of other stages, and have not yet.
+    """The warps whose threads have arrived in the current phase, and those that did in an earlier one, here or at the
+    mbarriers of other stages, and have not yet.
 
     Threads of the wave, whole warps; both are empty if no arrival is missing.
     """
@@ -419,7 +441,9 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _counts(barrier: Mbarrier) -> dict[str, Value]:
-    """The line of mbarrier.init, and other counts of arrivals with which phases end as often as threads wait for them."""
+    """The line of mbarrier.init, and other counts of arrivals with which phases end as often as threads
+    wait for them.
+    """
     state = barrier.state
     here = state.expected - state.pending
     all_came = state.phase * state.expected + here
@@ -432,7 +456,7 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
 
 
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
-    """What a phase waits for and who has ever taken part, for a report of a hang."""
+    """What a phase waits for and which threads have ever taken part, for a report of a hang."""
     state, left = barrier.state, []
     if state.pending:
         left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")

@@ -9,8 +9,12 @@ __all__ = ["pass_phase"]
 
 @compiled(reads="tid parity")
 def pass_phase(tid, parity, now, phase, passed, done):  # type: ignore[no-untyped-def]
-    """Threads of a CTA ask for a phase's end by its parity, while the current phase has parity `now`: `done` becomes true for those for which it is over, and
-    `passed`, by thread of the CTA, their next phase, unless it is not over (where a wait passes before the first phase). How many are done?"""
+    """Threads of a CTA test for a phase's end by its parity, while the current phase has parity `now`; returns how many
+    are done.
+
+    `done` becomes true for those whose phase is complete. `passed`, by thread of the CTA, gets their next phase,
+    unless it is not complete (a wait before the first phase passes).
+    """
     count = 0
     for n in range(len(tid)):
         done[n] |= parity[n] != now

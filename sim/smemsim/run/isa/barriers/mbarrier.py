@@ -1,10 +1,11 @@
 """mbarriers: their state and their phases.
 
-PTX leaves open what the 64 bits look like. Here: pending arrivals in 19:0, expected ones in 39:20, bytes still to come in 61:40 (two's complement),
-the parity of the phase in 63; a phase token is that word as it was before the arrival.
+PTX does not specify the 64 bits. Here: pending arrivals in 19:0, expected ones in 39:20, bytes still to come in 61:40
+(two's complement), the parity of the phase in 63. A phase token is that word before the arrival.
 
-CTAs without a cluster mostly do the same at the mbarriers of one place of their windows. These have one `State`, in which threads and CTAs are told by their
-place in the cluster, and what all of them do is done to it once, until one does something else (`Mbarrier.alone`).
+CTAs without a cluster mostly do the same at the mbarriers of one place of their windows. These share one `State`, in
+which threads and CTAs are numbers within their cluster. What all of them do is applied to it once, until one CTA
+deviates (`Mbarrier.alone`).
 """
 
 from __future__ import annotations
@@ -57,15 +58,19 @@ ADDS_OWN = "adds an arrival and makes it"  # in `State.done`
 
 
 class Mbarrier:
-    """The barrier at `offset` (a `.shared` address without the rank) of a CTA: 64 bits at `place` of shared memory that count arrivals and bytes, phase after
-    phase (PTX ISA 9.1 §9.7.13.15). What has happened to it is its `state`, which may be that of others too."""
+    """The barrier at `offset` (a `.shared` address without the rank) of a CTA.
+
+    It is the 64 bits at `place` of shared memory; they count arrivals and bytes, phase after phase (PTX ISA 9.1
+    §9.7.13.15). `state` is its history, which it may share with others.
+    """
 
     state: State
 
     def __init__(self, cta: Cta, offset: int, place: int, made: Instruction) -> None:
         self.cta, self.offset, self.place, self.made = cta, offset, place, made
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
-        self.copies: list[Any] = []  # that complete on this phase or the one before, as the watch knows them
+        # operations that complete on this phase or the one before, as the sanitizer knows them
+        self.copies: list[Any] = []
 
     def __repr__(self) -> str:
         state = self.state
@@ -84,10 +89,10 @@ class Mbarrier:
 
 
 class State:
-    """What has happened to an mbarrier, or to those `members` of different CTAs to which the same has happened.
+    """The history of an mbarrier, or of `members` in different CTAs with the same history.
 
-    `phase` counts complete phases; `pending` arrivals and `tx` bytes are left of the current one, which is complete when both are 0. Threads and warps are those
-    of the cluster, from its first one on, and CTAs are ranks.
+    `phase` counts complete phases. `pending` arrivals and `tx` bytes are left of the current one, which is complete
+    when both are 0. Threads and warps are those of the cluster, from its first one on, and CTAs are ranks.
     """
 
     def __init__(self, members: Sequence[Mbarrier], count: int) -> None:
@@ -95,7 +100,7 @@ class State:
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
         self.bringing: dict[int, int] = {}  # by line: bytes, the first time
-        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: the expecting threads, and how much
         self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
         self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
         self.seen = 0  # phases that had ended when a wait last passed
@@ -104,7 +109,8 @@ class State:
         self.asked = -1  # the phase that a wait or test last found not to be over
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps
-        self.arrived: set[int] = set()  # threads (of those that arrive together the first and the last), in the current phase
+        # threads (of those that arrive together the first and the last), in the current phase
+        self.arrived: set[int] = set()
         self.rounds: list[set[int]] = []  # the same of the last phases that have ended
         self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA that arrives
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
@@ -112,7 +118,8 @@ class State:
         self.last: list[Delivery] = []  # of the phase before
         # Since bytes were last expected: by where they go, with the phase.
         self.since_expected: dict[tuple[int, int], tuple[int, Delivery]] = {}
-        # Two that bring the same bytes for one expectation in one phase, the first time; the same where a phase has ended between.
+        # Two that bring the same bytes for one expectation in one phase, the first time; the same where a phase has
+        # ended between.
         self.doubled: tuple[Delivery, Delivery] | None = None
         self.repeated: tuple[Delivery, Delivery] | None = None
         self.done: dict[str, dict[int, str]] = {
@@ -151,7 +158,7 @@ class State:
 
     @property
     def is_counting(self) -> bool:
-        """May it count bytes: has it done so, or has nobody arrived yet?"""
+        """May it count bytes: has it done so, or has no thread arrived yet?"""
         return bool(self.expecting or self.sources) or not self.arrivals
 
     @property
@@ -241,7 +248,7 @@ class State:
         self.store(x)
 
     def gets(self, x: Wave, size: int, i: Instruction, by: Delivery | None) -> None:
-        """The same, before anybody looks whether the phase is over."""
+        """The same, before the check for the end of the phase."""
         if by is not None:
             self._brought(by)
         self._note("brings bytes", i)
@@ -253,7 +260,9 @@ class State:
             x.observer.bytes_counted(x, i, self.members, size)
 
     def _brought(self, by: Delivery) -> None:
-        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
+        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or
+        early.
+        """
         phase, again = self.since_expected.setdefault((by.to, by.begin), (self.phase, by))
         adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
         if again is not by and phase == self.phase and not adds:
@@ -264,7 +273,9 @@ class State:
         self.deliveries.append(by)
 
     def adds(self, x: Wave, count: int) -> None:
-        """The current phase waits for `count` arrivals more, which nobody but the hardware makes; for fewer, where they have come (negative)."""
+        """The current phase waits for `count` more arrivals, which only the hardware makes; a negative count is of
+        arrivals that have come.
+        """
         self.pending += count
         self._settles(x)
 
@@ -329,8 +340,9 @@ class State:
     # ---- waiting
 
     def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray, done: np.ndarray) -> int:
-        """A wait of threads of the CTA for the end of phases of these parities: for which is it over (`done`)? Before the first phase those of parity 1 are so at
-        once. Returns how many there are."""
+        """A wait of threads of the CTA for the end of phases of these parities: for which is it over (`done`)? Before
+        the first phase those of parity 1 are so at once. Returns how many there are.
+        """
         if self.missed is not None:
             done[:] = self.takes_missed(tid)
         if len(self.passed_by) <= (most := int(tid.max())):
@@ -343,8 +355,10 @@ class State:
         return count
 
     def misses(self, tid: np.ndarray) -> np.ndarray:
-        """Nobody can go on, and threads wait for the current phase: which of them do so because other lanes of their warp, who had passed that of the same parity
-        before, were ahead? They have missed it, as no lane does that hardware runs beside them (Mosaic GPU: one lane multiplies, all of them wait)."""
+        """No thread can go on, and threads wait for the current phase. Which of them wait because other lanes of their
+        warp, which had passed the phase of the same parity before, were ahead? They have missed a phase. Lanes that
+        hardware runs side by side do not (Mosaic GPU: one lane multiplies, all of them wait).
+        """
         if int(tid[-1]) >= len(self.passed_by):
             return np.zeros(len(tid), bool)
         of_warp = self.passed_by.reshape(-1, WARP).max(axis=1)[tid // WARP]
@@ -356,7 +370,7 @@ class State:
         return late
 
     def takes_missed(self, tid: np.ndarray) -> np.ndarray:
-        """Which threads have missed a phase; they are told once."""
+        """Which threads have missed a phase; each is returned once."""
         missed = tid[:0] if self.missed is None else self.missed
         left = np.setdiff1d(missed, tid)
         self.missed = left if len(left) else None
@@ -393,7 +407,9 @@ def _wake(x: Wave, barrier: Mbarrier) -> None:
 
 
 def _split(x: Wave, i: Instruction, state: State) -> None:
-    """Lanes of one warp arrive at once, and at a phase and the next one: measured on an H200, the instruction ends the kernel."""
+    """Lanes of one warp arrive at once, and at a phase and the next one: measured on an H200, the instruction ends
+    the kernel.
+    """
     for barrier in state.members:
         _tell_split(x, i, barrier)
     if i.op == "mbarrier":
@@ -401,7 +417,9 @@ def _split(x: Wave, i: Instruction, state: State) -> None:
 
 
 def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
-    """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go on without those."""
+    """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go
+    on without those.
+    """
     state = barrier.state
     x.launch.find(
         "X010", i, f"the lanes of one warp arrive in two phases of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}",
@@ -412,7 +430,9 @@ def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
 
 
 def with_threads(each: Sequence[tuple[State, np.ndarray]]) -> list[tuple[np.ndarray, Mbarrier]]:
-    """Threads of the first member of states, and those that do the same at the others, with their mbarriers; a CTA's together."""
+    """Threads of the first member of states, and those that do the same at the others, with their mbarriers; a CTA's
+    together.
+    """
     found, members = [], len(each[0][0].members) if each else 0
     for n in range(members):
         for state, threads in each:
@@ -425,10 +445,11 @@ def arrive(
     x: Wave, arrivals: Sequence[tuple[State, np.ndarray]], count: int = 1, *, i: Instruction | None = None, release: bool = True,
     relaxed: bool = False, scope: int = GPU,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Threads arrive `count` times each at mbarriers, of which none is named twice, and those of other CTAs at those that share a state with them; a phase that is
-    complete by that ends, and the next begins. Returns their tokens.
+    """Threads arrive `count` times each at mbarriers, none of which is named twice, and threads of other CTAs at those
+    that share a state with them. If a phase is complete by that, the next begins. Returns their tokens.
 
-    The threads are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
+    The threads are those of the wave that are reported to the sanitizer. The arrival of an asynchronous operation is
+    one of the thread that issued it.
     """
     i = i or current(x)
     for state, threads in arrivals:
@@ -482,9 +503,10 @@ def overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
 
 
 def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *, because: str = "") -> Mbarrier:
-    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` says what an instruction has to do with that CTA.
+    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` is the relation of an
+    instruction to that CTA, for the message.
 
-    Ends the kernel with X010 where none was initialised, or where something else was written over it.
+    Ends the kernel with X010 if none was initialised, or if a write has overwritten it.
     """
     barrier: Mbarrier | None = mbarriers(cta).get(offset)
     i = i or current(x)
@@ -506,7 +528,9 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *,
 
 
 def state_of_all(x: Wave, offset: int) -> State | None:
-    """The state of the mbarriers at one offset of all CTAs, where they have one; None where not, or where something else was written over one."""
+    """The state of the mbarriers at one offset of all CTAs, if they share one; None if not, or if a write has
+    overwritten one.
+    """
     first = mbarriers(x.ctas[0]).get(offset)
     if first is None or len(first.state.members) < len(x.ctas):
         return None

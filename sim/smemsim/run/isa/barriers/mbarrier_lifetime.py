@@ -1,4 +1,6 @@
-"""Where an mbarrier begins and ends: mbarrier.init, mbarrier.inval, and bytes of one that are used for something else (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10)."""
+"""The lifetime of an mbarrier: mbarrier.init, mbarrier.inval, and other uses of its bytes (PTX ISA 9.1 §9.7.13.15.9,
+9.7.13.15.10).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else bef
 
 
 def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruction, threads: np.ndarray) -> State:
-    """`mbarrier.init` at one place of CTAs' windows, by threads of each: those of the first one, and the same of the others."""
+    """`mbarrier.init` at one place of CTAs' windows, by threads of each: those of the first one, and the same of the
+    others.
+    """
     if not 1 <= count <= MBARRIER_ARRIVALS:
         find_misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
     for cta in ctas:
@@ -65,7 +69,9 @@ def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> No
 
 
 def invalidate(x: Wave, ctas: Sequence[Cta], offset: int, i: Instruction, threads: np.ndarray) -> None:
-    """`mbarrier.inval` by such threads: the bytes are free again. Silicon does nothing: an H100 left the word as it was, with and without an mbarrier there."""
+    """`mbarrier.inval` by such threads: the bytes are free again. Silicon does nothing: an H100 left the word as it
+    was, with and without an mbarrier there.
+    """
     of_all = state_of_all(x, offset) if len(ctas) == len(x.ctas) else None
     for cta in ctas:
         if offset in mbarriers(cta):
@@ -98,8 +104,9 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
 
 
 def check_reused(x: Wave, barrier: Mbarrier) -> None:
-    """X010 where something else was written over an mbarrier that nobody has invalidated; when all is over. Stores of threads work by accident; an asynchronous copy is
-    wrong (rule order.mbarrier_lives)."""
+    """X010 if a write has overwritten an mbarrier without mbarrier.inval; at the end. Stores of threads work by
+    accident; an asynchronous copy is wrong (rule order.mbarrier_lives).
+    """
     i = overwritten_by(x, barrier)
     if i is not None:
         is_copy = i.op == "cp"

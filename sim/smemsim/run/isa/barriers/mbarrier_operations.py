@@ -45,7 +45,9 @@ _SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 
 def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, slice]]:
-    """The mbarriers that running threads name: (CTA, offset, slice of the running threads), one entry for neighbouring threads that name one mbarrier."""
+    """The mbarriers that running threads name: (CTA, offset, slice of the running threads), one entry for
+    neighbouring threads that name one mbarrier.
+    """
     at = _places(x, i, find)
     for lo, hi in _runs(at):
         index, offset = divmod(int(at[lo]), x.pitch)
@@ -68,8 +70,10 @@ def _runs(at: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slice]] | None:
-    """The offsets of mbarriers that running threads of the first CTA name, where those of the others do the same: of each its threads, the first of those that run.
-    None where others do something else, or have other `values`: those of each thread, or one of all."""
+    """The offsets of mbarriers that running threads of the first CTA name, where those of the others do the same: of
+    each its threads, the first of those that run. None where others do something else, or have other `values`: those
+    of each thread, or one of all.
+    """
     cohort = x.cohort
     own = None if cohort is None or not cohort.is_apart else cohort.own_places(at)
     if cohort is None or own is None or not all(cohort.are_same(each) for each in values if each.ndim):
@@ -81,7 +85,9 @@ def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slic
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """The mbarriers that running threads name, each with a slice of these: those of all CTAs by one state, and the threads of the first one, where all do the same."""
+    """The mbarriers that running threads name, each with its slice of the threads: those of all CTAs by one state, with
+    the threads of the first one, if all do the same.
+    """
 
     each: list[tuple[State, slice]]
     ctas: int  # for which the slices stand
@@ -97,7 +103,9 @@ class _Named:
 
 
 def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named:
-    """The mbarriers that running threads name; the race detector gets the uses. Where `values` of threads differ, each by itself."""
+    """The mbarriers that running threads name; the race detector gets the uses. Where `values` of threads differ,
+    each by itself.
+    """
     at, observer = _places(x, i, find), x.observer
     alike = _alike(x, at, *values)
     states = [(state_of_all(x, offset), part) for offset, part in alike or ()]
@@ -119,7 +127,7 @@ def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named
 
 @implements("mbarrier")
 def build_mbarrier(i: Instruction, c: Linker) -> Step:
-    """The mbarrier instructions, told apart by the word behind `mbarrier`."""
+    """The mbarrier instructions, by the word after `mbarrier`."""
     rest = list(i.modifiers)
     if not rest or rest.pop(0) not in _BUILDERS:
         raise unmodelled(i)
@@ -128,7 +136,9 @@ def build_mbarrier(i: Instruction, c: Linker) -> Step:
 
 
 def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
-    """Take .b64, the space, semantics and scope off the modifiers; nothing may be left but `words`. Returns the space."""
+    """Take .b64, the space, semantics and scope off the modifiers; nothing may be left but `words`.
+    Returns the space.
+    """
     space = space_modifier(rest)
     left = [m for m in rest if m not in ("b64", *words, *SCOPES)]
     if left or space not in _SHARED or "b64" not in rest:
@@ -219,7 +229,9 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class _Arrive:
-    """One mbarrier.arrive or .arrive_drop of a program; `amount` is its count, or with `expects` (.expect_tx) the bytes, `stays` is .noComplete."""
+    """One mbarrier.arrive or .arrive_drop of a program; `amount` is its count, or with `expects` (.expect_tx) the
+    bytes, `stays` is .noComplete.
+    """
 
     i: Instruction
     find: Locate
@@ -257,7 +269,9 @@ class _Arrive:
         return [each] if is_uniform and len({state for state, _ in each}) == len(each) else [[one] for one in each]
 
     def _together(self, x: Wave, each: list[tuple[State, slice]], count: int, sizes: list[int] | None, tokens: np.ndarray) -> None:
-        """Threads arrive `count` times at different mbarriers; where one thread does at each, it may expect bytes before (`sizes`, by the thread)."""
+        """Threads arrive `count` times at different mbarriers; a single thread at each may expect bytes before
+        (`sizes`, by the thread).
+        """
         threads = x.threads
         before = [state.word for state, _ in each]
         for state, part in each if sizes is not None else ():
@@ -358,7 +372,9 @@ class _Wait:
         given_up[x.sel] = False
 
     def _over(self, x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
-        """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
+        """Which running threads find their phase complete, and the barriers of the other threads with those threads'
+        numbers.
+        """
         phase = np.asarray(self.phase(x))
         given = np.asarray(phase & np.uint32(1) if self.by_parity else parity_of(phase), np.int32)
         named, parities, tids = _named(x, self.i, self.find, given), np.broadcast_to(given, (x.n,)), x.tid[x.sel]
@@ -379,7 +395,9 @@ class _Wait:
         return named.of_all(done), [(barrier, threads) for threads, barrier in with_threads(waiting)]
 
     def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:
-        """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp have passed the phase of a `barrier`."""
+        """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp
+        have passed the phase of a `barrier`.
+        """
         if barrier is not None:
             threads = threads[~barrier.alone().misses(x.tid[threads])]
         self.given_up(x)[threads] = True

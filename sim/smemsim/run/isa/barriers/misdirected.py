@@ -1,4 +1,6 @@
-"""Arrivals that land at the mbarrier of another CTA of the cluster, by a commit mask or a rank that is not relative to the CTA's own."""
+"""Arrivals that land at the mbarrier of another CTA of the cluster, by a commit mask or a rank that is not relative
+to the CTA's own.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,11 @@ def siblings(barrier: B, x: Wave) -> Iterator[B]:
 
 
 def misdirected(barrier: _Barrier, x: Wave, *, unawaited: bool = False) -> tuple[str, str] | None:
-    """Arrivals that land at the mbarrier of another CTA than the one that waits for them in vain: by which mask or rank, who gets none, and what to change.
+    """Arrivals at the mbarrier of another CTA than the one that waits for them in vain: the mask or rank, the CTA that
+    gets none, and what to change.
 
-    The CTA that issues them does as another one does, at the same CTAs: their places have to be relative to its own rank. `unawaited`: those of which no wait has begun count too.
+    The issuing CTA targets the same CTAs as another one does: their ranks have to be relative to its own rank.
+    `unawaited`: arrivals without a wait count too.
     """
     if x.launch.cluster_size == 1:
         return None

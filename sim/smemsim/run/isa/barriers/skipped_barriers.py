@@ -1,7 +1,7 @@
-"""X011 for lanes that skip a barrier of their warp and execute what stands behind it (PTX ISA 9.1 §9.7.13.1).
+"""X011 for lanes that skip a barrier of their warp and execute what follows it (PTX ISA 9.1 §9.7.13.1).
 
-Lanes that leave early, by `ret` in front of the barrier, take no part in it. Those that exit in a block that threads come to from the barrier too have only
-branched around it: the others of their warp waited there without them.
+Lanes that leave early, by `ret` before the barrier, take no part in it. Lanes that exit in a block that threads reach
+from the barrier too have only branched around it: the others of their warp waited there without them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["arrive", "check_skipped", "have_parted", "note_acts", "note_exits"]
 
 
-_EXITED_IN: Slot[np.ndarray] = Slot(lambda x: np.full(x.total, -1, np.int32))  # by thread, the block in which it has exited, or -1
+# by thread, the block in which it has exited, or -1
+_EXITED_IN: Slot[np.ndarray] = Slot(lambda x: np.full(x.total, -1, np.int32))
 _ACTS = {
     "atom",
     "cp",
@@ -46,25 +47,32 @@ _ACTS = {
 
 
 class _LastActs:
-    """By thread, the block in which it has last accessed memory since others of its warp wait for it, or -1; `acting` are the blocks that access memory."""
+    """By thread, the block in which it has last accessed memory since others of its warp wait for it, or -1; `acting`
+    are the blocks that access memory.
+    """
 
     def __init__(self, x: Wave) -> None:
         self.blocks = np.full(x.total, -1, np.int32)
         self.acting = {n for n in range(len(x.program.blocks)) if _acts(x.program, n)}
 
 
-_ACTED_IN: Slot[_LastActs] = Slot(_LastActs)  # there if lanes of a warp have come to a barrier of the whole warp without others
+# there if lanes of a warp have come to a barrier of the whole warp without others
+_ACTED_IN: Slot[_LastActs] = Slot(_LastActs)
 
 
 def note_acts(x: Wave, at: int) -> None:
-    """The running threads begin a block. It counts where lanes of some warps wait, or have waited, at a barrier without others of theirs."""
+    """The running threads begin a block. It counts where lanes of some warps wait, or have waited, at a barrier
+    without others of theirs.
+    """
     acts = _ACTED_IN.peek(x)
     if acts is not None and at in acts.acting:
         acts.blocks[x.threads] = at
 
 
 def arrive(x: Wave, i: Instruction) -> None:
-    """The running threads arrive at a barrier by an instruction of their whole warp: what lanes that are not there do from now on, they may do behind it."""
+    """The running threads arrive at a barrier by an instruction of their whole warp: lanes that are not there may
+    execute only what follows it.
+    """
     threads = x.threads
     begins = threads[::WARP]
     if len(threads) == x.total or (
@@ -76,7 +84,9 @@ def arrive(x: Wave, i: Instruction) -> None:
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
-    """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind, unless some have arrived at a barrier that `is_awaited`."""
+    """Threads exit at the end of the running block. Threads of a whole warp leave no lane behind, unless some have
+    arrived at a barrier that `is_awaited`.
+    """
     if not is_awaited and len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
         return
     _EXITED_IN(x)[threads] = x.at
@@ -88,7 +98,9 @@ def have_parted(x: Wave) -> bool:
 
 
 def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -> None:
-    """Threads have arrived at a barrier in one of some blocks, by an instruction of their whole warp: have others of their warps exited behind it?"""
+    """Threads have arrived at a barrier in one of some blocks, by an instruction of their whole warp: have others of
+    their warps exited after it?
+    """
     blocks = _EXITED_IN.peek(x)
     if blocks is None:
         return

@@ -1,4 +1,6 @@
-"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.1 §9.7.9.25)."""
+"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.1
+§9.7.9.25).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ _ARRIVES = "mbarrier::complete_tx::bytes"
 
 @implements("cp.async.bulk")
 def build_bulk(i: Instruction, c: Linker) -> Step:
-    """A copy into shared memory, or out of it: `cp.async.bulk.DST.SRC.COMPLETION… [dst], [src], size {, [mbar]} {, mask} {, policy}`."""
+    """A copy into shared memory, or out of it: `cp.async.bulk.DST.SRC.COMPLETION… [dst], [src], size {, [mbar]} {,
+    mask} {, policy}`.
+    """
     return build_out(i, c) if "bulk_group" in i.modifiers else build_in(i, c)
 
 
@@ -204,7 +208,9 @@ def build_commit(i: Instruction, c: Linker) -> Step:
 
 @implements("cp.async.bulk.wait_group")
 def build_wait(i: Instruction, c: Linker) -> Step:
-    """`cp.async.bulk.wait_group{.read} N`: until at most N groups are pending; everything is done when it is issued, so nobody waits."""
+    """`cp.async.bulk.wait_group{.read} N`: until at most N groups are pending; operations complete when they are
+    issued, so no thread waits.
+    """
     words, operands = Modifiers(i, "async", "bulk", "wait_group"), Operands(i)
     only_read = words.has("read")
     words.end()
@@ -287,8 +293,11 @@ def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndar
 
 
 def _leaves(x: Wave, i: Instruction, issuer: Issuer, transfer: BulkTransfer, *, is_again: bool = False, mask: int | None = None) -> AsyncOp:
-    """A copy, or a reduction, to global memory; `is_again`: another lane has written the very same there. Of each 16 bytes those of the mask alone (`.cp_mask`, sm_100a;
-    documented: PTX ISA 9.1 §9.7.9.25.4.1). Raises where nothing lies."""
+    """A copy, or a reduction, to global memory; `is_again`: another lane has written the same there.
+
+    Of each 16 bytes only those of the mask are written (`.cp_mask`, sm_100a; documented: PTX ISA 9.1 §9.7.9.25.4.1).
+    Raises if the memory is not allocated.
+    """
     cta, thread = issuer
     cta.shared.bulk_target(transfer, x.launch.memory)
     chosen = None if mask is None else (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
@@ -313,7 +322,9 @@ def _units(begin: int, size: int) -> np.ndarray:
 
 
 def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -> None:
-    """A103 for a size off 16 bytes; the repair fits into the array at the global `address`, if one side of the copy lies there."""
+    """A103 for a size that is not a multiple of 16 bytes; the repair fits into the array at the global `address`, if
+    one side of the copy is in it.
+    """
     unit = BULK_LIMITS.unit
     if size % unit:
         message = f"the bulk copy has {size} bytes, which is not a multiple of {unit} B"
@@ -327,7 +338,7 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
 
 
 def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
-    """What to write where whole units would leave an array that has so much `room`."""
+    """What to write if whole units would leave an array that has so much `room`."""
     access = "st.global" if is_store else "ld.global and st.shared"
     other = f", and the other {rest} by {access} of threads" if rest else ""
     return f"{units} bytes{other}; the array has {room} bytes from there on, too few for {units + BULK_LIMITS.unit}"

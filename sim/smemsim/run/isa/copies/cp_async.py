@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 
 _WORD = np.dtype(np.uint32)
-GROUP = "cp.async"  # what the watch calls it
+GROUP = "cp.async"  # its name in the sanitizer
 
 
 @implements("cp.async")
 def build_cp_async(i: Instruction, c: Linker) -> Step:
-    """`cp.async.ca|cg.shared.global [dst], [src], size {, source size | ignore source} {, policy}`: what the source lacks is zero."""
+    """`cp.async.ca|cg.shared.global [dst], [src], size {, source size | ignore source} {, policy}`: what the source
+    lacks is zero.
+    """
     rest = [m for m in i.modifiers[1:] if not m.startswith("L2::")]
     if len(rest) != 3 or rest[0] not in ("ca", "cg") or rest[1] not in ("shared", "shared::cta") or rest[2] != "global":
         raise unmodelled(i)
@@ -124,7 +126,7 @@ def _words(x: Wave, i: Instruction, pieces: list[Piece], size: int) -> list[Any]
 
 
 def _bytes(x: Wave, i: Instruction, pieces: list[Piece], count: int, size: int) -> list[Any]:
-    """The first `count` bytes of each source, zeros behind them, as words."""
+    """The first `count` bytes of each source, zeros after them, as words."""
     out = np.zeros((x.n, size), np.uint8)
     for piece in pieces:
         note_read(x, i, piece, count)
@@ -135,7 +137,9 @@ def _bytes(x: Wave, i: Instruction, pieces: list[Piece], count: int, size: int) 
 
 @implements("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
 def build_groups(i: Instruction, c: Linker) -> Step:
-    """`cp.async.commit_group`, `.wait_group`, `.wait_all`: copies are complete when they are issued; only the watch is told."""
+    """`cp.async.commit_group`, `.wait_group`, `.wait_all`: copies complete when they are issued; these are events for
+    the sanitizer.
+    """
     if len(i.modifiers) != 2:
         raise unmodelled(i)
     if i.modifiers[1] == "commit_group":
@@ -170,7 +174,9 @@ def _wait(x: Wave, i: Instruction, left: int) -> None:
 
 @implements("cp.async.mbarrier.arrive")
 def build_arrive(i: Instruction, c: Linker) -> Step:
-    """Arrives once the thread's copies are complete, which they are, unless they complete late; without .noinc one arrival more is expected for that."""
+    """Arrives once the thread's copies are complete, which they are, unless they complete late; without .noinc one
+    arrival more is expected for that.
+    """
     rest = [m for m in i.modifiers[3:] if m not in ("shared", "shared::cta", "b64", "noinc")]
     if rest or i.modifiers[-1] != "b64":
         raise unmodelled(i)

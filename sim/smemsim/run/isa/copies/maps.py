@@ -33,7 +33,8 @@ __all__ = ["map_at"]
 
 
 SIZE = TENSOR_MAP.parts.size
-MEANT = 4 * FIRST_UNREAD_WORD  # bytes of a map that mean anything: the CuTe DSL makes no others, and copies what lies behind them
+# bytes of a map with a meaning: the CuTe DSL makes no others, and copies what follows them
+MEANT = 4 * FIRST_UNREAD_WORD
 
 
 @remembered(256)
@@ -44,7 +45,8 @@ def _decoded(raw: bytes) -> TensorMap:
 def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> TensorMap:
     """The tensor map at a generic address, which threads' transfers read: of a parameter, a constant or a global array.
 
-    Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
+    Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes
+    that are no map.
     """
     bank, size = x.launch.parameter_address, len(x.launch.parameters)
     address &= (1 << 64) - 1
@@ -66,12 +68,15 @@ def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> Ten
     return tm
 
 
-# The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and the stride.
+# The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and
+# the stride.
 _CUT: Slot[dict[tuple[bytes, int], tuple[Instruction, int]]] = Slot(lambda launch: {})
 
 
 def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
-    """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, where the next dimension has more than one element."""
+    """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, if the next dimension has
+    more than one element.
+    """
     for (address, ordinal), (i, given) in _CUT(x.launch).items():
         unit = LIMITS.address_alignment
         is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
@@ -91,7 +96,9 @@ def _bytes(memory: np.ndarray, at: int) -> np.ndarray:
 
 @implements("tensormap.replace")
 def build_replace(i: Instruction, c: Linker) -> Step:
-    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28): an access of all 1,024 bits."""
+    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28): an access of
+    all 1,024 bits.
+    """
     words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
     field = words.need(*REPLACE_FIELDS)
     space = words.one_of(("global", "shared::cta", "shared")) or None
@@ -126,7 +133,9 @@ def build_replace(i: Instruction, c: Linker) -> Step:
 
 @implements("tensormap.cp_fenceproxy")
 def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
-    """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory, and releases it."""
+    """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global
+    memory, and releases it.
+    """
     words, operands = (
         Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
         Operands(i),
@@ -147,7 +156,8 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
         for piece in to(x):
             written = values_of(x, piece, SIZE)
             places = read.at if piece.part is None else read.at[piece.part]
-            for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):  # the lanes of a warp name one map
+            # the lanes of a warp name one map
+            for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):
                 _bytes(piece.memory, dst)[:] = _bytes(read.memory, src)
             note_write(x, i, piece, SIZE, written=written)
         if x.observer is not None:
@@ -158,7 +168,9 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
 
 @implements("prefetch.param")
 def build_prefetch_map(i: Instruction, c: Linker) -> Step:
-    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200): trace launches, trap_prefetch_param."""
+    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200):
+    trace launches, trap_prefetch_param.
+    """
     Modifiers(i, "param", "tensormap").end()
     address = c.address(i.operands[0])
 

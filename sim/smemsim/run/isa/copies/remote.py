@@ -1,4 +1,6 @@
-"""st.async and red.async: into the shared memory of another CTA of the cluster, counted by an mbarrier there (PTX ISA 9.1 §9.7.9.12, 9.7.13.7)."""
+"""st.async and red.async: into the shared memory of another CTA of the cluster, counted by an mbarrier there (PTX ISA
+9.1 §9.7.9.12, 9.7.13.7).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ _REDUCTIONS = {
 
 @implements("st.async")
 def build_st_async(i: Instruction, c: Linker) -> Step:
-    """`st.async.shared::cluster.mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [mbar]`; `st.async{.mmio}.release.scope.global`."""
+    """`st.async.shared::cluster.mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [mbar]`;
+    `st.async{.mmio}.release.scope.global`.
+    """
     if "global" in i.modifiers:
         return build_st(_at_once(i, c), c)
     rest = [m for m in i.modifiers[1:] if m not in ("weak", *SCOPES)]
@@ -67,7 +71,9 @@ def build_st_async(i: Instruction, c: Linker) -> Step:
 
 @implements("red.async")
 def build_red_async(i: Instruction, c: Linker) -> Step:
-    """`red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.op.type [a], b, [mbar]`; `red.async{.mmio}.release.scope.global`."""
+    """`red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.op.type [a], b, [mbar]`;
+    `red.async{.mmio}.release.scope.global`.
+    """
     if "global" in i.modifiers:
         return build_atomic(_at_once(i, c), c)
     if _ARRIVES not in i.modifiers:
@@ -81,7 +87,9 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
 
 
 def _at_once(i: Instruction, c: Linker) -> Instruction:
-    """The synchronous st or red with .release that stands for a form for global memory (sm_100 on): nothing can wait for its completion."""
+    """The synchronous st or red with .release that stands for a form for global memory (sm_100 on): nothing can wait
+    for its completion.
+    """
     if "release" not in i.modifiers:
         raise unmodelled(i)
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
@@ -90,8 +98,9 @@ def _at_once(i: Instruction, c: Linker) -> Instruction:
 def _counted(
     i: Instruction, c: Linker, size: int, take: Callable[[Wave], Any], put: Callable[[Piece, Any], object], values: Sequence[Operand] = ()
 ) -> Step:  # fmt: skip
-    """A step that puts what it takes from registers into another CTA's window and counts its bytes at an mbarrier there; `values` are the registers that are
-    stored."""
+    """A step that puts what it takes from registers into another CTA's window and counts its bytes at an mbarrier
+    there; `values` are the registers that are stored.
+    """
     if len(i.operands) != 3:
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
@@ -112,7 +121,8 @@ def _counted(
         cta, there = piece.at // x.pitch, place.at // x.pitch
         if (
             cta != there
-        ).any():  # measured on an H200: no error, and as of other copies the barrier at that offset in the data's CTA counts
+            # measured on an H200: no error, and as of other copies the barrier at that offset in the data's CTA counts
+        ).any():
             find_misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
             place = place._replace(at=place.at + (cta - there) * x.pitch)
         follow.begins(x, piece)

@@ -78,7 +78,9 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
 
 
 def build_load(i: Instruction, c: Linker) -> Step:
-    """`cp.async.bulk.tensor.2d.DST.global.MODE.mbarrier::complete_tx::bytes… [dst], [map, {…}], [mbar] {, offsets} {, mask} {, policy}`."""
+    """`cp.async.bulk.tensor.2d.DST.global.MODE.mbarrier::complete_tx::bytes… [dst], [map, {…}], [mbar] {, offsets} {,
+    mask} {, policy}`.
+    """
     words, operands = Modifiers(i, "async", "bulk", "tensor", "global", "mbarrier::complete_tx::bytes"), Operands(i)
     rank = words.need(*_RANKS)
     own = words.need("shared::cluster", "shared::cta") == "shared::cta"
@@ -104,8 +106,10 @@ def build_load(i: Instruction, c: Linker) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class _Loads:
-    """A tensor load: the operands that it reads (destination, map, mbarrier, CTA mask, offsets), and the coordinates of the box. `own`: to .shared::cta; `is_narrow`: a
-    card that has not every map for .shared::cluster."""
+    """A tensor load: its operands (destination, map, mbarrier, CTA mask, offsets), and the coordinates of the box.
+
+    `own`: to .shared::cta. `is_narrow`: the card does not take every map for .shared::cluster.
+    """
 
     i: Instruction
     mode: str
@@ -137,7 +141,7 @@ class _Loads:
         x.progress.changes += 1
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
-        """Who gets which boxes, and which bytes these are. Raises where it traps."""
+        """The boxes of each CTA, and their bytes. Raises if it traps."""
         (cta, _), (dst, _, barrier, *others) = issued.issuers[0], issued.values
         cluster, to, mask, offsets = (
             cluster_of(x, cta),
@@ -255,7 +259,9 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class _Stores:
-    """A tensor store, or a reduction by an operation: the operands that it reads (map, source), and the coordinates of the box."""
+    """A tensor store, or a reduction by an operation: the operands that it reads (map, source), and the coordinates
+    of the box.
+    """
 
     i: Instruction
     mode: str
@@ -294,8 +300,9 @@ class _Stores:
 
 
 def _store(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, operation: str) -> AsyncOp:
-    """Stores, or reductions, by the map at an address. CUTLASS has whole warps issue them: each lane's leaves what the first one's has put there; only what the lanes read
-    may be ordered for one and not for another."""
+    """Stores, or reductions, by the map at an address. CUTLASS has whole warps issue them: each lane's leaves what
+    the first one's has put there; only what the lanes read may be ordered for one and not for another.
+    """
     boxes, ctas, is_plain = moves.boxes, [cta for cta, _ in issued.issuers], not operation
     size, read = boxes.transaction_bytes, touched_runs(boxes.transfers[0], ctas[0].shared.begin)
     writes = [
@@ -337,7 +344,9 @@ def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) ->
 
 @implements("cp.async.bulk.prefetch.tensor")
 def build_prefetch(i: Instruction, c: Linker) -> Step:
-    """`cp.async.bulk.prefetch.tensor.2d.L2.global.MODE [map, {…}] {, offsets} {, policy}`: nothing that can be seen, but it traps as a load does."""
+    """`cp.async.bulk.prefetch.tensor.2d.L2.global.MODE [map, {…}] {, offsets} {, policy}`: nothing that can be seen,
+    but it traps as a load does.
+    """
     words, operands = Modifiers(i, "async", "bulk", "prefetch", "tensor", "L2", "global"), Operands(i)
     rank = words.need(*_RANKS)
     mode = words.one_of(LOAD_MODES, "tile")

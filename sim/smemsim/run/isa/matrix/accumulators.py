@@ -1,10 +1,11 @@
 """Accumulators of wgmma as matrices, between two instructions that name their registers.
 
-A loop over K adds to the same registers again and again, and nobody reads them in between. Their values are then kept as matrices, and come back into the
-registers when a block of instructions begins that names one of them (`Wave.materialize`).
+A loop over K adds to the same registers again and again, and no instruction reads them in between. Their values are
+then kept as matrices. They return to the registers when a block of instructions begins that names one of them
+(`Wave.materialize`).
 
-Whether an instruction goes on with a sum follows from its registers: they hold what the last wgmma left there, also where a loop has moved it away and back.
-Zeros, or anything else that others have written there, begin another sum.
+Whether an instruction adds to a sum follows from its registers: they hold what the last wgmma left there, also if a
+loop has moved it away and back. Zeros, or any other value that has been written there, begin another sum.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def count_of(x: Wave) -> int:
 
 
 def number_of(x: Wave, cta: np.ndarray, tid: np.ndarray) -> np.ndarray:
-    """The numbers of warpgroups among those of the wave, by the index of their CTA and their first thread in it: a CTA may have warps behind its last one."""
+    """The numbers of warpgroups among those of the wave, by the index of their CTA and their first thread in it: a CTA
+    may have warps after its last one.
+    """
     numbers: np.ndarray = cta * (x.stride // WARPGROUP) + tid // WARPGROUP
     return numbers
 
@@ -59,7 +62,9 @@ def accumulators(x: Wave) -> Accumulators:
 
 @dataclasses.dataclass(eq=False)
 class _Matrix:
-    """The values (warpgroups, 64, N) of some registers (a bit set), raw bits, where `is_here`; `places` are the words of registers that they belong to."""
+    """The values (warpgroups, 64, N) of some registers (a bit set), raw bits, where `is_here`; `places` are the words
+    of registers that they belong to.
+    """
 
     slots: int
     places: np.ndarray
@@ -78,7 +83,8 @@ class Accumulators:
         self.kept: dict[tuple[int, ...], _Matrix] = {}
         cta, group = np.divmod(np.arange(count_of(x)), max(1, x.stride // WARPGROUP))
         self._firsts = cta * x.stride + group * WARPGROUP  # the first thread of each warpgroup
-        self._left: dict[tuple[frozenset[int], int], np.ndarray | None] = {}  # by registers and warpgroup; None: is under way
+        # by registers and warpgroup; None: is under way
+        self._left: dict[tuple[frozenset[int], int], np.ndarray | None] = {}
 
     def left(self, slots: frozenset[int], groups: Sequence[int], values: np.ndarray | None) -> None:
         """A wgmma has left this (registers, warpgroups, threads) in registers, or will."""
@@ -90,7 +96,8 @@ class Accumulators:
         return [key in self._left and ((left := self._left[key]) is None or _is_sum(left, values[:, n])) for n, key in enumerate(keys)]
 
     def of(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, list[bool]]:
-        """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what they hold counts where `adds`.
+        """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what
+        they hold counts where `adds`.
 
         And of each warpgroup: does it go on with a sum?
         """

@@ -1,8 +1,9 @@
 """ldmatrix, stmatrix, movmatrix, and fragments in registers.
 
-A lane l holds row l / 4 of a matrix, bytes 4 (l % 4) to 4 (l % 4) + 3 of it; with `.trans` it holds what is there of the transposed matrix. Every row is
-16 bytes at the address that one lane gives: lane 8 j + r for row r of matrix j. The forms for bytes are sm_100a's; their layouts are
-documented (PTX ISA 9.1 §9.7.14.5.15 and .16), and agree with what CuTe assumes (copy_traits_sm100.hpp); nobody has measured them here.
+A lane l holds row l / 4 of a matrix, bytes 4 (l % 4) to 4 (l % 4) + 3 of it; with `.trans` it holds those of the
+transposed matrix. Every row is 16 bytes at the address of one lane: lane 8 j + r for row r of matrix j. The forms for
+bytes are sm_100a's. Their layouts are documented (PTX ISA 9.1 §9.7.14.5.15 and .16), and agree with what CuTe assumes
+(copy_traits_sm100.hpp); they are not measured.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def _rows(x: Wave, i: Instruction, where: Locate, count: int) -> Piece:
 
 
 def _byte_places(rows: np.ndarray, matrices: int, form: str, bits: int = 8) -> np.ndarray:
-    """The place of every byte, (registers, threads, 4), of rows (warps, matrices * rows of one); of packed elements that where they begin."""
+    """The place of every byte, (registers, threads, 4), of rows (warps, matrices * rows of one); of packed elements
+    that where they begin.
+    """
     row, byte = _places(form)
     by_matrix = rows.reshape(len(rows), matrices, -1)
     found = by_matrix[:, :, row] + byte * bits // 8  # (warps, matrices, registers, lanes, 4)
@@ -99,7 +102,9 @@ def _shape(words: Modifiers) -> tuple[str, int, bool, str | None]:
 
 @implements("ldmatrix")
 def build_ldmatrix(i: Instruction, c: Linker) -> Step:
-    """`ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {r0, …}, [row]`, and m16n16.trans.b8, m8n16.b8x16.b6x16_p32 / .b4x16_p64 of sm_100a."""
+    """`ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {r0, …}, [row]`, and m16n16.trans.b8, m8n16.b8x16.b6x16_p32
+    / .b4x16_p64 of sm_100a.
+    """
     words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
     shape, count, trans, space = _shape(words)
     packed = ""
@@ -149,9 +154,10 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
 
 
 def _unpacked(rows: np.ndarray, bits: int, count: int, form: str) -> np.ndarray:
-    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements with their gap behind, as a byte each, in its low bits: (registers, threads).
+    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements followed by their gap, as a byte each, in its low bits:
+    (registers, threads).
 
-    That 4-bit elements are not where kind f8f6f4 wants them, CUTLASS says by shifting them (fp4_shift_A).
+    4-bit elements are then not where kind f8f6f4 needs them: CUTLASS shifts them (fp4_shift_A).
     """
     element = np.arange(ROW) * bits
     low, high = rows[..., element // 8].astype(np.uint16), rows[..., np.minimum(element // 8 + 1, ROW - 1)].astype(np.uint16)
@@ -213,7 +219,9 @@ def _told(x: Wave, i: Instruction, lanes: int, note: Callable[[], None]) -> None
 
 @implements("movmatrix")
 def build_movmatrix(i: Instruction, c: Linker) -> Step:
-    """`movmatrix.sync.aligned.m8n8.trans.b16 d, a`: a lane gets elements (2 (l % 4), l / 4) and the one below of the warp's matrix."""
+    """`movmatrix.sync.aligned.m8n8.trans.b16 d, a`: a lane gets elements (2 (l % 4), l / 4) and the one below of the
+    warp's matrix.
+    """
     Modifiers(i, "sync", "aligned", "m8n8", "trans", "b16").end()
     write, read = c.write(i.operands[0], "b32"), c.read(i.operands[1], "b32")
     row, byte = _places("b16 columns")

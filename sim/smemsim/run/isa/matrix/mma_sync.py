@@ -1,10 +1,10 @@
 """mma.sync and wmma.
 
-Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
-row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
-finds another place than on hardware.
+The PTX ISA does not specify which thread holds which element of wmma. The layout here is invented: element e of lane
+l is number (elements of a lane) * l + e, row after row. Operands of f16 have 8 registers whatever the shape needs;
+here the remaining ones repeat the first. A kernel that depends on the layout finds another one than on hardware.
 
-Elements of 4 bits and of one are loaded as words of 32 bits, of which a row of A and a column of B have four.
+Elements of 4 bits and of one are loaded as words of 32 bits; a row of A and a column of B have four.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 @implements("mma")
 def build_mma(i: Instruction, c: Linker) -> Step:
-    """`mma{.sp}.sync.aligned.mMnNkK.row.col{.kind}{.block_scale}{.satfinite}.D.A.B.C{.OP.popc}{.S} d, a, b, c {, metadata, selector} {, scales}`."""
+    """`mma{.sp}.sync.aligned.mMnNkK.row.col{.kind}{.block_scale}{.satfinite}.D.A.B.C{.OP.popc}{.S} d, a, b, c {,
+    metadata, selector} {, scales}`.
+    """
     words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
     of = _named(i, words, c.arch)
     if isinstance(of, MmaSync) and of.factors:
@@ -107,7 +109,7 @@ def _check_version(of: MmaSync, c: Linker) -> None:
 
 
 def _evidence(of: MmaSync | QuadPairs, arch: str) -> set[str]:
-    """What is to be said of an instruction's sums on a card."""
+    """How well an instruction's sums are known on a card."""
     if of.d_type == "s32" or arch not in EVIDENCE:
         return set()
     small = isinstance(of, MmaSync) and {of.a_type, of.b_type} & {"e3m2", "e2m3", "e2m1"}
@@ -124,7 +126,8 @@ def _evidence(of: MmaSync | QuadPairs, arch: str) -> set[str]:
 class _Scales:
     """The scale factors of one side of a block-scaled instruction: `data, {byte-id, thread-id}`.
 
-    Each row of A has its factors in one thread, each column of B too: `threads`. The low byte has the factor of the lowest K.
+    Each row of A has its factors in one thread, each column of B too: `threads`. The low byte has the factor of the
+    lowest K.
     """
 
     def __init__(self, i: Instruction, c: Linker, operands: Operands, side: str, of: MmaSync) -> None:
@@ -168,7 +171,7 @@ class _Scales:
 
 
 def _kind_of(i: Instruction, words: Modifiers) -> tuple[str, int]:
-    """(what stands behind `.kind::`, scale factors of a row) off a name; "" and 0 without."""
+    """(the word after `.kind::`, scale factors of a row) of a name; "" and 0 without."""
     kind = next((word.removeprefix("kind::") for word in words.left if word.startswith("kind::")), "")
     if not kind:
         return "", 0
@@ -218,10 +221,11 @@ def _follow(
     x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
     metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None, scales: Sequence[_Scales] = (),
 ) -> None:  # fmt: skip
-    """The registers of D get the doubts of C, and row by row those of A and its metadata, column by column those of B; `parts` are the registers of D, A, B and C.
+    """The registers of D get the marks of C, and row by row those of A and its metadata, column by column those of B;
+    `parts` are the registers of D, A, B and C.
 
-    Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has. `values` are the registers of A and B if their elements
-    are always numbers: what is multiplied with zeros alone counts for nothing then.
+    Without `places`, as `MmaSync` has them, all of them get the marks of all registers of the warp. `values` are the
+    registers of A and B if their elements are always numbers: then a factor of zeros has no effect.
     """
     taint, origins, warps = _taint(x), _taint(x).origins, x.n // WARP
     if places is None:
@@ -270,15 +274,19 @@ def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
     return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARP)
 
 
-# ---- `wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.1 §9.7.14.4): matrices as fragments whose layout nobody may know
+# ---- `wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.1 §9.7.14.4): matrices as fragments with an unspecified
+# layout
 
 
-_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8, "s4": 4, "u4": 4, "b1": 4}  # loaded at once
+# loaded at once
+_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8, "s4": 4, "u4": 4, "b1": 4}
 _LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
 
 
 def _extent(which: str, shape: Shape, dtype: str) -> tuple[int, int]:
-    """Rows and columns of the matrix that is a fragment of A, B, C or D, in elements or, of those that are packed, in words."""
+    """Rows and columns of the matrix that is a fragment of A, B, C or D, in elements or, of those that are packed, in
+    words.
+    """
     m, n, k = shape
     k //= PACKED.get(dtype, 1)
     return {"a": (m, k), "b": (k, n)}.get(which, (m, n))
@@ -444,7 +452,7 @@ def _mark_fragment(x: Wave, registers: Sequence[Operand], marks: Mapping[int, np
 
 
 def _taint(x: Wave) -> Taint:
-    """What follows values in doubt, where something does."""
+    """What follows values in doubt, if any exist."""
     return cast("Taint", x.taint)
 
 

@@ -97,7 +97,7 @@ def build_commit(i: Instruction, c: Linker) -> Step:
 
 @implements("wgmma.wait_group")
 def build_wait(i: Instruction, c: Linker) -> Step:
-    """`wgmma.wait_group.sync.aligned N`: nobody waits, everything is done when it is issued."""
+    """`wgmma.wait_group.sync.aligned N`: operations complete when they are issued, so no thread waits."""
     Modifiers(i, "wait_group", "sync", "aligned").end()
     left = i.operands[0]
     if not isinstance(left, Immediate):
@@ -115,15 +115,21 @@ def build_wait(i: Instruction, c: Linker) -> Step:
 
 @implements("wgmma.mma_async")
 def build_mma(i: Instruction, c: Linker) -> Step:
-    """`wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc} d, a, b {, metadata, selector}, scale-d {, scale-a, scale-b {, trans-a, trans-b}}`."""
+    """`wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc} d, a, b {, metadata, selector}, scale-d
+    {, scale-a, scale-b {, trans-a, trans-b}}`.
+    """
     mma = _Mma(i, c)
     return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
 
 
 @dataclasses.dataclass(eq=False)
 class Warpgroups:
-    """The warpgroups that execute: of each its first thread in the wave, its CTA, its number among those of the wave, where its D lies among accumulators of all,
-    and its window. Where each CTA of the wave has the same ones, `own` are those of the first; else it is 0."""
+    """The warpgroups that execute.
+
+    Of each: its first thread in the wave, its CTA, its number among those of the wave, the place of its D among all
+    accumulators, and its window. If each CTA of the wave has the same ones, `own` are those of the first; else it is
+    0.
+    """
 
     key: bytes
     firsts: list[int]
@@ -136,7 +142,7 @@ class Warpgroups:
     windows: Windows
 
     def __post_init__(self) -> None:
-        self.threads = list(zip(self.ctas, self.firsts, strict=True))  # who issues
+        self.threads = list(zip(self.ctas, self.firsts, strict=True))  # the issuers
 
 
 _WARPGROUPS: Slot[dict[bytes, Warpgroups]] = Slot(lambda x: {})  # by the selection
@@ -173,8 +179,11 @@ def _fenced(x: Wave) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Words:
-    """The descriptors of the warpgroups of an instruction, B's and, where it is not in registers, A's, and what is read through them. Where each CTA of the wave has the
-    same ones, `own` are those of the first; else it is 0."""
+    """The descriptors of the warpgroups of an instruction, B's and, if it is not in registers, A's, and the words that
+    they read.
+
+    If each CTA of the wave has the same ones, `own` are those of the first; else it is 0.
+    """
 
     a: list[int] | None
     b: list[int]
@@ -235,7 +244,9 @@ class _Mma:
         self.d_slots = _apart(d, dataclasses.replace(i, operands=i.operands[1:]).slots)
 
     def _origins(self, x: Wave) -> np.ndarray | None:
-        """Where the bytes of the metadata come from: (warpgroups, threads, bytes) addresses of global memory, negative ones are none; None: nobody follows them."""
+        """The sources of the metadata's bytes: (warpgroups, threads, bytes) addresses of global memory, negative if
+        there is none; None if they are not followed.
+        """
         if self.origins is None or origins_of(x) is None:
             return None
         return self.origins(x).reshape(-1, WARPGROUP, CELL)
@@ -284,7 +295,7 @@ class _Mma:
         return found
 
     def _held(self, x: Wave, here: Warpgroups, scale: np.ndarray) -> tuple[np.ndarray | None, list[bool]]:
-        """Where the values of D are kept, if they are, and whether each warpgroup goes on with a sum."""
+        """The place of the values of D, if they are kept as matrices, and whether each warpgroup adds to a sum."""
         held = accumulators(x)
         if x.in_flight is None and self.d_slots and self.of.adds_in_place:
             return held.of(self.d_slots, self.of.n, here.numbers, scale)
@@ -319,7 +330,9 @@ class _Mma:
         return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
     def _record(self, x: Wave, products: Products, taint: np.ndarray) -> None:
-        """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
+        """Record the instruction of each warpgroup, and whether it reads uninitialised memory; R507 if the sanitizer
+        does not report it.
+        """
         if taint.any():
             if x.taint is None:
                 find_uninitialised(x, self.i)
@@ -329,7 +342,7 @@ class _Mma:
             x.observer.multiplied(x, self.i, products)
 
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
-        """X014 where a warpgroup has executed no fence, or where one writes a register behind it."""
+        """X014 if a warpgroup has executed no fence, or if it writes a register after it."""
         fenced = _fenced(x)[here.numbers]
         if not fenced.all():
             x.launch.find(
@@ -386,7 +399,7 @@ class _Mma:
         )
 
     def _operands(self, words: tuple[int, ...]) -> tuple[SharedOperand, ...]:
-        """B, and A where it is in shared memory, behind their descriptors."""
+        """B, and A if it is in shared memory, through their descriptors."""
         found = self._behind.get(words)
         if found is None:
             if len(self._behind) > MOST_WORDS:
@@ -400,7 +413,7 @@ MOST_SELECTIONS = 64  # of warpgroups that execute together
 
 
 class _Product(Product):
-    """What the watch asks about one warpgroup's instruction. `operands` are B, and A where it is in shared memory."""
+    """One warpgroup's instruction, for the sanitizer. `operands` are B, and A if it is in shared memory."""
 
     m = WGMMA_M
 
@@ -481,7 +494,9 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
 
 
 def _apart(d: Sequence[Operand], others: frozenset[int]) -> tuple[int, ...]:
-    """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there are others."""
+    """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there
+    are others.
+    """
     slots = tuple(item.slot for item in d if isinstance(item, Register) and bits_of(item.type) == REGISTER)
     return slots if len(set(slots)) == len(d) and others.isdisjoint(slots) else ()
 

@@ -49,7 +49,8 @@ def build_cvta(i: Instruction, c: Linker) -> Step:
 
         return of_bank
 
-    if base == SHARED_WINDOW:  # ptxas puts the upper half of the window there, or leaves it out: what has it already keeps it
+    # ptxas puts the upper half of the window there, or leaves it out: what has it already keeps it
+    if base == SHARED_WINDOW:
 
         def of_shared(x: Wave) -> None:
             at = shared_address(np.asarray(read(x)).view(np.int64)).view(np.uint64)
@@ -99,7 +100,9 @@ def build_isspacep(i: Instruction, c: Linker) -> Step:
 
 @implements("mapa")
 def build_mapa(i: Instruction, c: Linker) -> Step:
-    """`mapa d, a, rank`: the address of `a` in the shared window of the CTA of this rank. A rank beyond the cluster gives an address too; to use it ends the kernel."""
+    """`mapa d, a, rank`: the address of `a` in the shared window of the CTA of this rank. A rank beyond the cluster
+    gives an address too; to use it ends the kernel.
+    """
     rest = list(i.modifiers)
     space = space_modifier(rest)
     if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (None, "shared::cluster") or (space is None and rest[0] == "u32"):
@@ -109,14 +112,17 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
     clear = kind(~(0xFF << RANK_SHIFT) & (0xFFFFFFFF if kind is np.uint32 else 0xFFFFFFFFFFFFFFFF))
 
     def map_(x: Wave) -> None:
-        to = np.asarray(rank(x)).astype(kind) & kind(0xFF)  # one byte of the address is replaced (PRMT of ptxas 13.0.88)
+        # one byte of the address is replaced (PRMT of ptxas 13.0.88)
+        to = np.asarray(rank(x)).astype(kind) & kind(0xFF)
         write(x, (read(x) & clear) | (to << kind(RANK_SHIFT)))
 
     return _recorded(i, rank, map_)
 
 
 def _recorded(i: Instruction, rank: Read, step: Plain) -> Plain:
-    """A mapa that keeps for the launch which CTAs execute it, and whether one ever asks for another CTA's window than its own."""
+    """A mapa that keeps for the launch which CTAs execute it, and whether one ever asks for another CTA's window than
+    its own.
+    """
 
     def both(x: Wave) -> None:
         if x.launch.cluster_size > 1:
@@ -145,7 +151,7 @@ def build_getctarank(i: Instruction, c: Linker) -> Step:
 
 @implements("createpolicy")
 def build_createpolicy(i: Instruction, c: Linker) -> Step:
-    """A cache policy: a word that changes nothing else a kernel can see. What is in it was measured on an H200 (M17)."""
+    """A cache policy: a word without another effect that a kernel can see. Its bits were measured on an H200 (M17)."""
     words = list(i.modifiers)
     if words[-1] != "b64" or words[0] not in ("fractional", "range", "cvt"):
         raise unmodelled(i)
@@ -165,7 +171,8 @@ def build_createpolicy(i: Instruction, c: Linker) -> Step:
     return lambda x: write(x, _policy(upper, np.float32(1)))
 
 
-_KEPT = {"evict_unchanged": 0x10, "evict_first": 0x12, "evict_last": 0x14, "evict_normal": 0x16}  # the upper byte of a policy
+# the upper byte of a policy
+_KEPT = {"evict_unchanged": 0x10, "evict_first": 0x12, "evict_last": 0x14, "evict_normal": 0x16}
 
 
 def _policy(upper: int, part: Any) -> np.ndarray:

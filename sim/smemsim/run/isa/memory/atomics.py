@@ -1,4 +1,6 @@
-"""atom and red (PTX ISA 9.1 §9.7.13): read, compute, write, the threads of an instruction one after the other in the order of their numbers."""
+"""atom and red (PTX ISA 9.1 §9.7.13): read, compute, write, the threads of an instruction one after the other in the
+order of their numbers.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
 
 
 def _row(f: Form, space: str) -> Any:
-    """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.1 §9.7.13.5)."""
+    """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.1
+    §9.7.13.5).
+    """
     name = f.element
     if name in ("b16", "b128"):
         name = "b32"
@@ -99,7 +103,9 @@ def _row(f: Form, space: str) -> Any:
 
 
 def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) -> np.ndarray:
-    """Perform the operation: `new` and `compare` are raw elements (n, elements of a thread); returns what was there, as `new`."""
+    """Perform the operation: `new` and `compare` are raw elements (n, elements of a thread); returns what was there,
+    as `new`.
+    """
     from smemsim.core.arithmetic import reduce_loops
 
     count = new.shape[1]
@@ -165,7 +171,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
 
 
 def _note_sums(x: Wave, piece: Piece, size: int) -> None:
-    """Of a schedule: where floats are added, in steps of 2 bytes, since another order rounds differently."""
+    """Under a schedule: the addresses of float sums, in steps of 2 bytes, since another order rounds differently."""
     begin = next((r.words_begin for r in x.launch.memory.table()[2] if r.words is piece.memory), None)
     if piece.space == "global" and begin is not None:
         x.launch.result.summed.append(distinct(begin + piece.at[:, None] + np.arange(0, size, 2)))

@@ -1,4 +1,6 @@
-"""ld, ldu, st (PTX ISA 9.1 §9.7.9): every state space, width and vector; cache hints change nothing a kernel can see."""
+"""ld, ldu, st (PTX ISA 9.1 §9.7.9): every state space, width and vector; cache hints change nothing a
+kernel can see.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space` (None: generic)."""
+    """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space`
+    (None: generic).
+    """
 
     space: str | None
     kind: str
@@ -85,7 +89,9 @@ def access(i: Instruction, c: Linker) -> Access:
 
 
 def _check_hints(form: Access, hints: list[str]) -> None:
-    """InputError for what is said of caches of memory that goes through none of them, and of L2 for less than it is for."""
+    """InputError for cache hints on memory that has no such cache, and for L2 hints on sizes that it
+    does not support.
+    """
     hint = next((hint for hint in hints if hint.startswith(("L1::", "L2::"))), None)
     if hint is not None and form.space not in (None, "global"):
         raise InputError(f".{hint} is for global memory, not .{form.space}: ptxas refuses it")
@@ -95,7 +101,9 @@ def _check_hints(form: Access, hints: list[str]) -> None:
 
 
 def _check_order(i: Instruction, space: str | None, hints: list[str]) -> None:
-    """InputError for orders of memory that a thread has for itself, and beside words that say how caches are gone through; ptxas 13.0.88 refuses these."""
+    """InputError for orders of memory that a thread has for itself, and beside words that say how caches are gone
+    through; ptxas 13.0.88 refuses these.
+    """
     order = next((m for m in i.modifiers if m in _ORDERS), None)
     if order is not None and (space or "").partition("::")[0] in ("const", "local", "param"):
         raise InputError(f".{order} is for global and shared memory, not .{space}: ptxas refuses it")
@@ -160,7 +168,7 @@ def _rows(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> np.ndarray:
 
 
 def own_values(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> np.ndarray:
-    """What `scattered` writes, the bytes of one thread behind those of another."""
+    """The bytes that `scattered` writes, those of one thread after those of another."""
     if piece.part is not None:
         values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
     return _rows(piece, kind, values).reshape(-1)
@@ -273,7 +281,8 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
             raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
         kept, threads = x.sel, x.threads
         for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-            whole = x.memories.window + x.scratch >= size  # of a larger one the last bytes are outside, and so are looked at alone
+            # of a larger one the last bytes are outside, and so are looked at alone
+            whole = x.memories.window + x.scratch >= size
             at = np.arange(start, start + size, 8) if whole else np.array([start, start + size - 8])
             x.select(np.full(len(at), threads[n]))
             try:

@@ -1,8 +1,9 @@
 """Orders and scopes of accesses, and fences.
 
-Without a schedule (`late.py`) values are never late: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
-pattern on the same address synchronises with. A relaxed or volatile store is one with a fence in front of it, such a load with one behind it.
-Both must include each other in their scopes, which `run/sanitizer/happens_before.py` looks at.
+Without a schedule (`late.py`) values are never late: every store is visible at once. What remains is the order: a
+release pattern on an address synchronises with an acquire pattern on the same address. A relaxed or volatile store is
+a release with a fence before it, such a load an acquire with one after it. The scopes of both must include each other
+(`run/sanitizer/happens_before.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SCOPES", "SEMANTICS", "Ordering", "ordering"]
 
 
-# ---- What .relaxed, .acquire, .release, .volatile and scopes of an access mean for the watch (PTX ISA 8)
+# ---- What .relaxed, .acquire, .release, .volatile and scopes of an access mean for the sanitizer (PTX ISA 8)
 
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
@@ -44,8 +45,9 @@ _OF_OPERATION = {
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """`strong`: of the accesses that make no race among themselves, within the scope whose `level` this is. `reads`, `writes`: others may synchronise with
-    it, by what it is or by a fence."""
+    """`strong`: the access does not race with other strong ones within the scope with this `level`. `reads`, `writes`:
+    others may synchronise with it, by itself or with a fence.
+    """
 
     strong: bool
     reads: bool
@@ -89,7 +91,8 @@ def _has_fence(c: Linker) -> bool:
     return any((i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",)) or MAPS in i.modifiers for i in c.inlined.body)
 
 
-# ---- fence and membar (PTX ISA 9.1 §9.7.13): everything is seen at once here; the watch hears of them, and knows what they order
+# ---- fence and membar (PTX ISA 9.1 §9.7.13): all stores are visible at once here; the sanitizer gets fences as
+# events, and knows what they order
 
 
 _SEMANTICS = {"sc", "acq_rel", "acquire", "release"}

@@ -1,9 +1,11 @@
-"""State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
+"""State spaces and addresses: the bytes that the addresses of an instruction name, and the windows of generic
+addresses.
 
-A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1; .const and kernel
-parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`); that their low 32 bits are 0 is not: ptxas
-makes generic addresses by putting a window's upper half above 32 bits, and drops the upper half to come back. So instructions take a
-generic address of shared memory where a `.shared` one is meant: `shared_address` is the rule, for all of them.
+A generic address is in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1;
+.const and kernel parameters are in global memory here). The begins of the two windows are invented (`spec.launches`).
+That their low 32 bits are 0 is not: ptxas makes a generic address from a window's upper half and 32 bits, and drops
+the upper half to convert back. So instructions take a generic address of shared memory instead of a `.shared` one:
+`shared_address` is the rule for all of them.
 """
 
 from __future__ import annotations
@@ -59,9 +61,10 @@ Locate = Callable[["Wave"], list[Piece]]
 
 
 def shared_address(address: Any) -> Any:
-    """The `.shared` address, int64, of a 64-bit operand that has to lie in shared memory: of a generic one the low 32 bits.
+    """The `.shared` address, int64, of a 64-bit operand that has to be in shared memory: of a generic one the low 32
+    bits.
 
-    Anything else stays what it is, so that whoever uses it finds nothing there. Compiled: `smemsim.RULES["shared.generic"]`.
+    Any other address is unchanged, so that its access fails. Compiled: `smemsim.RULES["shared.generic"]`.
 
     >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x1E00_0100_0400, 0x7F00_0000_0400]))]
     ['0x400', '0x1000400', '0x7f0000000400']
@@ -71,7 +74,9 @@ def shared_address(address: Any) -> Any:
 
 
 def shared_operand(i: Instruction, c: Linker, operand: Operand, *, generic: bool = False) -> Read:
-    """An operand that is an address in shared memory, of the instruction's `.shared` space or `generic`: as a `.shared` one."""
+    """An operand that is an address in shared memory, of the instruction's `.shared` space or `generic`: as a
+    `.shared` one.
+    """
     address = c.address(operand)
     if c.space_of(operand) is not None or _is_narrow(operand):
         return address
@@ -93,7 +98,8 @@ def _is_narrow(operand: Operand) -> bool:
 
 
 def _low_half(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None = None) -> np.ndarray:
-    """`.shared` addresses of 64-bit registers: the low 32 bits (PTX ISA 9.1 §6.4.1: an address is cut to the width of its state space).
+    """`.shared` addresses of 64-bit registers: the low 32 bits (PTX ISA 9.1 §6.4.1: an address is cut to the width of
+    its state space).
 
     X001 if a 64-bit address lies in another state space.
     """
@@ -134,10 +140,12 @@ def locate(
     beyond: Callable[[Wave], Any] | None = None,
     only_shared: bool = False,
 ) -> Locate:
-    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
+    """A function that finds the bytes of an instruction's access: `size` of them at the address of every running
+    thread, `beyond` bytes further.
 
-    `only_shared` is for instructions that work on shared memory alone: where they name no space, an address below 2^32 is a `.shared` one too.
-    It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
+    `only_shared` is for instructions on shared memory only: without a space in their name, an address below 2^32 is a
+    `.shared` one too. It ends the kernel for addresses that are not a multiple of `align` (the size) or outside all
+    memory: HardwareTrap 716 and 700, findings X002 and X001.
     """
     address = c.address(operand)
     own = c.space_of(operand)
@@ -161,7 +169,9 @@ def locate(
 
 
 def _in_constant(c: Linker, address: Read) -> Read:
-    """The place in global memory of a `.const` address, of which the low 32 bits count: `.const` variables have one upper half there."""
+    """The place in global memory of a `.const` address, of which the low 32 bits count: `.const` variables have one
+    upper half there.
+    """
     names = [v.name for v in c.places.globals if v.space == "const"]
 
     def find(x: Wave) -> Any:
@@ -172,8 +182,9 @@ def _in_constant(c: Linker, address: Read) -> Read:
 
 
 def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False) -> Piece:
-    """The bytes of all running threads in the CTAs' windows of shared memory, `or_below` those of all in what the system keeps there; Unmodelled where some are
-    elsewhere."""
+    """The bytes of all running threads in the CTAs' windows of shared memory, `or_below` those of all in what the
+    system keeps there; Unmodelled where some are elsewhere.
+    """
     pieces = where(x)
     if or_below and len(pieces) == 1 and pieces[0].space == "reserved":
         return pieces[0]
@@ -197,7 +208,8 @@ def _values(x: Wave, address: Any) -> np.ndarray:
     return address if isinstance(address, np.ndarray) and address.ndim else np.full(x.n, address, np.int64)
 
 
-_Found: TypeAlias = "tuple[Region, np.int64, np.uint64]"  # an array, where it begins, and the last offset at which an access fits
+# an array, its begin, and the last offset at which an access fits
+_Found: TypeAlias = "tuple[Region, np.int64, np.uint64]"
 
 
 def _nothing(x: Wave) -> _Found:
@@ -254,7 +266,9 @@ class _Global:
         return pieces
 
     def _may_go_on(self, x: Wave, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, ends: np.ndarray) -> None:
-        """Threads whose bytes lie outside: the kernel ends, unless all of them lie no further behind an array than the launch allows."""
+        """Threads whose bytes are outside: the kernel ends, unless all of them are no further after an array than the
+        launch allows.
+        """
         room = x.launch.options.overrun - self.size
         if room < 0 or (at.view(np.uint64)[bad] - ends[bad] > np.uint64(room)).any():
             outside(x, self.i, "global", at, part, bad, self.size)
@@ -263,7 +277,9 @@ class _Global:
 
 
 class _Constant(_Global):
-    """Finds constants. Outside of all of them a card reads on in the bank, without an error (M17): X001, and here a load gives 0."""
+    """Finds constants. Outside of all of them a card reads on in the bank, without an error (M17): X001, and here a
+    load gives 0.
+    """
 
     def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
         address = at.view(np.uint64)
@@ -281,7 +297,9 @@ class _Constant(_Global):
 
 
 def _piece(region: Region, address: np.ndarray, here: np.ndarray, part: np.ndarray | None) -> Piece:
-    """The bytes of an array that threads access, `here` among `address`, which are those of `part` of the running ones."""
+    """The bytes of an array that threads access, `here` among `address`, which are those of `part` of
+    the running ones.
+    """
     offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
     return Piece("global", region.words, offset, here if part is None else part[here])
 
@@ -309,7 +327,9 @@ def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None,
 
 
 def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
-    """Threads of which some leave the window: below it lies the system's part, which is memory too. Measured: `smemsim.RULES["shared.reserved"]`."""
+    """Threads of which some leave the window: below it lies the system's part, which is memory too. Measured:
+    `smemsim.RULES["shared.reserved"]`.
+    """
     offset, rank, bad = _window(x, at, size)
     threads = x.sel if part is None else x.threads[part]
     is_below = bad & (offset >= -x.window_begin) & (offset <= -size)
@@ -329,7 +349,8 @@ def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | N
 
 
 def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, cluster: bool) -> np.ndarray:
-    """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of them).
+    """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of
+    them).
 
     Ends the kernel for those outside the window, without `cluster` for those in another CTA's.
     """
@@ -342,7 +363,7 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
 
 
 def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """Of `.shared` addresses the places in a window, whose window in a cluster, and which lie outside."""
+    """Of `.shared` addresses: the places in a window, the CTA of the window in the cluster, and which are outside."""
     rank = None
     offset = at - x.window_begin
     if x.launch.cluster_size > 1:
@@ -449,9 +470,10 @@ def note_write(
     scope: int = GPU,
     is_joint: bool = False,
 ) -> None:
-    """Threads have written: who polls looks again, MMA operands find a writer, observers hear of it. Local memory concerns nobody else.
+    """Threads have written: threads that poll read again, MMA operands get a writer, observers get the event. Local
+    memory needs none of this.
 
-    Atomics that left everything as it was (`changed` False) only looked.
+    Atomics without an effect (`changed` False) are only reads.
     """
     own(x, piece, size, changed=changed)
     if x.observer is not None:
@@ -459,7 +481,7 @@ def note_write(
 
 
 def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
-    """Threads are about to make something of what lies there, by an atomic operation; an exchange takes it, and puts something else there."""
+    """Threads are about to update memory by an atomic operation; an exchange takes the value, and stores another."""
     if x.observer is not None:
         x.observer.updates(x, Access(x, i, "read", piece, size, is_strong=True))
 

@@ -1,4 +1,6 @@
-"""tex, tld4, txq, suld, sust, sured, suq (PTX ISA 9.1 §9.7.10, §9.7.11) of texture and surface objects: a handle of 64 bits names one."""
+"""tex, tld4, txq, suld, sust, sured, suq (PTX ISA 9.1 §9.7.10, §9.7.11) of texture and surface objects: a handle of
+64 bits names one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Linker
 
 
-# Coordinates, and whether a layer stands in front of them.
+# Coordinates, and whether a layer precedes them.
 GEOMETRIES = {
     "1d": (1, False),
     "2d": (2, False),
@@ -43,7 +45,9 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _handle(i: Instruction, c: Linker, operand: Operand, count: int = 0) -> tuple[Read, tuple[Operand, ...]]:
-    """The handles of the running threads, and so many coordinates (the layer is one of them): PTX fills them up to 1, 2 or 4."""
+    """The handles of the running threads, and so many coordinates (the layer is one of them): PTX fills them up to 1,
+    2 or 4.
+    """
     if not isinstance(operand, Address) or not isinstance(operand.base, Register):
         raise unmodelled(i, "a texture or surface that is no object: pass its handle (cudaTextureObject_t, cudaSurfaceObject_t)")
     if any(isinstance(item, Vector) for item in (operand.coordinates or ())[1:]):
@@ -215,9 +219,11 @@ def build_suq(i: Instruction, c: Linker) -> Step:
 
 
 def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> tuple[Callable[[Wave, int], Any], str]:
-    """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are inside; and its clamp mode.
+    """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are
+    inside; and its clamp mode.
 
-    The size of an access that is 0 is that of an element, which coordinates count then."""
+    The size of an access that is 0 is that of an element, which coordinates count then.
+    """
     geometry = words.need(*(g for g in GEOMETRIES if "cube" not in g))
     clamp = words.need("trap", "clamp", "zero")
     dimensions, has_layer = GEOMETRIES[geometry]
@@ -237,7 +243,8 @@ def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> t
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
             beyond = ~inside
-            if not size and i.name.startswith("sured"):  # formatted reductions end a kernel for columns alone, and do nothing in other rows
+            # formatted reductions end a kernel for columns alone, and do nothing in other rows
+            if not size and i.name.startswith("sured"):
                 beyond = (own[0] < 0) | (own[0] >= surface.image.data.shape[2])
             if clamp == "trap" and beyond.any():
                 n = np.flatnonzero(beyond)[0]
@@ -302,7 +309,9 @@ def build_suld(i: Instruction, c: Linker) -> Step:
 
 @implements("sust")
 def build_sust(i: Instruction, c: Linker) -> Step:
-    """`sust.b.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, from a coordinate x in bytes on; `sust.p`: an element of the format."""
+    """`sust.b.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, from a coordinate x in bytes on;
+    `sust.p`: an element of the format.
+    """
     words, operands = Modifiers(i), Operands(i)
     is_formatted = words.need("b", "p") == "p"
     words.one_of(_CACHES)
@@ -337,7 +346,9 @@ _REDUCE: dict[str, Callable[[Any, Any], Any]] = {
 
 @implements("sured")
 def build_sured(i: Instruction, c: Linker) -> Step:
-    """`sured.b.op.geom.type.clamp [object, {coordinates}], s`: threads one after the other; of `sured.p` coordinates count elements."""
+    """`sured.b.op.geom.type.clamp [object, {coordinates}], s`: threads one after the other; of `sured.p` coordinates
+    count elements.
+    """
     words, operands = Modifiers(i), Operands(i)
     is_formatted = words.need("b", "p") == "p"
     do = words.need(*_REDUCE)

@@ -58,7 +58,9 @@ def cells_at(cta: np.ndarray | int, lane: np.ndarray, column: np.ndarray) -> np.
 
 
 def group_of(x: Wave, i: Instruction, cta: Cta, group: int) -> tuple[Cta, ...]:
-    """The CTAs an instruction works on: the own one, or the even one of the pair and its peer. X015 where there is no peer."""
+    """The CTAs an instruction works on: the own one, or the even one of the pair and its peer. X015 where there is no
+    peer.
+    """
     if group == 1:
         return (cta,)
     if x.launch.cluster_size % 2:
@@ -70,7 +72,9 @@ def group_of(x: Wave, i: Instruction, cta: Cta, group: int) -> tuple[Cta, ...]:
 
 @contextlib.contextmanager
 def refusals(x: Wave, i: Instruction) -> Iterator[None]:
-    """Give what the machine refuses a finding at the instruction, and end the kernel there; Unmodelled gets the line."""
+    """Give what the machine refuses a finding at the instruction, and end the kernel there; Unmodelled
+    gets the line.
+    """
     try:
         yield
     except HardwareTrap as trap:
@@ -99,9 +103,10 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
 
 @dataclasses.dataclass(eq=False)
 class _Columns:
-    """Who has which columns of a CTA's tensor memory, and who wants some."""
+    """The owners of the columns of a CTA's tensor memory, and the warps that wait for some."""
 
-    granted: dict[int, int] = dataclasses.field(default_factory=dict)  # by warp, the address that its tcgen05.alloc is about to get
+    # by warp, the address that its tcgen05.alloc is about to get
+    granted: dict[int, int] = dataclasses.field(default_factory=dict)
     asking: dict[int, tuple[int, int]] = dataclasses.field(
         default_factory=dict
     )  # of a pair, by the CTA's place in it: the warp, and how many columns
@@ -116,7 +121,7 @@ _COLUMNS: Slot[_Columns] = Slot(lambda cta: _Columns())
 
 
 def given_back(cta: Cta, column: int) -> tuple[Instruction, int] | None:
-    """Who deallocated a column last: the instruction and the warp of the wave; None where nobody did."""
+    """The last deallocation of a column: the instruction and the warp of the wave; None without one."""
     return _COLUMNS(cta).returned.get(column)
 
 
@@ -241,7 +246,7 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         addresses, counts = (np.broadcast_to(read(x), x.n) for read in (at, count))
-        given: list[tuple[int, int, int, int]] = []  # what is told the watch
+        given: list[tuple[int, int, int, int]] = []  # what is reported to the sanitizer
         try:
             free(x, addresses, counts, given)
         finally:
@@ -280,7 +285,9 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
 
 
 def _is_back(x: Wave, i: Instruction, cta: Cta, columns: range) -> bool:
-    """Was all that is given back given back before? CUTLASS 7107b05 examples/112_blackwell_ssd does so with each of four warps; nothing happens then."""
+    """Was all that is given back given back before? CUTLASS 7107b05 examples/112_blackwell_ssd does so with each of
+    four warps; nothing happens then.
+    """
     by = given_back(cta, columns.start)
     if by is None or any(given_back(cta, column) is None for column in columns) or tensor_of(cta).has(columns):
         return False

@@ -1,4 +1,6 @@
-"""`tcgen05.commit` and `tcgen05.fence` (PTX ISA 9.1 §9.7.16.11, 9.7.16.12): who is told that asynchronous operations are complete."""
+"""`tcgen05.commit` and `tcgen05.fence` (PTX ISA 9.1 §9.7.16.11, 9.7.16.12): which mbarriers count
+complete operations.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 
 @implements("tcgen05.commit")
 def build_commit(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast::cluster}.b64 [mbar] {, mask}`: one arrival, at once.
+    """`tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast::cluster}.b64 [mbar] {, mask}`:
+    one arrival, at once.
 
-    With a mask it is one at the same offset in every CTA of the cluster whose rank has a bit.
-    Without .shared::cluster the address is generic (PTX ISA 9.1 §9.7.16.12); Triton passes a .shared address widened by cvt.u64.u32.
+    With a mask it is one at the same offset in every CTA of the cluster whose rank has a bit. Without
+    .shared::cluster the address is generic (PTX ISA 9.1 §9.7.16.12); Triton passes a .shared address widened by
+    cvt.u64.u32.
     """
     words, operands = Modifiers(i, "commit", "mbarrier::arrive::one", "b64"), Operands(i)
     group = cta_group(words)
@@ -75,7 +79,8 @@ _Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
 def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
     """Threads commit their operations to mbarriers, none of which is named twice."""
     if x.observer is not None:
-        for thread, _, barrier in sorted(each, key=lambda one: one[2].offset):  # those of all CTAs at one offset follow one another
+        # those of all CTAs at one offset follow one another
+        for thread, _, barrier in sorted(each, key=lambda one: one[2].offset):
             x.observer.mbarrier_used(x, i, barrier, np.array([thread]))
         x.observer.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
@@ -88,7 +93,9 @@ def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
 
 
 def _arrivals(x: Wave, each: list[_Commit]) -> list[tuple[State, np.ndarray]]:
-    """The mbarriers with the threads that issued: one for all, where a thread of each CTA commits to one that does the same as the others."""
+    """The mbarriers with the threads that issued: one for all, if a thread of each CTA commits to one with the same
+    history as the others.
+    """
     if not each:
         return []
     thread, state = each[0][0], each[0][2].state
@@ -103,11 +110,11 @@ def _arrives(x: Wave, i: Instruction, thread: int, barrier: Mbarrier, count: int
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
 def build_fence(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here; around relaxed accesses they order tcgen05 instructions
-    (9.7.16.6.4), and these alone. ptxas 13.0 makes a NOP of both.
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here. Around relaxed accesses
+    they order tcgen05 instructions (9.7.16.6.4), and only these. ptxas 13.0 makes a NOP of both.
 
-    The PTX ISA wants them around barriers that order tcgen05 instructions of different threads. Triton and CuTe DSL leave them out in
-    kernels that are right, so nothing is said where they are missing.
+    The PTX ISA requires them around barriers that order tcgen05 instructions of different threads. Triton and CuTe
+    DSL omit them in correct kernels, so a missing one is not reported.
     """
     Modifiers(i, i.modifiers[0]).end()
     before = i.modifiers[0] == "fence::before_thread_sync"

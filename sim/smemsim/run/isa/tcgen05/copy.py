@@ -1,4 +1,6 @@
-"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.1 §9.7.16.9): from shared into tensor memory, and one lane further inside it, executed in the order of their CTA."""
+"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.1 §9.7.16.9): from shared into tensor memory, and one lane further
+inside it, executed in the order of their CTA.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def _of_group(memories: Iterable[Any]) -> Any:
 
 
 class _Copied(Follows):
-    """What the watch asks about the rows that a CTA copies: the doubts of words go on to their cells."""
+    """The rows that a CTA copies, for the sanitizer: the marks of words go to their cells."""
 
     def __init__(
         self, taint: Any, tensor: Any, x: Wave, i: Instruction, cta: Cta, word: int, shape: CopyShape, cells: tuple[np.ndarray, np.ndarray], *, is_packed: bool
@@ -49,7 +51,8 @@ class _Copied(Follows):
         super().__init__(taint, i)
         self.tensor, self.cta, self.word, self.shape, self.cells, self.is_packed = tensor, cta, word, shape, cells, is_packed
         self.first = cta.index * x.pitch // WORD
-        self.found: list[tuple[int, np.ndarray, np.ndarray]] = []  # marks, the words that have them, and the bits of their bytes
+        # marks, the words that have them, and the bits of their bytes
+        self.found: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
         is_whole = len(distinct(places)) * WORD >= self.shape.rows * self.shape.row_bytes

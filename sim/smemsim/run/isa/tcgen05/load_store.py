@@ -72,7 +72,7 @@ class Reduction:
             reduced = (np.min if self.operation == "min" else np.max)(values, axis=0)
         else:
             values = np.abs(values) if self.absolute else values
-            # -0 lies below +0: integers in the order of the floats say so.
+            # -0 is below +0: integers in the order of the floats show that.
             raw = np.ascontiguousarray(values).view(np.int32)
             order = np.where(raw < 0, raw ^ np.int32(0x7FFFFFFF), raw).astype(np.int64)
             lost = np.isnan(values)
@@ -92,7 +92,9 @@ _LOW = np.uint32(0xFFFF)
 
 
 class _Access:
-    """A shape of tcgen05.ld or .st with its address operand: where in `x.tensor` the registers of the running threads are."""
+    """A shape of tcgen05.ld or .st with its address operand: where in `x.tensor` the registers of the running threads
+    are.
+    """
 
     def __init__(self, i: Instruction, c: Linker, words: Modifiers, operands: Operands, packing: str, registers: Operand | None) -> None:
         self.i = i
@@ -121,7 +123,9 @@ class _Access:
         self.first_lanes = tuple(range(0, WARP_LANES, self.access.lanes))
 
     def at(self, x: Wave) -> np.ndarray:
-        """(halves, registers, running threads): places in the flat `x.tensor`. Ends the kernel for addresses that the warp cannot reach."""
+        """(halves, registers, running threads): places in the flat `x.tensor`. Ends the kernel for addresses that the
+        warp cannot reach.
+        """
         threads = x.threads
         starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
         word = self._of_warps(x, threads, starts, np.broadcast_to(self.address(x), threads.shape))
@@ -142,7 +146,9 @@ class _Access:
         return found
 
     def _of_warps(self, x: Wave, threads: np.ndarray, starts: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """The address of each warp, in all its threads: where they give several, that of the first, if only their own lanes make them differ."""
+        """The address of each warp, in all its threads. If lanes give several, it is that of the first, if they differ
+        only by their own lanes.
+        """
         first: np.ndarray = word[np.repeat(starts, np.diff(starts, append=len(word)))]
         first = assumed("ld_st.address", first, word, starts)
         apart = word ^ first
@@ -160,7 +166,7 @@ class _Access:
         return first
 
     def _not_allocated(self, x: Wave, cta: Cta, column: int, columns: np.ndarray) -> None:
-        """Ends the kernel: a column of those that a warp touches is nobody's, or is so no longer."""
+        """Ends the kernel: a column that a warp accesses is not allocated, or not any more."""
         what = f"column {column} of CTA {cta.number} is not allocated"
         where = f"(the access has columns {int(columns.min())} to {int(columns.max())})"
         by = given_back(cta, column)
@@ -185,9 +191,11 @@ class _Access:
                 x, "X009", f"{warp_name(x, threads[n] // WARP)} gives address {int(word[n]):#x}, lane {int(given[n])}; .{self.access.shape} begins "
                 f"at lane {only} of the {WARP_LANES} lanes of a warp", f"lane {self._own(lane[n])}: {self._own(lane[n])} << 16 in the address",
             )  # fmt: skip
-        elsewhere = (given != lane) & (given >= WARP_LANES)  # lanes 0 to 31 name no window: so all warps of many kernels give them
+        # lanes 0 to 31 name no window: so all warps of many kernels give them
+        elsewhere = (given != lane) & (given >= WARP_LANES)
         if elsewhere.any():
-            of_another = elsewhere & (given % LANES != lane)  # 32 times the warp, not modulo 4, is right but for the bits above
+            # 32 times the warp, not modulo 4, is right except for the bits above
+            of_another = elsewhere & (given % LANES != lane)
             self._in_another_window(x, threads, word, lane, int(np.flatnonzero(of_another if of_another.any() else elsewhere)[0]))
         return lane
 
@@ -227,7 +235,9 @@ class _Access:
         return tiled
 
     def boxes(self, x: Wave) -> list[tuple[int, int, int, int, int]]:
-        """For the watch: (warp in the wave, CTA, first lane, first column, the column behind the last) of each access of each warp."""
+        """For the sanitizer: (warp in the wave, CTA, first lane, first column, end column) of each
+        access of each warp.
+        """
         threads = x.threads
         starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
         first, word = threads[starts], np.broadcast_to(self.address(x), threads.shape)[starts]
@@ -280,7 +290,9 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
 
 def _completes(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, slots: frozenset[int] = frozenset()) -> None:
-    """Do `act(x, *arrays)` for the running threads, the last axis of each array; under a schedule each warp by itself and maybe later, in its order."""
+    """Do `act(x, *arrays)` for the running threads, the last axis of each array; under a schedule each warp by itself
+    and maybe later, in its order.
+    """
     if x.in_flight is None:
         act(x, *arrays)
         return
@@ -300,7 +312,7 @@ def _for_threads(x: Wave, threads: np.ndarray, act: Callable[..., None], *arrays
 
 
 def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...], taint: Any, tensor: Any) -> None:
-    """The registers have the doubts of the cells that they come from (halves, registers, threads): what a lane does not use concerns nobody."""
+    """The registers get the marks of their cells (halves, registers, threads); a lane that is not used gets none."""
     halves = np.moveaxis(tensor.of_halves(i, at)[..., 0], 0, -1) if access.pack else tensor.of_halves(i, at[0])
     taint.put_parts_of_registers(access.items, x.threads, halves)
     marks = taint.origins.all(taint.origins.all(halves, axis=-1), axis=0)
@@ -362,7 +374,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
 
 @implements("tcgen05.wait::ld", "tcgen05.wait::st")
 def build_wait(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.wait::ld.sync.aligned` and `tcgen05.wait::st.sync.aligned`: without a schedule everything is done when it is issued, and nobody waits."""
+    """`tcgen05.wait::ld.sync.aligned` and `tcgen05.wait::st.sync.aligned`: without a schedule operations complete when
+    they are issued, and no thread waits.
+    """
     words = Modifiers(i, "sync", "aligned")
     kind = words.need("wait::ld", "wait::st").removeprefix("wait::")
     words.end()

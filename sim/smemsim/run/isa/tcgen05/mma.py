@@ -1,4 +1,6 @@
-"""`tcgen05.mma` (PTX ISA 9.1 §9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair, executed when it is issued."""
+"""`tcgen05.mma` (PTX ISA 9.1 §9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair,
+executed when it is issued.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,8 @@ class _Mma:
         self.scale_vec = words.one_of(_SCALE_VECTORS).removeprefix("scale_vec::") or None
         self.shifts = words.has("ashift")
         buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
-        words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)  # what is kept for later is what memory holds
+        # what is kept for later is what memory holds
+        words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)
         words.end()
         self.d = c.address(operands.next("D's address"))
         a = operands.next("A")
@@ -110,7 +113,9 @@ class _Mma:
         self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
 
     def run(self, x: Wave) -> None:
-        """Multiply, for every thread that is here: those of different CTAs together. What the same threads issue with the same words is kept: a loop comes back."""
+        """Multiply, for every thread that is here, those of different CTAs together. The preparation for the same
+        threads and words is kept: loops repeat it.
+        """
         threads = x.threads
         reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
         given = {name: np.asarray(read(x)) for name, read in reads.items()}
@@ -200,7 +205,9 @@ class _Mma:
             self._shift(issue)
 
     def _shift(self, issue: Issue) -> None:
-        """`.ashift`: what is multiplied are the rows as they lay; then they are moved as tcgen05.shift moves them (rule tcgen05.ashift)."""
+        """`.ashift`: what is multiplied are the rows as they lay; then they are moved as tcgen05.shift moves them
+        (rule tcgen05.ashift).
+        """
         if self.shifts:
             if issue.mma.i.m not in ASHIFT_M:
                 raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M {' or '.join(map(str, ASHIFT_M))} (PTX ISA 9.1 §9.7.16.10)")
@@ -290,7 +297,7 @@ def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...
 
 @remembered(64)
 def _wrong_bits(i: InstrDescriptor) -> tuple[Finding, ...]:
-    """What is to be remarked of reserved bits that are set."""
+    """The remark on reserved bits that are set."""
     return tuple(problem for problem in i.problems() if problem.code == "D305") if any(i.table.constants(i.word)) else ()
 
 
@@ -305,7 +312,9 @@ class _Issued:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Batch:
-    """Instructions of threads whose groups of CTAs are not the same, and who issues them: the CTA's number in the grid, the thread's in the CTA."""
+    """Instructions of threads whose groups of CTAs are not the same, and who issues them: the CTA's number in the
+    grid, the thread's in the CTA.
+    """
 
     operations: list[_Issued]
     together: Together
@@ -314,14 +323,16 @@ class _Batch:
 
     @functools.cached_property
     def ctas(self) -> list[int]:
-        """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where that is not so."""
+        """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where
+        that is not so.
+        """
         ctas, threads = ([one[n] for one in self.issuers] for n in range(2))
         is_alike = len(set(ctas)) == len(ctas) and len({*threads}) == 1 and len({*map(id, self.mmas)}) == 1
         return ctas if is_alike else []
 
 
 class _Product(Product):
-    """What the watch asks about one instruction."""
+    """One instruction, for the sanitizer."""
 
     def __init__(self, taint: Any, tensor: Any, instruction: Instruction, mma: Prepared, members: tuple[Cta, ...], pitch: int) -> None:
         super().__init__(taint, instruction)
@@ -358,7 +369,7 @@ class _Product(Product):
         return a, b
 
     def _small_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of which elements of A and of B are the scale factors so small that they count for nothing?"""
+        """Of which elements of A and of B are the scale factors too small to have an effect?"""
         scales = self.mma.scales
         if scales is not None:
             marks = [
@@ -370,7 +381,9 @@ class _Product(Product):
         return np.array(False), np.array(False)
 
     def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
-        """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""
+        """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale
+        factors, metadata.
+        """
         mma, rows, columns = self.mma, np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)
         if isinstance(mma.a, ATmemLayout):
             rows = self._joined(rows, cells_of_a(mma.a))
@@ -382,7 +395,9 @@ class _Product(Product):
         return rows, columns
 
     def _joined(self, marks: np.ndarray, copies: Copies, unit: int = 0) -> np.ndarray:
-        """Marks of rows, with those of the cells that each row has in tensor memory: of the whole cells, or of the byte that is `unit` of the place in its cell."""
+        """Marks of rows, with those of the cells that each row has in tensor memory: of the whole cells, or of the byte
+        at `unit` in its cell.
+        """
         origins, ctas = self.taint.origins, np.array([member.index for member in self.members])
         for cta, lane, column, place in copies:
             cells = cells_at(ctas[cta], lane, column)

@@ -1,9 +1,9 @@
 """Control flow: branches, exits, calls and their stacks.
 
-A call puts a frame (`routines.Frame`) on the thread's stack, keeps the registers of a function that may already be running, and notes where the
-thread goes on. Threads may be at different depths, and in different functions.
+A call puts a frame (`routines.Frame`) on the thread's stack, saves the registers of a function that may already be
+running, and saves the return position. Threads may be at different depths, and in different functions.
 
-Every thread has a stack in its local memory, behind the variables of the entry.
+Every thread has a stack in its local memory, after the variables of the entry.
 """
 
 from __future__ import annotations
@@ -119,8 +119,9 @@ def build_nothing(i: Instruction, c: Linker) -> Step:
 
 @implements("griddepcontrol")
 def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
-    """`griddepcontrol.launch_dependents` and `.wait` (PTX ISA 9.1 §9.7.13.13): launches run one after the other here, and the watch knows which of them need
-    not."""
+    """`griddepcontrol.launch_dependents` and `.wait` (PTX ISA 9.1 §9.7.13.13): launches run one after the other here,
+    and the sanitizer knows which could overlap.
+    """
     words = Modifiers(i)
     action = words.one_of(("launch_dependents", "wait"))
     words.end()
@@ -140,7 +141,9 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
 
 @dataclasses.dataclass(eq=False)
 class _Asked:
-    """The registers a thread that warps of a CTA have asked for last, by warp of the wave, and those that a thread begins with: `alone` if the CTA has the multiprocessor alone."""
+    """The registers per thread that warps of a CTA have requested last, by warp of the wave, and those at the begin:
+    `alone` if the CTA has the multiprocessor alone.
+    """
 
     at_entry: int = 0
     alone: int = 0
@@ -152,7 +155,9 @@ _ASKED: Slot[_Asked] = Slot(lambda cta: _Asked())
 
 @implements("setmaxnreg")
 def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
-    """`setmaxnreg.inc|dec.sync.aligned.u32 N`: nobody waits here; what a CTA ends with has to fit what it began with (PTX ISA 9.1 §9.7.19.5)."""
+    """`setmaxnreg.inc|dec.sync.aligned.u32 N`: no thread waits here; the registers at the end of a CTA have to fit
+    those at its begin (PTX ISA 9.1 §9.7.19.5).
+    """
     words = Modifiers(i, "sync", "aligned", "u32")
     words.need("inc", "dec")
     words.end()
@@ -174,7 +179,9 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
 
 
 def check_registers(x: Wave) -> None:
-    """X006 where the warps of a CTA that has ended had asked for more registers than it had: an inc waits until others have given some back."""
+    """X006 where the warps of a CTA that has ended had asked for more registers than it had: an inc waits until
+    others have given some back.
+    """
     for cta in x.ctas.made:
         asked = _ASKED.peek(cta)
         if asked is None:
@@ -193,7 +200,9 @@ def check_registers(x: Wave) -> None:
 
 
 def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: int, alone: int) -> str:
-    """What to change where warps ask for more registers than their CTA has; `alone` has a thread of a CTA that need not share the multiprocessor."""
+    """What to change where warps ask for more registers than their CTA has; `alone` has a thread of a CTA that need
+    not share the multiprocessor.
+    """
     counts = [count for count, _ in of_warps.values()] + [at_entry] * (warps - len(of_warps))
     pool, most = warps * at_entry, max(counts)
     if at_entry < alone and sum(counts) <= warps * alone:
@@ -210,7 +219,9 @@ def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: i
 
 
 def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int) -> None:
-    """X011, a remark, where some warps of a warpgroup have executed setmaxnreg and others never: undefined, and no case is known in which it does harm."""
+    """X011, a remark, where some warps of a warpgroup have executed setmaxnreg and others never: undefined, and no
+    case is known in which it does harm.
+    """
     size = WARPGROUP // WARP
     groups: dict[tuple[int, int], set[int]] = {}  # the warps, by CTA and warpgroup
     for warp in of_warps:
@@ -253,7 +264,9 @@ def _pass(x: Wave, begin: np.ndarray, given: list[tuple[int, np.ndarray]]) -> No
 
 @implements("call.#enter")
 def build_enter(i: Instruction, c: Linker) -> Step:
-    """`call (results), f, (arguments)` of a function that is not inlined, or through a register that holds its address."""
+    """`call (results), f, (arguments)` of a function that is not inlined, or through a register that
+    holds its address.
+    """
     callee, arguments, label = i.operands
     if not isinstance(arguments, Arguments) or not isinstance(label, Label):
         raise unmodelled(i)
@@ -315,7 +328,7 @@ def _no_function(x: Wave, i: Instruction, thread: int, address: int, frame: Fram
 
 @implements("call.#results")
 def build_results(i: Instruction, c: Linker) -> Step:
-    """What a function has left in its frame, into the caller's `.param` variables or registers."""
+    """Copy the results of a function from its frame into the caller's `.param` variables or registers."""
     results, label = i.operands
     if not isinstance(results, Arguments) or not isinstance(label, Label):
         raise unmodelled(i)
@@ -400,7 +413,9 @@ class _Kept:
 
 
 class Stack:
-    """The stacks of the threads of a wave: `top` is the first free byte of each one's local memory, `depth` its open calls."""
+    """The stacks of the threads of a wave: `top` is the first free byte of each one's local memory, `depth` its open
+    calls.
+    """
 
     def __init__(self, x: Wave) -> None:
         self.align = x.program.places.frame_align
@@ -417,7 +432,7 @@ class Stack:
         return _STACK(x)
 
     def grow(self, x: Wave, i: Instruction, threads: np.ndarray, size: Any) -> np.ndarray:
-        """Take bytes from the stacks of threads; where they begin. Ends the kernel when there is no room: X001."""
+        """Take bytes from the stacks of threads; returns their begins. Ends the kernel without room: X001."""
         begin: np.ndarray = self.top[threads]
         end = begin + (-(-np.asarray(size, np.int64) // self.align) * self.align)
         full = end - self.bottom + self.registers[threads] + _RETURN * self.depth[threads]
@@ -509,7 +524,7 @@ def build_alloca(i: Instruction, c: Linker) -> Step:
 
 @implements("stacksave")
 def build_stacksave(i: Instruction, c: Linker) -> Step:
-    """`stacksave.u64 d`: where the stack ends now."""
+    """`stacksave.u64 d`: the current end of the stack."""
     kind = _width(i)
     write = c.write(i.operands[0], kind)
     return lambda x: write(x, Stack.of(x).top[x.threads].view(np.uint64).astype(dtype_of(kind)))

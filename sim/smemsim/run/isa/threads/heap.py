@@ -1,4 +1,6 @@
-"""`malloc` and `free` as calls of a kernel, of which `new` and `delete` are made (CUDA C++ programming guide, dynamic global memory allocation)."""
+"""`malloc` and `free` as calls of a kernel, of which `new` and `delete` are made (CUDA C++ programming guide, dynamic
+global memory allocation).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def build_free(i: Instruction, c: Linker, results: tuple[Operand, ...], argument
 
 
 def _wrong(x: Wave, i: Instruction, thread: int, address: int) -> None:
-    """A pointer that malloc did not give, or that was given back: X001, and the kernel ends. A card looks at the bytes in front of it: it may go on."""
+    """A pointer that malloc did not return, or that was freed: X001, and the kernel ends. A card reads the bytes before
+    it: it may go on.
+    """
     chunk = x.launch.memory.heap.near(address)
     if chunk is None:
         where, error = "which malloc of a kernel did not give", 0 if address >> 32 in _WINDOWS else ILLEGAL_ADDRESS

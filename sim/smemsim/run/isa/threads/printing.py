@@ -1,8 +1,10 @@
-"""The text that a kernel's printf leaves on stdout, as an H200 and its driver make it (golden: tests/data/h200_printf.json.gz).
+"""The text that a kernel's printf writes to stdout, as an H200 and its driver make it (golden:
+tests/data/h200_printf.json.gz).
 
-Two programs read a format. The card looks for conversions to know which arguments to send: each takes a slot of eight bytes. The driver cuts the format behind
-each conversion that it knows itself, and passes every piece with its slots to the printf of the C library (glibc). What follows the last conversion is
-copied, and `%%` is `%`. So a format without a conversion that both know is printed as it stands.
+Two programs read a format. The card looks for conversions to find the arguments to send: each takes a slot of eight
+bytes. The driver cuts the format after each conversion that it knows, and passes every piece with its slots to the
+printf of the C library (glibc). What follows the last conversion is copied, and `%%` is `%`. So a format without a
+conversion that both know is printed unchanged.
 """
 
 from __future__ import annotations
@@ -51,13 +53,17 @@ def formatted(template: bytes, raw: bytes, string_at: Callable[[int], bytes]) ->
 
 
 def _of_format(template: bytes, end: int, number: int) -> bytes:
-    """A slot that the card has not sent: behind those that it has lies the format, in which the driver has put an end behind the piece."""
+    """A slot that the card has not sent: after its slots comes the format, with an end that the driver has put after
+    the piece.
+    """
     cut = template[:end] + b"\0" + template[end + 1 :] + bytes(8)
     return cut[8 * number : 8 * number + 8].ljust(8, b"\0")
 
 
 def _sent(template: bytes, raw: bytes, string_at: Callable[[int], bytes]) -> list[bytes]:
-    """The slots that the card fills: each argument is aligned to its size. Behind the last one are zeros. A string is its text."""
+    """The slots that the card fills: each argument is aligned to its size. Behind the last one are zeros. A string is
+    its text.
+    """
     slots: list[bytes] = []
     at = 0
 
@@ -80,9 +86,10 @@ def _sent(template: bytes, raw: bytes, string_at: Callable[[int], bytes]) -> lis
 
 
 def _library(piece: bytes, slots: list[bytes], most: int) -> bytes:
-    """What glibc's printf makes of a piece. Of arguments that nobody passed it takes what a register happens to hold: here 0."""
+    """What glibc's printf makes of a piece. For missing arguments it uses the contents of a register: here 0."""
     is_float = piece[-1:] in b"eEfFgGaA"
-    integers, floats = (slots[:-1], slots[-1:]) if is_float else (list(slots), [])  # they are passed in registers of their own
+    # they are passed in registers of their own
+    integers, floats = (slots[:-1], slots[-1:]) if is_float else (list(slots), [])
     written = 0
 
     def take(*, of: list[bytes] = integers) -> bytes:
@@ -124,7 +131,7 @@ class _Shape:
         self.flags = flags
 
     def padded(self, text: bytes) -> bytes:
-        """As wide as asked for, with spaces."""
+        """Padded to the width with spaces."""
         return text.ljust(self.width) if self.is_left else text.rjust(self.width)
 
     def signed(self, sign: bytes, digits: bytes, *, zeros: bool) -> bytes:
@@ -134,7 +141,9 @@ class _Shape:
         return self.padded(sign + digits)
 
     def unknown(self, kind: bytes) -> bytes:
-        """A conversion that glibc does not know, put together again: without its length, its flags in an order of their own."""
+        """A conversion that glibc does not know, put together again: without its length, its flags in an order of
+        their own.
+        """
         told = (b"#" if self.alternate else b"") + (b"'" if b"'" in self.flags else b"") + self.sign
         told += b"-" if self.is_left else b"0" if self.zeros else b""
         told += (b"I" if b"I" in self.flags else b"") + (b"%d" % self.width if self.width else b"")
@@ -200,7 +209,9 @@ def _float(shape: _Shape, kind: bytes, value: float) -> bytes:
 
 
 def _rounded_up(value: float, precision: int | None) -> bytes:
-    """`%#g` of a number that rounding makes a power of ten which no longer fits: glibc writes no zeros then. Empty for all others."""
+    """`%#g` of a number that rounding makes a power of ten which no longer fits: glibc writes no zeros then. Empty
+    for all others.
+    """
     digits = 6 if precision is None else max(precision, 1)
     if digits > 300 or not 10.0 ** (digits - 1) <= value < 10.0**digits:
         return b""
@@ -209,7 +220,7 @@ def _rounded_up(value: float, precision: int | None) -> bytes:
 
 
 def _hexadecimal(value: float, precision: int | None, *, alternate: bool) -> bytes:
-    """The digits of `%a` behind the prefix: a subnormal number begins with 0, and halves are rounded to even."""
+    """The digits of `%a` after the prefix: a subnormal number begins with 0, and halves are rounded to even."""
     bits = int.from_bytes(struct.pack("<d", value), "little")
     exponent, fraction = bits >> _FRACTION, bits & _MOST
     whole = fraction + (_MOST + 1 if exponent else 0)

@@ -1,4 +1,6 @@
-"""Families of instructions that are known and not modelled, with the reason for the user; single ones are refused where they would stand."""
+"""Families of instructions that are known and not modelled, with the reason for the user; single ones are refused
+where they would stand.
+"""
 
 from __future__ import annotations
 

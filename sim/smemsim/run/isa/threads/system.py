@@ -1,7 +1,8 @@
 """System calls (those of the heap are in heap.py), assertions, and cancelling clusters that have not started.
 
-How the requests are answered is the launch's choice (`CANCEL` in run/engine/launch.py): which clusters have begun is a race that a right kernel does not
-depend on. The response is opaque in PTX; here its four words are the first ctaid of the cluster, and 1 where there is one.
+How the requests are answered is the launch's choice (`CANCEL` in run/engine/launch.py): which clusters have begun is
+a race that a right kernel does not depend on. The response is opaque in PTX; here its four words are the first ctaid
+of the cluster, and 1 where there is one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert (`__assertfail`), conditions of graphs
 
 
-MOST_ASSERTED = 1024  # threads whose failed assertion is told
+MOST_ASSERTED = 1024  # threads whose failed assertion is reported
 
 
 @implements("trap")
@@ -53,7 +54,9 @@ def build_trap(i: Instruction, c: Linker) -> Step:
 
 @implements("brkpt")
 def build_brkpt(i: Instruction, c: Linker) -> Step:
-    """`brkpt`: without a debugger the kernel ends with a launch failure (M17; the PTX ISA says that it is suspended)."""
+    """`brkpt`: without a debugger the kernel ends with a launch failure (M17; the PTX ISA says that it
+    is suspended).
+    """
 
     def run(x: Wave) -> None:
         raise HardwareTrap(f"{thread_name(x, int(x.threads[0]))} executed brkpt, and no debugger is attached", cuda_error=LAUNCH_FAILURE)
@@ -79,7 +82,9 @@ def build_call(i: Instruction, c: Linker) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class Provided:
-    """A function that the system provides: how many arguments and results it has, and what makes a call of it a step."""
+    """A function that the system provides: how many arguments and results it has, and what makes a call
+    of it a step.
+    """
 
     arguments: int
     results: int
@@ -90,7 +95,9 @@ PROVIDED: dict[str, Provided] = {}
 
 
 def provides(name: str, arguments: int, results: int = 0) -> Callable[[Any], Any]:
-    """Register what makes calls of a function of the system: of the instruction, the linker, the operands of results and of arguments."""
+    """Register what makes calls of a function of the system: of the instruction, the linker, the operands of results
+    and of arguments.
+    """
 
     def register(build: Any) -> Any:
         PROVIDED[name] = Provided(arguments, results, build)
@@ -100,7 +107,7 @@ def provides(name: str, arguments: int, results: int = 0) -> Callable[[Any], Any
 
 
 def parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
-    """Where an argument lies in a thread's local memory."""
+    """The place of an argument in a thread's local memory."""
     if not isinstance(operand, Symbol) or c.place(operand.name).space != "local":
         raise unmodelled(i, "arguments need .param variables")
     place = c.place(operand.name)
@@ -160,7 +167,9 @@ def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
 
 @provides("cudaGraphSetConditional", 2)
 def _set_condition(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
-    """`cudaGraphSetConditional(handle, value)`: what a conditional node of the graph looks at when its turn comes (CUDA C++ programming guide, CUDA graphs)."""
+    """`cudaGraphSetConditional(handle, value)`: what a conditional node of the graph looks at when its turn comes
+    (CUDA C++ programming guide, CUDA graphs).
+    """
     handles, values = (parameter(i, c, operand) for operand in arguments)
 
     def run(x: Wave) -> None:
@@ -178,7 +187,9 @@ def _set_condition(i: Instruction, c: Linker, results: tuple[Operand, ...], argu
 
 
 def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message: str) -> str:
-    """What the CUDA runtime writes to stderr for a thread whose assertion fails (CUDA C++ programming guide, assertion)."""
+    """What the CUDA runtime writes to stderr for a thread whose assertion fails (CUDA C++ programming guide,
+    assertion).
+    """
     bx, by, _ = x.launch.block
     tid, cta = int(x.tid[thread]), x.ctas[int(x.cta_of[thread])]
     block, place = (",".join(map(str, at)) for at in (cta.ctaid, (tid % bx, tid // bx % by, tid // (bx * by))))
@@ -187,7 +198,9 @@ def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message
 
 @provides("vprintf", 2, 1)
 def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
-    """Every thread's output is an entry of `LaunchResult.output`, in the order of the threads. Gives the number of arguments."""
+    """Every thread's output is an entry of `LaunchResult.output`, in the order of the threads. Gives the number of
+    arguments.
+    """
     template, values = (parameter(i, c, operand) for operand in arguments)
     to = parameter(i, c, results[0])
 
@@ -215,7 +228,9 @@ _RESPONSE = 16  # bytes
 
 @implements("clusterlaunchcontrol.try_cancel")
 def build_try_cancel(i: Instruction, c: Linker) -> Step:
-    """`clusterlaunchcontrol.try_cancel.async{.shared::cta}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128 [to], [mbar]`."""
+    """`clusterlaunchcontrol.try_cancel.async{.shared::cta}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128
+    [to], [mbar]`.
+    """
     words, operands = Modifiers(i, "try_cancel", "async", "mbarrier::complete_tx::bytes", "b128"), Operands(i)
     is_generic = not words.has("shared::cta")
     to_all = words.has("multicast::cluster::all")
@@ -286,7 +301,9 @@ def _check_place(x: Wave, i: Instruction, address: int) -> None:
 
 @implements("clusterlaunchcontrol.query_cancel")
 def build_query_cancel(i: Instruction, c: Linker) -> Step:
-    """`clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, response`, and `.get_first_ctaid` of it: of a declined request undefined, here 0."""
+    """`clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, response`, and `.get_first_ctaid` of it: of a
+    declined request undefined, here 0.
+    """
     words, operands = Modifiers(i, "query_cancel", "b128"), Operands(i)
     if words.has("is_canceled"):
         words.need("pred")

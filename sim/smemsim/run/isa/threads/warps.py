@@ -1,6 +1,8 @@
-"""What the threads of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync (PTX ISA 9.1 §9.7.9.6, 9.7.13).
+"""What the threads of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync (PTX ISA 9.1
+§9.7.9.6, 9.7.13).
 
-Every instruction waits until all threads that its member mask names are at it; threads that have exited are not waited for.
+Every instruction waits until all threads that its member mask names are at it; threads that have exited are not
+waited for.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
 
 
 def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
-    """The member masks of the running threads. One that is not in its own is X011, and waits for those that it names, as if it were: a V100 whose lanes had
-    converged let all of them take part, whatever the mask (forums.developer.nvidia.com/t/67697), and NVIDIA's own test of `cuda::device::warp_match_all` has such threads."""
+    """The member masks of the running threads. A thread that is not in its own mask is X011, and waits for the threads
+    in the mask, as if it were.
+
+    A V100 whose lanes had converged let all of them take part, whatever the mask
+    (forums.developer.nvidia.com/t/67697). NVIDIA's own test of `cuda::device::warp_match_all` has such threads.
+    """
     read = c.read(mask, "u32")
 
     def checked(x: Wave) -> np.ndarray:
@@ -97,7 +103,9 @@ def results(c: Linker, operand: Operand, kind: str) -> tuple[Any, Any]:
 
 @implements("shfl")
 def build_shfl(i: Instruction, c: Linker) -> Step:
-    """`shfl.sync.mode.b32 d|p, a, b, c, membermask`: the value of another lane, 0 of one that is elsewhere or has exited."""
+    """`shfl.sync.mode.b32 d|p, a, b, c, membermask`: the value of another lane, 0 of one that is elsewhere or has
+    exited.
+    """
     words = Modifiers(i, "b32")
     if not words.has("sync"):
         raise unmodelled(i, "only shfl.sync exists since sm_70")
@@ -138,7 +146,9 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
 
 
 def _undefined(x: Wave, mask: Any, places: np.ndarray) -> np.ndarray | None:
-    """Which of the running threads read, at `places`, a thread that takes no part or that their member mask does not name; None: none of them."""
+    """Which of the running threads read, at `places`, a thread that takes no part or that their member mask does not
+    name; None: none of them.
+    """
     named = np.asarray(mask)
     everybody = bool((named == FULL_MASK).all())
     if x.n == x.total and everybody:
@@ -159,7 +169,9 @@ _LANES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
 
 
 def source_lanes(mode: str, lane: np.ndarray, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Which lane each of these lanes gets its value from by `shfl`, with its operands b and c; and whether that is inside of its segment."""
+    """Which lane each of these lanes gets its value from by `shfl`, with its operands b and c; and whether that is
+    inside of its segment.
+    """
     segment, clamp = bound >> 8 & 31, bound & 31
     lowest = lane & segment
     j, inside = _LANES[mode](lane, by & 31, lowest, lowest | (clamp & ~segment), segment)
@@ -191,7 +203,9 @@ def build_vote(i: Instruction, c: Linker) -> Step:
 
 @implements("match")
 def build_match(i: Instruction, c: Linker) -> Step:
-    """`match.any.sync d, a, membermask`: the members with the thread's value; `match.all.sync d|p`: whether all members have one value."""
+    """`match.any.sync d, a, membermask`: the members with the thread's value; `match.all.sync d|p`: whether all
+    members have one value.
+    """
     words = Modifiers(i, "sync")
     which, kind = words.need("any", "all"), words.need("b32", "b64")
     words.end()
@@ -288,7 +302,8 @@ def build_elect(i: Instruction, c: Linker) -> Step:
     written = np.array([mask_operand.value & 0xFFFFFFFF], np.uint32) if isinstance(mask_operand, Immediate) else None
 
     def elect(x: Wave) -> None:
-        mask = members(x) if written is None or x.sel is not ALL else written  # the same in all warps, of which everybody is here
+        # the same in all warps, with all lanes here
+        mask = members(x) if written is None or x.sel is not ALL else written
         lowest = mask & (~mask + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
         write(x, leader)
@@ -306,7 +321,9 @@ def build_activemask(i: Instruction, c: Linker) -> Step:
 
 
 def bar_warp(i: Instruction, c: Linker) -> Step:
-    """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of their own."""
+    """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of
+    their own.
+    """
     members = _own_members(i, c, i.operands[0])
 
     def opens(x: Wave) -> bool:
@@ -340,7 +357,7 @@ def _warp_barriers(x: Wave) -> Sequence[int]:
 def _exited(x: Wave, threads: np.ndarray) -> None:
     """Wake the waits for threads that have exited, to check again."""
     if x.positions.together is not None:
-        return  # nobody waits
+        return  # no thread waits
     waits = (x.pc >= GATHERING) & (x.pc < PARKED)
     if waits.any():
         x.pc[waits] -= GATHERING
