@@ -267,10 +267,10 @@ def test_a_box_beyond_all_memory_is_explained(little_memory):
 @pytest.mark.parametrize(
     ("box", "swizzle", "why"),
     [
-        ((8, 4, 1, 1, 1), 0, "a row of the box takes 8 B: needs a multiple of 16 B"),
-        ((24, 4, 1, 1, 1), 0, "a row of the box takes 24 B: needs a multiple of 16 B"),
-        ((48, 4, 1, 1, 1), 1, "takes 48 B of shared memory: at most 32 B with SWIZZLE_32B"),
-        ((160, 4, 1, 1, 1), 3, "takes 160 B of shared memory: at most 128 B with SWIZZLE_128B"),
+        ((8, 4, 1, 1, 1), 0, "a row of the box takes 8 B, which is not a multiple of 16 B"),
+        ((24, 4, 1, 1, 1), 0, "a row of the box takes 24 B, which is not a multiple of 16 B"),
+        ((48, 4, 1, 1, 1), 1, "takes 48 B of shared memory; SWIZZLE_32B allows at most 32 B"),
+        ((160, 4, 1, 1, 1), 3, "takes 160 B of shared memory; SWIZZLE_128B allows at most 128 B"),
     ],
 )
 def test_a_map_that_the_driver_refuses_is_not_transferred_as_if_it_were_another(box, swizzle, why):

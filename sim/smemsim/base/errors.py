@@ -55,7 +55,7 @@ class TraceError(SmemsimError, ValueError):
     >>> from smemsim.evidence import load_suite
     >>> load_suite("nowhere")
     Traceback (most recent call last):
-    smemsim.base.errors.TraceError: nowhere/manifest.json: No such file or directory; a trace folder holds manifest.json and data.npz
+    smemsim.base.errors.TraceError: nowhere/manifest.json: there is no such file; a trace folder holds manifest.json and data.npz
     """
 
 
