@@ -102,13 +102,21 @@ class Folding:
 
     def are_in_step(self, epochs: Epochs) -> bool:
         """Do the warps of all CTAs have the same clocks, meetings and epochs?"""
-        clock, now = self.clocks.clock.reshape(self.count, -1), self.lanes.now.reshape(self.count, -1)
-        return bool((clock == clock[0]).all() and (epochs.epoch == epochs.epoch[0]).all() and (now - self._times == now[0]).all())
+        clock = self.clocks.clock.reshape(self.count, -1)
+        return bool((clock == clock[0]).all()) and self._have_met_alike(epochs)
+
+    def _have_met_alike(self, epochs: Epochs) -> bool:
+        now = self.lanes.now.reshape(self.count, -1)
+        return bool((epochs.epoch == epochs.epoch[0]).all() and (now - self._times == now[0]).all())
+
+    def _are_alike(self, epochs: Epochs) -> bool:
+        """Are all CTAs in step, and do their warps know the same?"""
+        return self.knowledge.is_the_same() and self._have_met_alike(epochs)
 
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
         something else of each other."""
-        if not self.are_in_step(epochs) or not self.knowledge.is_the_same():
+        if not self._are_alike(epochs):
             return None
         at, threads = self.cohort.own_places(places), self.cohort.own_threads(self.x.threads)
         return None if at is None or threads is None else (at, threads)
@@ -116,7 +124,7 @@ class Folding:
     def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
         """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
         something else."""
-        if not self.are_in_step(epochs) or not self.knowledge.is_the_same():
+        if not self._are_alike(epochs):
             return 0
         own, numbers = self._numbers_of(ops, ctas)
         return own if numbers is not None and self.knowledge.has_issued(numbers.tolist()) else 0
