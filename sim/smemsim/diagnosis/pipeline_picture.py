@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
-COLUMNS, NAMES = 110, 18  # of a text: in all, and for the names of rows
+COLUMNS, NAMES = 110, 22  # of a text: in all, and for the names of rows
 ROUNDS = 3  # how often each stage is drawn, after the first filling
 
 
@@ -87,7 +87,7 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
     """From when to when is drawn: the first rounds of the first ring, or the last ones before a hang."""
     spans = [span for of in (*pipeline.lanes.warps.values(), *pipeline.lanes.engines.values()) for span in of]
     whole = max([one.intervals[3] for ring in pipeline.rings for one in ring.fillings] + [span.end for span in spans], default=1.0) or 1.0
-    rings = [ring for ring in pipeline.rings if ring.kind != "accumulator"] or list(pipeline.rings)
+    rings = [ring for ring in pipeline.rings if ring.kind not in ("accumulator", "answer")] or list(pipeline.rings)
     if not rings:
         return 0.0, whole
     ring = rings[0]
@@ -178,11 +178,20 @@ def pipeline_text(pipeline: Verdicts) -> str:
         if lane.group != group:
             group = lane.group
             lines += ["", *textwrap.wrap(group, COLUMNS)]
-        lines.append(f"{_cut(lane.name, NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
+        lines.append(f"{_cut(_brief(lane.name), NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
     lines += ["", *LEGEND] if drawing.lanes else []
     if pipeline.is_cut:
         lines.append("Later loads repeat these and were not recorded.")
     return "\n".join([*lines, "", SAYS])
+
+
+def _brief(name: str) -> str:
+    """The name of a row for a narrow column.
+
+    >>> _brief("MMAs, stores: warps 4 to 11"), _brief("loads: warp 0")
+    ('MMAs, stores: w4-11', 'loads: w0')
+    """
+    return name.replace("warps ", "w").replace("warp ", "w").replace(" to ", "-")
 
 
 def _cut(name: str, most: int) -> str:

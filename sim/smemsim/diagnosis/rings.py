@@ -23,7 +23,12 @@ LEAST_HELD = 0.9  # the share of a ring's loads that are held back in a ring tha
 FEWEST_STAGES = 3  # of a ring that is expected to have more than one load in flight
 FEWEST_PASSES = 3  # of a wait that never waits
 SAYS = "Order and arrows are exact, lengths are assumed, nothing was measured."
-WORDS = {"load": ("load", "stage", "loaded"), "cp.async": ("group", "stage", "filled"), "accumulator": ("tile", "accumulator", "computed")}
+WORDS = {
+    "load": ("load", "stage", "loaded"),
+    "cp.async": ("group", "stage", "filled"),
+    "accumulator": ("tile", "accumulator", "computed"),
+    "answer": ("request", "place", "asked"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Ring:
 
     @property
     def kind(self) -> str:
-        """ "load", "cp.async" or "accumulator"."""
+        """ "load", "cp.async", "accumulator" or "answer" (of clusterlaunchcontrol.try_cancel)."""
         kind: str = self.fillings[0].kind
         return kind
 
@@ -95,7 +100,7 @@ class Ring:
     @property
     def is_one_at_a_time(self) -> bool:
         """Is nearly every load issued only when the load before is complete, in a ring of three stages or more?"""
-        if len(self.stages) < FEWEST_STAGES or self.refills <= len(self.stages) or self.kind == "accumulator":
+        if len(self.stages) < FEWEST_STAGES or self.refills <= len(self.stages) or self.kind in ("accumulator", "answer"):
             return False
         alone = sum(n == 1 for n, again in zip(self.allowed, self.overwrites, strict=True) if again)
         return alone >= LEAST_HELD * self.refills
@@ -199,6 +204,8 @@ class Verdicts:
             where += f", CTA {self.numbers.get(ring.stages[0][0], ring.stages[0][0])}"
         if ring.kind == "accumulator":
             return f"ring of {count} accumulator{'s' * (count > 1)} in tensor memory, computed at {where}"
+        if ring.kind == "answer":
+            return f"ring of {count} answer{'s' * (count > 1)} of clusterlaunchcontrol, asked at {where}"
         return f"ring of {count} {stage}{'s' * (count > 1)}, {does}{' by cp.async' * (ring.kind == 'cp.async')} at {where}"
 
     def _sentence(self, ring: Ring) -> str:
@@ -212,9 +219,9 @@ class Verdicts:
                 return f"{name}: matrix instructions into one overlap the reads of another."
             return f"{name}: matrix instructions wait until the one before has been read."
         flying = f"up to {ring.steady} {load}{'s are' if ring.steady > 1 else ' is'} in flight"
-        if len(ring.stages) == 1:
+        if len(ring.stages) == 1 and ring.kind == "load":
             return f"{name}: one {load} is in flight, and no load overlaps the matrix instructions of the one before."
-        if ring.kind == "cp.async":
+        if ring.kind in ("cp.async", "answer"):
             return f"{name}: {flying}."
         if ring.refills <= len(ring.stages):
             return f"{name}: {flying}. No verdict: a ring needs more loads than twice its stages, and this launch has {len(ring.fillings)}."

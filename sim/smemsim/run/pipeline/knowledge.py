@@ -97,7 +97,7 @@ class Filling:
     reads: int
     origins: dict[int, Origin]
     load_origins: dict[int, Origin] = dataclasses.field(default_factory=dict)
-    kind: str = "load"  # "load", "cp.async" or "accumulator"
+    kind: str = "load"  # "load", "cp.async", "accumulator", or "answer" of clusterlaunchcontrol.try_cancel
     sizes: tuple[tuple[Any, int], ...] = ()
     places: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # CTA, first word, end word
     readers: int = 0

@@ -96,7 +96,8 @@ class PipelineRecorder(BarrierObserver):
         known = self._known[thread]
         filling = self._filled.get(key)
         if filling is None:
-            filling = self._new("load", op.instruction, thread, (write.cta.index, first), barrier, key[2])
+            kind = "answer" if op.instruction.op == "clusterlaunchcontrol" else "load"
+            filling = self._new(kind, op.instruction, thread, (write.cta.index, first), barrier, key[2])
             if filling is None:
                 return
             self._filled[key] = filling
