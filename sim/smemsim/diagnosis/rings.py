@@ -178,6 +178,13 @@ class Verdicts:
         """The verdict of each ring, a sentence or two; of a hang also each wait that never ends."""
         return [says for says, _ in self.verdicts()]
 
+    def summary(self) -> list[str]:
+        """`sentences`, with those that P101 explains cut short."""
+        if not self.is_over:
+            return self.sentences()
+        told = zip(self.rings, self.sentences(), strict=False)
+        return [f"{self.name(ring)}: {self._why(ring)[0]}" if ring.is_late else says for ring, says in told] or self.sentences()
+
     def verdicts(self) -> list[tuple[str, bool]]:
         """`sentences`, and whether each is bad news."""
         stuck = [

@@ -726,7 +726,7 @@ class Run:
             lines.append(told(self.later))
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
-        counted += ["\n".join(self.pipeline.sentences())] if self.tells_stages else []
+        counted += ["\n".join(self.pipeline.summary())] if self.tells_stages else []
         return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:

@@ -404,7 +404,7 @@ class Launcher:
             self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
         elif run is not None and (run.counting is not None or run.stages is not None) and not self.device.policy.quiet:
             counted = [] if run.counting is None else [run.counters.text()]
-            rings = [] if run.stages is None else run.pipeline.sentences()
+            rings = [] if run.stages is None else run.pipeline.summary()
             self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), *counted, *rings]))
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
