@@ -1,1 +1,1 @@
-"""The watch: what orders the accesses of a kernel, and what is still in flight."""
+"""The sanitizer: what orders the accesses of a kernel, and what is still in flight."""

@@ -13,7 +13,9 @@ __all__ = ["ACROSS_WAVES", "AcrossWaves", "Stored"]
 
 @dataclasses.dataclass(eq=False)
 class Stored:
-    """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the clock of the first read."""
+    """A strong store at an address: the wave, the warp, its clock, and who has read it, by wave and warp, with the
+    clock of the first read.
+    """
 
     instruction: Instruction
     wave: int
@@ -24,8 +26,9 @@ class Stored:
 
 @dataclasses.dataclass(eq=False)
 class AcrossWaves:
-    """`released` has, by address of global memory, what warps have released there, once for each `VectorClocks` of a wave; `messages` has strong stores to global memory by
-    their addresses (`Messages`)."""
+    """`released` has, by address of global memory, what warps have released there, once for each `VectorClocks` of a
+    wave; `messages` has strong stores to global memory by their addresses (`Messages`).
+    """
 
     waves: int = 0  # that have begun under the sanitizer
     released: tuple[dict[Any, Any], ...] = dataclasses.field(default_factory=lambda: ({}, {}, {}, {}, {}))

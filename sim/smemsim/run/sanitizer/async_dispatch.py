@@ -1,4 +1,4 @@
-"""What the sanitizer does with the events of asynchronous operations."""
+"""The sanitizer's handlers for events of asynchronous operations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,12 @@ __all__ = ["AsyncEvents"]
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Known:
-    """What a sanitizer (`by`) knows an operation by: that of each issuer, or of those of the first CTA, which stand for all. It stays the one that is asked, though another
-    one has taken its place since. `are_told`: nothing is to be said of what any reads. `are_ordered`: may each lane of an issuer's warp read what that one reads?"""
+    """The number under which a sanitizer (`by`) knows an operation: that of each issuer, or of those of the first CTA
+    of a cohort.
+
+    The same sanitizer stays responsible, even if another one has replaced it. `are_told`: no reads need a report.
+    `are_ordered`: may each lane of an issuer's warp read what the operation reads?
+    """
 
     by: Any
     ops: Sequence[Operation]
@@ -36,7 +40,7 @@ class _Known:
 
 
 class Carried(Follows):
-    """A copy to another CTA: doubts of its words go with them to the destination, wrong order is told at once."""
+    """A copy to another CTA. The taint of its words moves to the destination; missing order is reported at once."""
 
     marks: np.ndarray | None = None
 
@@ -183,7 +187,9 @@ class AsyncEvents:
         self.tensor.operated(own, members, op.boxes_read, op.boxes_written)
 
     def _begun(self: Any, x: Wave, op: TensorCoreOp) -> list[tuple[Operation, bool]]:
-        """The operations by which instructions are known; was it noted that they read what lies in shared memory, and is that in order?"""
+        """The operations by which instructions are known; was it noted that they read what lies in shared memory, and
+        is that in order?
+        """
         mma, mmas, count = op.mmas[0], op.mmas, len(op.issuers)
         begun = self.tensor.begin_together(x, op.instruction, op.threads, "tcgen05.mma", [*map(id, mmas)])
         for n, own in enumerate(begun):
@@ -198,7 +204,7 @@ class AsyncEvents:
         return [(own, are_told) for own in begun]
 
     def _is_clear(self: Any, op: TensorCoreOp, begun: Sequence[Operation]) -> bool:
-        """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
+        """Do operations of the first CTA of a cohort access tensor memory without a finding? Then they are recorded."""
         mma, tensor = op.mmas[0], self.tensor
         if op.shifts or isinstance(mma.a, ATmemLayout) or any(cast("Any", own.products[-1]).found for own in begun):
             return False

@@ -1,4 +1,6 @@
-"""Bytes of words: which of the four the last writer of a word wrote, and which were read, where a program has accesses of less than a word."""
+"""Bytes of words: which of the four the last writer of a word wrote, and which were read. Needed if a program has
+accesses of less than a word.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,12 @@ class Write(NamedTuple):
 
 
 class Parts:
-    """A bit for each byte of each word, for the last writer and for each of `readers` warps. Nothing is kept before the first access of less than a word;
-    all bytes count until then.
+    """A bit for each byte of each word, for the last writer and for each of `readers` warps. Nothing is recorded before
+    the first access of less than a word; until then all bytes count.
 
-    Of a word that several warps write in turn, the bytes that are not the last one's have their writers in `others`. Of a warp that reads in several ticks of
-    its clock only the bytes of the last are known: a race on the others is not seen.
+    If several warps write a word in turn, `others` has the writers of the bytes that are not the last one's. If a
+    warp reads in several ticks of its clock, only the bytes of the last tick are known: a race on the others is
+    missed.
 
     >>> parts = Parts(2, readers=1)
     >>> one, two = parts.bits(np.array([4]), 1), parts.bits(np.array([6]), 2)
@@ -89,8 +92,10 @@ class Parts:
         np.bitwise_or.at(self._written, at[last], bits[last])
 
     def note_others(self, at: np.ndarray, bits: np.ndarray, last: np.ndarray, gone: Write, own: Write) -> None:
-        """Note, before `write`, whose bytes of words are not those of the last writer any more: all that was written by the writers before, where they are `gone`, and
-        what warps write now by an instruction that is not the `last` of its words."""
+        """Record, before `write`, which bytes of words no longer belong to the last writer: the bytes of earlier
+        writers, if they are `gone`, and the bytes that warps write now by an instruction that is not the `last` of
+        its words.
+        """
         self._keep()
         if not self.has_others:
             if last.all() and (gone.who < 0).all():
@@ -104,7 +109,9 @@ class Parts:
                 self._others[at[n], byte] = -1 if write is None else np.stack(write, axis=-1)[n]
 
     def others(self, at: np.ndarray) -> Write:
-        """Who wrote each byte of words, where that is not the last writer of its word: -1 where nobody did; (words, bytes)."""
+        """The writer of each byte of words that is not the last writer of its word; -1 if there is none; (words,
+        bytes).
+        """
         return Write(*np.moveaxis(self._others[at], -1, 0))
 
     def written_whole(self, at: np.ndarray, *, keeps_holes: bool = False) -> None:

@@ -1,4 +1,6 @@
-"""What whole CTAs know when all their threads have met, compiled: barriers are many, and the numbers of a wave's warps few."""
+"""What whole CTAs know when all their threads have met, compiled: barriers are many, and the numbers of a wave's
+warps few.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ __all__ = ["all_meet", "all_threads_meet"]
 
 @compiled
 def all_meet(clock, seen, fenced, size, has_fenced):  # type: ignore[no-untyped-def]
-    """The warps of each CTA, `size` of them, release to and acquire from each other, where they know numbers of their own CTA alone: nobody has seen more of a
-    warp than it has done, which is its clock."""
+    """The warps of each CTA, `size` of them, release to and acquire from each other, if they know only numbers of their
+    own CTA. No other warp has seen more of a warp than its clock.
+    """
     columns = seen.shape[1]
     for first in range(0, len(clock), size):
         begin = first if columns > size else 0
@@ -30,8 +33,9 @@ def all_meet(clock, seen, fenced, size, has_fenced):  # type: ignore[no-untyped-
 
 @compiled
 def all_threads_meet(clock, seen, fenced, size, has_fenced, now, meetings, part, epoch, step, last):  # type: ignore[no-untyped-def]
-    """The same, and what `Lanes.meet` and `Epochs.ends` do then: a time of lanes has `part` parts, an epoch begins `step` behind the one before it. False: some
-    epoch is the `last` one, and none begins."""
+    """The same, with the effects of `Lanes.meet` and `Epochs.ends`. A time of lanes has `part` parts; an epoch starts
+    `step` after the previous one. False: some epoch is the `last` one, and none starts.
+    """
     all_meet(clock, seen, fenced, size, has_fenced)
     for warp in range(len(now)):
         now[warp] = (now[warp] // part + len(now)) * part

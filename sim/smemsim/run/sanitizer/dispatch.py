@@ -1,4 +1,4 @@
-"""What the sanitizer does with the events of execution that concern several of its parts."""
+"""The sanitizer's handlers for events that concern several of its parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else bef
 
 
 class Events(AsyncEvents):
-    """The events of execution, for `Sanitizer` and `SanitizerOfFirst`: each part is told of those that concern it."""
+    """The events of execution, for `Sanitizer` and `SanitizerOfFirst`. Each handler calls the parts that need the
+    event.
+    """
 
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         """Nothing: what matters of an instruction is an event of its own."""
@@ -107,7 +109,7 @@ class Events(AsyncEvents):
             for_part(x, piece, lambda: self.globals.updates(i, piece, size))
 
     def reduced(self: Any, x: Wave, access: Access) -> None:
-        """What an operation makes of nothing is nothing."""
+        """An operation on uninitialised memory leaves it uninitialised."""
         self.changed_nothing(x, access.instruction, self.early.to_change)
 
     def acquires_at(self: Any, x: Wave, i: Instruction, piece: Piece, order: Ordering) -> None:
@@ -188,7 +190,7 @@ class Events(AsyncEvents):
         """Nothing: the mbarrier counts them itself."""
 
     def bytes_counted(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
-        """Nothing: `complete_on` has told who brings them."""
+        """Nothing to do: `complete_on` has reported the operations."""
 
     def mbarriers_reached(
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
@@ -205,7 +207,7 @@ class Events(AsyncEvents):
     def mbarriers_arrived(
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
-        """Threads release; what operations do `complete_on` and `committed` have told."""
+        """Threads release. `complete_on` and `committed` have reported the operations."""
         if not is_async:
             self.release_at(x, arrivals, relaxed=relaxed, scope=scope)
 
@@ -214,7 +216,7 @@ class Events(AsyncEvents):
         self.complete(barriers)
 
     def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
-        """Nothing: who waits learns nothing."""
+        """Nothing to do: a waiting thread learns nothing."""
 
     def mbarriers_passed(
         self: Any, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool

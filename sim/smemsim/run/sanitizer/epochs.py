@@ -1,8 +1,10 @@
-"""Epochs of a CTA: what all its threads have met behind is ordered for each of them, and one number says so (PTX ISA 9.7.13.1, barriers; 8, causality order).
+"""Epochs of a CTA: accesses before a barrier of all its threads are ordered for each of them, and one number shows that
+(PTX ISA 9.7.13.1, barriers; 8, causality order).
 
-A CTA's epoch ends where all its threads that are left meet at a barrier. What was written or read in an epoch that is over is ordered in front of
-everything that threads of the CTA do now, whoever did it; so of most accesses nothing else need be known. The tables of `shared_memory.py` say the rest, and
-are kept for every access; what stands here is a summary of them, which may be forgotten and made again at any time.
+The epoch of a CTA ends when all its remaining threads synchronise at a barrier. Accesses of earlier epochs happen
+before everything that threads of the CTA do now. So most accesses need no other check. The tables of
+`shared_memory.py` have the rest, and record every access. An epoch table is a summary of them, and can be dropped and
+made again at any time.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ MOST_TIMES = 64  # that the summary is made again, before it is left
 
 
 class Epochs:
-    """Of each word of a wave's shared memory the epoch and the thread of its last write, and of its reads; 0 of a word that nobody has written, or read.
+    """For each word of a wave's shared memory the epoch and the thread of its last write, and of its reads; 0 for a
+    word without one.
 
-    `epoch` is the stamp with which each CTA's epoch begins, int32 of uint32.
+    `epoch` is the stamp with which each CTA's epoch starts, int32 of uint32.
     """
 
     def __init__(self, tables: shared_loops.Tables, ctas: int, pitch: int) -> None:
@@ -46,13 +49,13 @@ class Epochs:
         self.is_made = False
 
     def make(self, tables: shared_loops.Tables) -> bool:
-        """Make the summary from the tables, where it is not there. False where that has been done too often."""
+        """Make the summary from the tables, if it is missing. False if that has been done too often."""
         if self.is_made:
             return True
         if self.times >= MOST_TIMES or int(self.epoch.max()) >= LAST:
             return False
         self.times += 1
-        now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)[: len(self.written)]  # of one CTA, where that stands for all
+        now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)[: len(self.written)]  # of one CTA of a cohort
         unknown, nothing = np.uint32(UNKNOWN), np.uint32(0)
         by_thread = (tables.who >= 0) & (tables.who < OPERATIONS)
         self.written[:] = np.where(by_thread, now, np.where(tables.who == -1, nothing, unknown))

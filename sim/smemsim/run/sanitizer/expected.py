@@ -1,7 +1,8 @@
-"""Bytes that `mbarrier.expect_tx` expects without an arrival of its own (PTX ISA 9.1 §9.7.13.15.3, 9.7.13.15.11; rule order.mbarrier_phases).
+"""Bytes that `mbarrier.expect_tx` expects without an arrival of its own (PTX ISA 9.1 §9.7.13.15.3, 9.7.13.15.11; rule
+order.mbarrier_phases).
 
-The phase waits for these bytes only if an arrival of the phase comes after the instruction: an arrival of the same warp, or one that has seen it. If there is none, the
-phase may end before, and the bytes count in the next one.
+The phase waits for these bytes only if an arrival of the phase comes after the instruction: an arrival of the same
+warp, or one that has seen it. If there is none, the phase may end before, and the bytes count in the next one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The watch of a wave whose CTAs do the same: that of the first one, which stands for all.
+"""The sanitizer of a wave whose CTAs form a cohort: the state of the first CTA stands for all.
 
-CTAs that multiply matrices mostly do the same, each in its own window: the same instructions by the same threads, at the same places, in one order. Then of each
-of them the same is known, but for which one it is. So the parts of the watch are those of a wave of one CTA (`FirstCta`), and are told what that does. Of all
-that is told it is looked at first whether the others do the same. Where one does something else, where there may be something to say, and where the watch is asked
-for what is not answered here, what it knows becomes what it would know of all (`twins.py`), and it is told once more.
+CTAs that multiply matrices mostly do the same, each in its own window: the same instructions by the same threads, at
+the same places, in one order. Then their sanitizer states are equal. So the parts of the sanitizer are those of a
+wave of one CTA (`FirstCta`), and get the events of that CTA. Every event is first compared across the CTAs. If a CTA
+deviates, if a finding is possible, or if a question cannot be answered here, the state is expanded to all CTAs
+(`twins.py`), and the event is replayed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = ["SanitizerOfFirst", "sanitizer_of"]
 
 
 class FirstCta:
-    """The first CTA of a wave as a wave of its own: what the parts of the watch ask of one."""
+    """The first CTA of a wave as a wave of its own, for the parts of the sanitizer."""
 
     def __init__(self, x: Wave) -> None:
         self.wave, self.launch, self.program, self.cohort = x, x.launch, x.program, None
@@ -89,17 +90,18 @@ class FirstCta:
         return self.wave.step
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
-        """As `Wave.alike`, of waves of one CTA."""
         return same_for_waves(self.launch, self.total, name, make)
 
 
 M = TypeVar("M", bound=Callable[..., Any])
 _FIRST = np.zeros(1, np.int64)  # the index of the first CTA
-OF_ALL = object()  # what a method returns that has to be told of all CTAs, and has done nothing
+OF_ALL = object()  # returned by a method that needs all CTAs and has done nothing
 
 
 def _or_of_all(method: M) -> M:
-    """What the first CTA does, it does for all, unless the method says that it does not; then the watch of all is told."""
+    """Decorator: run a method for the first CTA of the cohort. If it returns OF_ALL, expand the state to all CTAs and
+    call it there.
+    """
     name = method.__name__
 
     @functools.wraps(method)
@@ -111,13 +113,12 @@ def _or_of_all(method: M) -> M:
 
 
 class _Lanes:
-    """The lanes of the first CTA's warps, for those who tell what all threads do."""
+    """The lanes of the first CTA's warps, for events of all threads."""
 
     def __init__(self, sanitizer: SanitizerOfFirst) -> None:
         self.sanitizer = sanitizer
 
     def meet(self, threads: np.ndarray | None = None, *, times: int = 1, at: Instruction | None = None) -> None:
-        """As `Lanes.meet`."""
         sanitizer = self.sanitizer
         own = None if threads is None else sanitizer.own(threads)
         if sanitizer.of_all is None and (own is not None if threads is not None else sanitizer.is_alike) and sanitizer.are_alive_alike:
@@ -127,13 +128,15 @@ class _Lanes:
 
 
 class _Globals:
-    """Global memory, for those who tell what threads do there: where nobody writes they may read while the first CTA stands for all, and nothing is noted."""
+    """Global memory for events of a cohort. Arrays that no thread writes may be read without a record while the first
+    CTA stands for all.
+    """
 
     def __init__(self, sanitizer: SanitizerOfFirst, history: History) -> None:
         self.sanitizer, self.history = sanitizer, history
 
     def __getattr__(self, name: str) -> Any:
-        """What is not here, the watch of all has."""
+        """Everything else is an attribute of the sanitizer of all CTAs."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._of_all, name)
@@ -143,12 +146,10 @@ class _Globals:
         return self.sanitizer.spread().globals
 
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
-        """As `GlobalShadow.read`."""
         if not self._is_nothing(i, piece):
             self._of_all.read(i, piece, size)
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
-        """As `GlobalShadow.passes_read`."""
         return self._is_nothing(i, piece) or bool(self._of_all.passes_read(i, piece, size))
 
     def _is_nothing(self, i: Instruction, piece: Piece) -> bool:
@@ -156,13 +157,13 @@ class _Globals:
 
 
 class _Tensor:
-    """Tensor memory of the first CTA, for those who tell what CTAs do there: its methods are those of `TensorShadow`."""
+    """Tensor memory of the first CTA, for events of a cohort. Its methods are those of `TensorShadow`."""
 
     def __init__(self, sanitizer: SanitizerOfFirst) -> None:
         self.sanitizer = sanitizer
 
     def __getattr__(self, name: str) -> Any:
-        """What is not here, the watch of all has."""
+        """Everything else is an attribute of the sanitizer of all CTAs."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.sanitizer.spread().tensor, name)
@@ -175,23 +176,18 @@ class _Tensor:
         return sanitizer.first.tensor.begin_together(sanitizer.view, i, threads[:count], kind)
 
     def each(self, ops: Sequence[Operation]) -> list[Operation]:
-        """As `TensorShadow.each`."""
         return self.sanitizer.spread().tensor.each(ops)
 
     def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
-        """As `TensorShadow.adds_again`, of an operation of the first CTA while that stands for all."""
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.adds_again(op, members, d)
 
     def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
-        """As `TensorShadow.added`, of such an operation."""
         (self.sanitizer.of_all or self.sanitizer.first).tensor.added(op, members, d)
 
     def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
-        """As `TensorShadow.passes`, of such an operation."""
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.passes(op, members, reads, writes)
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
-        """As `TensorShadow.commit`."""
         sanitizer, count = self.sanitizer, self.sanitizer.own_count([thread for thread, _ in commits], ())
         if sanitizer.of_all is None and count and sanitizer.own_barriers([barrier for _, barrier in commits]) == count:
             sanitizer.first.tensor.commit(commits[:count])
@@ -199,7 +195,7 @@ class _Tensor:
             sanitizer.spread().tensor.commit(commits)
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
-        """As `TensorShadow.stored`, where nobody has touched the cells."""
+        """Store to cells that no operation has accessed; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(boxes)
         if own and not sanitizer.first.tensor.are_touched(own, lanes):
             sanitizer.first.tensor.stored(sanitizer.view, i, own, lanes, are_alike=are_alike)
@@ -207,14 +203,14 @@ class _Tensor:
             sanitizer.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
 
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
-        """As `TensorShadow.loaded`, of what is over for those who read."""
+        """Load cells that are complete for the readers; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(boxes)
         if own and sanitizer.first.tensor.passes_load(own, lanes):
             return sanitizer.first.tensor.loaded(sanitizer.view, i, own, lanes)
         return sanitizer.spread().tensor.loaded(x, i, boxes, lanes)
 
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
-        """As `TensorShadow.freed`, of what is over for who gives it back."""
+        """Free cells that are complete for the freeing warps; otherwise the state is expanded."""
         sanitizer, own = self.sanitizer, self._own(given)
         if own and sanitizer.first.tensor.passes_freed(own):
             sanitizer.first.tensor.freed(i, own)
@@ -232,7 +228,6 @@ class _Tensor:
         return own if [*map(tuple, accesses)] == all_ else []
 
     def waited(self, x: Wave, what: str) -> None:
-        """As `TensorShadow.waited`."""
         sanitizer = self.sanitizer
         if sanitizer.of_all is None and sanitizer.is_alike:
             sanitizer.first.tensor.waited(sanitizer.view, what)
@@ -241,12 +236,12 @@ class _Tensor:
 
     @property
     def marks(self) -> np.ndarray | None:
-        """As `TensorShadow.marks`: none while the first CTA stands for all."""
+        """No marks while the first CTA stands for all."""
         return (self.sanitizer.of_all or self.sanitizer.first).tensor.marks
 
 
 class SanitizerOfFirst(Events):
-    """As `Sanitizer`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
+    """The sanitizer of a cohort. `first` is that of the first CTA; `of_all` that of all CTAs, after a split."""
 
     def __init__(self, x: Wave, history: History | None) -> None:
         self.x, self.history, self.count = x, history, len(x.ctas)
@@ -261,20 +256,23 @@ class SanitizerOfFirst(Events):
         self.has_shared = self.first.has_shared
         self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
         self.has_declared = history is not None and x.launch.memory.has_declared
-        # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
+        # For each warp of the first CTA: the content of the last phase that it waited for, for each CTA.
         self.brought: dict[int, list[Any]] = {}
         assert x.cohort is not None
         self.cohort: Cohort = x.cohort
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
         self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
-        self.written: GlobalsOfFirst | None = None  # what asynchronous operations write to global memory, as soon as one does
+        # what asynchronous operations write to global memory, as soon as one does
+        self.written: GlobalsOfFirst | None = None
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
-        # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
+        # The mbarriers that the first CTA used last and left last, with the threads.
         self._used = self._freed = self._ended = 0, np.zeros(0, np.int64)
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
-        """May the first CTA stand for all: are there several that leave each other alone, with asynchronous operations, and none of what is rare?"""
+        """May the first CTA stand for all: are there several that leave each other alone, with asynchronous
+        operations, and none of what is rare?
+        """
         launch, program = x.launch, x.program
         if x.cohort is None or not x.cohort.is_apart or x.scratch or launch.schedule is not None or not launch.window_bytes:
             return False
@@ -283,7 +281,7 @@ class SanitizerOfFirst(Events):
         return not (unmet_stores(program) or unmet_loads(program))
 
     def spread(self) -> Sanitizer:
-        """The watch of all CTAs, which knows of each what was known of the first."""
+        """Split the cohort: the sanitizer of all CTAs, each with the state of the first one."""
         if self.of_all is None:
             self.first.operations.forget()
             room = self.first.clocks.own_columns
@@ -310,7 +308,7 @@ class SanitizerOfFirst(Events):
         self.spread().early.is_used(line, user, is_copied=is_copied, is_voted=is_voted)
 
     def __getattr__(self, name: str) -> Any:
-        """What is not here, the watch of all has."""
+        """Everything else is an attribute of the sanitizer of all CTAs."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.spread(), name)
@@ -324,19 +322,19 @@ class SanitizerOfFirst(Events):
 
     @property
     def lanes(self) -> Any:
-        """Who tells that lanes meet."""
+        """The receiver of events about lanes that synchronise."""
         return _Lanes(self) if self.of_all is None else self.of_all.lanes
 
     @property
     def globals(self) -> Any:
-        """Who is told what threads do in global memory."""
+        """The receiver of events about global memory."""
         if self.of_all is not None or self.history is None:
             return None if self.of_all is None else self.of_all.globals
         return _Globals(self, self.history)
 
     @property
     def tensor(self) -> Any:
-        """Who is told what is done in tensor memory."""
+        """The receiver of events about tensor memory."""
         return _Tensor(self) if self.of_all is None else self.of_all.tensor
 
     @property
@@ -356,7 +354,6 @@ class SanitizerOfFirst(Events):
 
     @property
     def held_slots(self) -> int:
-        """As `Sanitizer.held_slots`."""
         return (self.of_all or self.first).held_slots
 
     # ---- whether all do the same
@@ -383,7 +380,6 @@ class SanitizerOfFirst(Events):
         return self.cohort.own_threads(threads)
 
     def own_count(self, threads: Sequence[int], what: Sequence[Sequence[Any]]) -> int:
-        """As `Cohort.own_count`."""
         return self.cohort.own_count(threads, *what)
 
     def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
@@ -392,8 +388,9 @@ class SanitizerOfFirst(Events):
         return None if own is None else np.ascontiguousarray(own, np.int64)
 
     def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
-        """How many of threads (`apart` from one CTA to the next) and the mbarriers at which they do something are of the first CTA, where each has the same; 0
-        where one has not."""
+        """The number of (thread, mbarrier) pairs of the first CTA, if each CTA has the same (`apart` threads from one
+        CTA to the next); else 0.
+        """
         if self._pairs[0] is not pairs:
             self._pairs = pairs, self._count_pairs(pairs, apart)
         return self._pairs[1]
@@ -417,12 +414,10 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> Any:
-        """As `Sanitizer.read`."""
         return None if self.passes_read(x, i, flat, size) else OF_ALL
 
     @_or_of_all
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> Any:
-        """As `Sanitizer.write`."""
         own = self._own_places(flat)
         if own is None or size < WORD or self.first.follows_values():
             return OF_ALL
@@ -432,7 +427,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> Any:
-        """As `Sanitizer.copy`."""
         own = self._own_places(flat)
         if own is None or (self.first.shared.share_words(own, size) and not _all_stay(values)):
             return OF_ALL
@@ -443,18 +437,15 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def follows_values(self) -> Any:
-        """As `Sanitizer.follows_values`."""
         return self.first.follows_values() if self.is_alike else OF_ALL
 
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
-        """As `Sanitizer.passes_read`."""
         if self.of_all is not None:
             return self.of_all.passes_read(x, i, flat, size)
         own = self._own_places(flat)
         return own is not None and size >= WORD and self.first.passes_read(self.view, i, own, size)
 
     def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
-        """As `Sanitizer.passes_write`."""
         if self.of_all is not None:
             return self.of_all.passes_write(x, i, flat, size)
         own = self._own_places(flat)
@@ -462,7 +453,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
-        """As `Sanitizer.initialised`."""
         own = self._own_places(flat)
         shared = self.first.shared
         if own is None or shared.are_touched(shared.places_of(own, 2 * WORD)):
@@ -471,7 +461,9 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
-        """As `Sanitizer.allocated`, by one warp of each CTA and of words that nobody has touched."""
+        """tcgen05.alloc by one warp of each CTA, into words that no thread has accessed; otherwise the state is
+        expanded.
+        """
         own, shared = self._own_places(flat), self.first.shared
         if own is None or self.view.threads[0] >> 5 != self.view.threads[-1] >> 5 or shared.are_touched(shared.places_of(own, WORD)):
             return OF_ALL
@@ -481,17 +473,17 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> Any:
-        """As `Sanitizer.begin_together`: those of the first CTA, which stand for those of all."""
+        """The operations of the first CTA, which stand for those of all."""
         count = self.own_count(threads, what)
         return self.first.begin_together(i, threads[:count], kind) if count else OF_ALL
 
     @_or_of_all
     def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> Any:
-        """As `Sanitizer.begin_alike`: those of the first CTA, which stand for those of all."""
+        """The operations of the first CTA, which stand for those of all."""
         return self.first.begin_together(i, threads[:own], kind) if own else OF_ALL
 
     def of_all_ctas(self, ops: Sequence[Operation]) -> Sequence[Operation]:
-        """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
+        """The operations of all CTAs for those of `begin_together`. From now on each is handled alone."""
         return self.spread().of_all_ctas(ops)
 
     def of_issuer(self, ops: Sequence[Operation], n: int) -> Operation:
@@ -499,11 +491,11 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> Any:
-        """As `Sanitizer.joins`, of operations that stand for those of all."""
+        """Operations that stand for those of all CTAs."""
         return self.first.joins(ops, group, lanes)
 
     def op_writes_global(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Any = None) -> None:
-        """As `Sanitizer.op_writes_global`, of an operation of the first CTA that stands for that of each."""
+        """An operation of the first CTA that stands for that of each CTA."""
         if self.of_all is None and self.history is not None and self._writes(op, cta, addresses, size):
             return
         of_all = self.spread()
@@ -525,17 +517,16 @@ class SanitizerOfFirst(Events):
         return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
-        """As `Sanitizer.ops_write`, of operations that stand for those of all these CTAs."""
+        """Operations that stand for those of all these CTAs."""
         if self.of_all is None and self.first.pass_writes(ops, ctas[: len(ops)], runs):
             return
         self.spread().ops_write(self.of_all_ctas(ops), ctas, runs)
 
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
-        """As `Sanitizer.accumulate`."""
         (self.of_all or self.first).accumulate(ops, slots, sums, goes_on[: len(ops)])
 
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
-        """As `Sanitizer.complete_on`, of operations that stand for those of all."""
+        """Operations that stand for those of all CTAs."""
         own = barriers[: len(ops)]
         is_alike = self.of_all is None and self.own_barriers(barriers) == len(ops)
         if is_alike and not any(self._is_new(op.warps, barrier) for op, barrier in zip(ops, own, strict=True)):
@@ -544,12 +535,10 @@ class SanitizerOfFirst(Events):
             self.spread().complete_on(self.of_all_ctas(ops), barriers)
 
     def reads_what_changes(self, address: int) -> bool:
-        """As `Sanitizer.reads_what_changes`."""
         return self.history is not None and self.history.changes(address)
 
     @_or_of_all
     def names(self, x: Wave, block: Block) -> Any:
-        """As `Sanitizer.names`."""
         registers = self.first.registers
         if not block.slots & self.first.held_slots:
             return None
@@ -557,12 +546,10 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def commit(self, x: Wave, i: Instruction, group: str) -> Any:
-        """As `Sanitizer.commit`."""
         return self.first.commit(self.view, i, group) if self.is_alike else OF_ALL
 
     @_or_of_all
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> Any:
-        """As `Sanitizer.wait`."""
         is_alike = self.is_alike and (
             group != "cp.async" or are_whole_warps(self.view.threads)
         )  # lanes by themselves have a part of a copy
@@ -572,7 +559,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> Any:
-        """As `Sanitizer.makes`."""
         own, barriers = self.own(np.array([thread for _, thread in made])), [barrier for barrier, _ in made]
         count = 0 if own is None else len(own)
         if own is None or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
@@ -583,7 +569,7 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Any:
-        """As `Sanitizer.not_waited_for`: what is over for the first CTA is over for the others."""
+        """An operation that is complete for the first CTA is complete for the others."""
         index = barrier.cta.index
         if index:
             offset, own = self._freed
@@ -593,7 +579,7 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
-        """As `Sanitizer.ends`: what the first CTA may end the others may too."""
+        """What the first CTA may end, the others may end, too."""
         index = barrier.cta.index
         if index:
             offset, own = self._ended
@@ -603,12 +589,11 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def publish(self, x: Wave) -> Any:
-        """As `Sanitizer.publish`."""
         return self.first.publish(self.view) if self.is_alike else OF_ALL
 
     @_or_of_all
     def uses(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
-        """As `Sanitizer.uses`: what the first CTA may use by these threads the others may too."""
+        """What the first CTA may use by these threads, the others may use, too."""
         index = barrier.cta.index
         if index:
             offset, own = self._used
@@ -625,7 +610,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
-        """As `Sanitizer.waited`."""
         count = self._own_pairs(waits, self.x.stride)
         if not count:
             return OF_ALL
@@ -638,7 +622,6 @@ class SanitizerOfFirst(Events):
     def acquire_at(
         self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
     ) -> Any:
-        """As `Sanitizer.acquire_at`."""
         count = self._own_pairs(waits, self.x.stride)
         if not count or not self.are_alive_alike:
             return OF_ALL
@@ -646,7 +629,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
-        """As `Sanitizer.arrive`."""
         if not arrivals:
             return None
         count = self._own_pairs(arrivals, self.x.stride // WARP)
@@ -654,13 +636,11 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> Any:
-        """As `Sanitizer.release_at`."""
         count = self._own_pairs(arrivals, self.x.stride)
         return self.first.release_at(self.view, arrivals[:count], relaxed=relaxed, scope=scope) if count else OF_ALL
 
     @_or_of_all
     def complete(self, whats: Sequence[Any]) -> Any:
-        """As `Sanitizer.complete`."""
         count = self.own_barriers(whats)
         return self.first.complete(whats[:count]) if count else OF_ALL
 
@@ -668,7 +648,6 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> Any:
-        """As `Sanitizer.meet`."""
         if len(threads) == x.total and x.sel is ALL:
             return self.first.meet(self.view, _FIRST, self.view.threads, is_for_all=is_for_all)
         if len(ctas) < self.count or (np.diff(ctas) != 1).any() or not self.are_alive_alike:
@@ -678,32 +657,29 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> Any:
-        """As `Sanitizer.fence`."""
         return self.first.fence(self.view, acquires=acquires, releases=releases, scope=scope) if self.is_alike else OF_ALL
 
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
-        """As `Sanitizer.fence_tensor`, in a program in which that makes no difference."""
+        """tcgen05.fence in a program in which it makes no difference."""
 
     @_or_of_all
     def fence_async(self, x: Wave, i: Instruction) -> Any:
-        """As `Sanitizer.fence_async`."""
         if not self.is_alike or (self.history is not None and self._tells_fences_apart and not is_for_shared(i)):
             return OF_ALL
         return self.first.fence_async(self.view, i)
 
     @functools.cached_property
     def _tells_fences_apart(self) -> bool:
-        """Are there fences that are none for global memory? Then it is told of the others."""
+        """Are there fences that do not cover global memory? Then the other fences must be recorded."""
         return any(is_for_shared(i) for i in self.x.program.inlined.body)
 
     @_or_of_all
     def waited_for_launch(self, x: Wave, i: Instruction) -> Any:
-        """As `Sanitizer.waited_for_launch`."""
         return OF_ALL if self.history is not None and self.history.before else None
 
     @_or_of_all
     def lets_next_begin(self, x: Wave) -> Any:
-        """As `Sanitizer.lets_next_begin`: what the first CTA has fenced each of the others has."""
+        """The fences of the first CTA are those of each CTA."""
         if self.history is None:
             return None
         if self.history.before or not self.is_alike:
@@ -717,26 +693,26 @@ class SanitizerOfFirst(Events):
     # ---- the begin and the end
 
     def wave_began(self, x: Wave) -> None:
-        """As `Sanitizer.wave_began`."""
+        """Nothing to do: the first CTA has its own."""
 
     def wave_ended(self, x: Wave) -> None:
-        """As `Sanitizer.wave_ended`."""
         if self.of_all is not None or not self.first.ends_in_order(self.x.ctas[0]):
             self.spread().wave_ended(x)
 
     def wave_freed(self, x: Wave) -> None:
-        """As `Sanitizer.wave_freed`."""
         (self.of_all or self.first).wave_freed(x)
         vars(self).clear()
 
 
 def _all_stay(values: Values | None) -> bool:
-    """Does each thread find what it has written, whoever else has written there?"""
+    """Does each thread find its own value, although others have written there?"""
     return values is None or bool(values.stay.all())
 
 
 def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
-    """Are threads of a CTA (ascending), the first of which has a number, the same ones of it as those of the first CTA?"""
+    """Are threads of a CTA (ascending), the first of which has a number, the same ones of it as those
+    of the first CTA?
+    """
     count = len(own)
     if len(threads) != count or not count or threads[0] - begin != own[0]:
         return False
@@ -746,5 +722,5 @@ def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
 
 
 def sanitizer_of(x: Wave, history: History | None) -> Sanitizer | SanitizerOfFirst:
-    """The watch of a wave that begins."""
+    """The sanitizer of a wave that starts."""
     return SanitizerOfFirst(x, history) if SanitizerOfFirst.is_possible(x) else Sanitizer(x, history)

@@ -1,10 +1,12 @@
-"""One CTA that stands for all: what the watch keeps of shared memory, while the CTAs of a wave do the same, each in its own window.
+"""Tables of shared memory for a cohort: one CTA stands for all, while the CTAs of a wave do the same, each in its own
+window.
 
-CTAs of one kernel mostly access the same words of their windows by the same threads between the same barriers, and issue the same asynchronous operations.
-Then of each word of one window the same is known as of that word in every other: the tables of `shared_memory.py` have the words of the first CTA alone, and an
-access is looked at there. That all do the same is looked at first, for every access: the threads that run, their places or their operations, what their warps
-know of each other and of these, the clocks and the meetings. Where one of these differs, or an access is not in order, the tables become those of all CTAs
-(`unfolded`), as if they had always been, and it is looked at again.
+CTAs of one kernel mostly access the same words of their windows by the same threads between the same barriers, and
+issue the same asynchronous operations. Then the ordering state of each word is identical in every CTA. So the tables
+of `shared_memory.py` have the words of the first CTA only. Every access is first compared across the CTAs: the
+running threads, their places or operations, the knowledge of their warps about each other and about the operations,
+the clocks and the synchronisations. If one of these differs, or an access is not ordered, the tables are expanded to
+all CTAs (`unfolded`), and the access is checked again.
 """
 
 from __future__ import annotations
@@ -29,16 +31,20 @@ __all__ = ["Folding", "Knowledge"]
 
 
 class Knowledge:
-    """Do the warps of all CTAs know the same of each other, and of the operations that these have issued alike? The one question behind all tables that are kept once."""
+    """Do the warps of all CTAs have the same knowledge about each other and about their operations? All tables that
+    exist once depend on this answer.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks) -> None:
         self.count, self.warps, self.clocks = len(x.ctas), len(clocks.clock) // len(x.ctas), clocks
         self.alike: set[int] = set()  # operations of the first CTA that the others have issued alike, by number
         self._open: set[int] = set()  # those of which not all warps know that they are over
-        self._at = -1  # of the clocks's changes: behind which what warps know was found to be the same
+        self._at = -1  # the change of the clocks after which the knowledge was last found equal
 
     def has_issued(self, numbers: Iterable[int]) -> bool:
-        """All CTAs issue operations, which have these numbers in the first one. False where their warps know not the same of them."""
+        """All CTAs issue operations, which have these numbers in the first one. False where their warps know not the
+        same of them.
+        """
         new = set(numbers) - self.alike
         if not self._know_alike(new):
             return False
@@ -70,7 +76,7 @@ class Knowledge:
         )
 
     def remembered(self) -> tuple[int, ...]:
-        """None: what nobody else remembers is forgotten here too."""
+        """None: operations that no other table remembers may be forgotten."""
         return ()
 
     def renumber(self, to: Renumbering) -> None:
@@ -92,7 +98,7 @@ class Folding:
 
     @property
     def _apart(self) -> np.ndarray:
-        """How far the numbers of each CTA's operations are behind those of the same ones of the first one."""
+        """The distance of each CTA's operation numbers from those of the first CTA."""
         return self._numbers * self.clocks.own_columns
 
     @staticmethod
@@ -114,16 +120,16 @@ class Folding:
         return self.knowledge.is_the_same() and self._have_met_alike(epochs)
 
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
-        """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
-        something else of each other."""
+        """The places (bytes) of an access of the running threads in the first CTA's window, and its threads. None if
+        other CTAs differ.
+        """
         if not self._are_alike(epochs):
             return None
         at, threads = self.cohort.own_places(places), self.cohort.own_threads(self.x.threads)
         return None if at is None or threads is None else (at, threads)
 
     def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
-        """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
-        something else."""
+        """The number of operations of the first CTA, among those that CTAs issue alike; 0 if CTAs differ."""
         if not self._are_alike(epochs):
             return 0
         own, numbers = self._numbers_of(ops, ctas)
@@ -172,7 +178,7 @@ class Folding:
         return np.tile(of_one, (self.count, *(1,) * (of_one.ndim - 1)))
 
     def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""
+        """For all CTAs what one CTA has: stamps of reads, their lines, clocks and marks."""
         *tables, marks = of_one
         return *map(self._of_all, tables), self._marks(marks)
 

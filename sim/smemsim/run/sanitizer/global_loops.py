@@ -1,9 +1,10 @@
-"""The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed.
+"""The shadow of global memory in compiled loops: accesses are recorded, and unordered ones are listed.
 
-What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
-its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
-is one. With more than that a race may go unseen; none is made up. The second reader of a cell of which another one was forgotten, that nothing orders before the
-ones that are kept, stands below zero: where such a cell is overwritten, `Cells.bound` says so.
+An access is recorded as one number, its epoch: the warp (counted through the launch from 1 on), its clock, and the
+instruction. A cell has the epochs of its last writer, of one earlier strong writer that the last one does not follow,
+of its last reader, and of one more reader, from another CTA if there is one. With more accesses a race may be missed;
+none is invented. If a reader was forgotten that is not ordered before the recorded ones, the second reader is
+negative. When such a cell is overwritten, `Cells.bound` reports it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
 
 
 class Cells(NamedTuple):
-    """The epochs of an array's cells, of `1 << shift` bytes each, and of lines of `1 << line` bytes, which are kept in place of their cells as long as only
-    whole ones are accessed, each by one warp; `split` marks the others. Nothing is held of what no access needs."""
+    """The epochs of an array's cells, of `1 << shift` bytes each, and of lines of `1 << line` bytes.
+
+    Lines replace their cells while only whole lines are accessed, each by one warp; `split` marks the others. Tables
+    that no access needs do not exist.
+    """
 
     shift: int
     line: int
@@ -40,9 +44,13 @@ class Cells(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the warps of a wave know, the first of which has number `first` in the launch: their clocks, and up to which clock of each other they have
-    seen; of instructions their scope, and whether they write asynchronously: then the clock of an epoch is a place in `waited`, the clock of the issuing
-    warp behind its wait. Who has waited for an asynchronous read has seen the clock at which it was issued."""
+    """The knowledge of the warps of a wave, the first of which has number `first` in the launch.
+
+    - Their clocks, and the clock of each other warp that they have seen.
+    - For each instruction its scope, and whether it writes asynchronously. Then the clock of an epoch is a place in
+      `waited`: the clock of the issuing warp after its wait.
+    - A warp that has waited for an asynchronous read has seen the clock at which it was issued.
+    """
 
     first: int
     clock: np.ndarray
@@ -56,7 +64,7 @@ class Known(NamedTuple):
 
 @compiled
 def _is_ordered(epoch, warp, role, known):  # type: ignore[no-untyped-def]
-    """Has a warp of the wave seen an access? Of other waves nothing is known here."""
+    """Has a warp of the wave seen an access? Other waves are not known here."""
     who = (epoch >> WHO) - 1 - known.first
     when = (epoch >> WHEN) & CLOCK
     if role == WRITER and known.asynchronous[epoch & INDEX]:
@@ -117,7 +125,9 @@ def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def
 
 @compiled
 def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-def]
-    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than of the own. Below zero where one is lost."""
+    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than
+    of the own. Below zero where one is lost.
+    """
     if other == 0:
         return reader
     second, mine = abs(other), ((own >> WHO) - 1) // known.per_cta
@@ -167,8 +177,10 @@ def _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found):  #
 
 @compiled
 def _note_strong(cell, writer, warp, scope, earlier, known):  # type: ignore[no-untyped-def]
-    """A warp writes by a strong operation over what another one has written so, and nothing orders the two: who reads must have seen both. A plain store
-    ends that: the atomics of one address come in an order, and who sets back what it has added to itself overwrites them all."""
+    """A warp writes by a strong operation over a strong write of another warp, unordered: a reader must have seen both.
+    A plain store ends that: the atomics of one address are ordered, and a thread that resets a word to which it has
+    added overwrites them all.
+    """
     if scope == 0:
         earlier[cell] = 0
     elif (
@@ -194,9 +206,10 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
 
 @compiled
 def read(at, size, threads, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
-    """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role).
+    """Threads read `size` bytes each, at the byte offsets `at`. Returns the number of `suspects`: (place of the thread,
+    cell, epoch, role).
 
-    `stops`: at the first one; what is noted until then may be noted again.
+    `stops`: at the first one. Records until then may be repeated.
     """
     found, scope, first_warp = 0, known.scope[index], known.first
     clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
@@ -282,7 +295,7 @@ GROUP = 16  # threads that are looked at together
 
 @compiled
 def _has_lines(first, last, cells):  # type: ignore[no-untyped-def]
-    """Has nobody written whole lines, of those of a range of bytes? Then their cells are kept; 2 where none had been."""
+    """Has no thread written whole lines in a range of bytes? Then their cells are used; 2 if there were none before."""
     is_new = True
     for line in range(first >> cells.line, (last >> cells.line) + 1):
         if not cells.split[line]:
@@ -307,7 +320,7 @@ def _is_idle(n, places, rows, nowhere):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_filled(n, places, rows, apart, size):  # type: ignore[no-untyped-def]
-    """Do a group's threads by all stores fill what lies behind its first place?"""
+    """Do the threads of a group, by all stores, fill the bytes after its first place?"""
     count, first, other = len(rows), places[rows[0], n] + apart[0], np.int64(0)
     for k in range(count):
         own, begin = places[rows[k], n : n + GROUP], first - apart[k] + k * size
@@ -318,7 +331,9 @@ def _is_filled(n, places, rows, apart, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fill_group(own, at, size, indices, cells):  # type: ignore[no-untyped-def]
-    """A group of which `_is_filled` holds, from a byte of the array on. False, and nothing is noted, where somebody has been there."""
+    """Record a group with `_is_filled`, from a byte of the array on. False, and nothing is recorded, if a thread has
+    accessed it.
+    """
     count = len(indices)
     found = _has_lines(at, at + count * size - 1, cells)
     writers = cells.writers[at >> cells.shift : (at >> cells.shift) + count]
@@ -335,7 +350,9 @@ def _fill_group(own, at, size, indices, cells):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fill_lanes(n, own, places, rows, apart, nowhere, host, size, indices, cells):  # type: ignore[no-untyped-def]
-    """A group's threads one by one; how many cells were noted before one in which somebody has been, of all there are the count and one more."""
+    """Record the threads of a group one by one. Returns the number of recorded cells before the first accessed one; if
+    there is none, the number of all plus one.
+    """
     done = 0
     for k in range(len(rows)):
         for lane in range(GROUP):
@@ -362,9 +379,12 @@ def _forget(n, most, places, rows, apart, nowhere, host, cells):  # type: ignore
 
 @compiled
 def fill(places, rows, apart, nowhere, host, first, last, size, indices, known, cells):  # type: ignore[no-untyped-def]
-    """Threads write by several weak stores of one cell each, where nobody has been: each what lies behind that of the store before, and a thread behind the one before.
-    False, and nothing is noted, where it is not so. A row of `places` has where each thread stores, less `apart`, or `nowhere`; `indices` are the stores' numbers, again
-    for each thread of a group."""
+    """Threads write by several weak stores of one cell each, to cells without accesses. Each store continues after the
+    previous one, and each thread after the previous one. False, and nothing is recorded, if that does not hold.
+
+    A row of `places` has the place of each thread's store, minus `apart`, or `nowhere`. `indices` are the numbers of
+    the stores, again for each thread of a group.
+    """
     n, most = first, len(indices) + 1
     while n < last:
         if _is_idle(n, places, rows, nowhere):
@@ -388,7 +408,9 @@ def fill(places, rows, apart, nowhere, host, first, last, size, indices, known, 
 
 @compiled
 def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no-untyped-def]
-    """A warp's asynchronous operation reads cells: lists those that threads have written and that no proxy fence lies behind, as this wave knows it."""
+    """An asynchronous operation of a warp reads cells: list those that threads have written without a later proxy
+    fence, as this wave knows.
+    """
     found = 0
     for n in range(len(at)):
         first, is_split = at[n] >> cells.shift, cells.split[at[n] >> cells.line]
@@ -408,8 +430,9 @@ def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no
 
 @compiled
 def observed(at, size, threads, index, known, cells, suspects):  # type: ignore[no-untyped-def]
-    """Threads read by a strong operation: lists the strong writes of others that they find there and that nothing orders in front of them, the last one of a
-    cell as WRITER, the one that it does not follow as READER."""
+    """Threads read by a strong operation: list the strong writes of others that they observe and that are not ordered
+    before them. The last one of a cell is WRITER, the one that it does not follow READER.
+    """
     found, scope = 0, known.scope[index]
     for n in range(len(at)):
         warp, first, line = threads[n] >> 5, at[n] >> cells.shift, at[n] >> cells.line

@@ -1,8 +1,9 @@
-"""Global memory (PTX ISA 8: data races; morally strong operations, scopes; causality order): of each piece of each array the last writer and readers,
-and what is wrong with the next access.
+"""Global memory (PTX ISA 8: data races; morally strong operations, scopes; causality order): the last writer and
+readers of each piece of each array, and the findings of the next access.
 
-CTAs that run one after the other here run together on a card, or in another order: what a launch's waves did is kept until the launch ends
-(`History`), and a later wave knows of it only what it has acquired at an address in global memory (`VectorClocks.foreign`).
+CTAs that run one after the other here run together on a card, or in another order. So the accesses of a launch's
+waves are recorded until the launch ends (`History`). A later wave knows only what it has acquired at an address in
+global memory (`VectorClocks.foreign`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ Stays = Callable[[np.ndarray], np.ndarray]
 
 
 def is_for_shared(i: Instruction) -> bool:
-    """Is this a fence of the asynchronous proxy that names shared memory, and so is none for global memory (PTX ISA 9.1 §9.7.13.4)?"""
+    """Is this a fence of the asynchronous proxy that names shared memory, and so is none for global memory (PTX ISA
+    9.1 §9.7.13.4)?
+    """
     return i.op in ("fence", "membar") and "proxy" in i.modifiers and any("shared::" in m for m in i.modifiers)
 
 
@@ -65,7 +68,7 @@ def _is_past_l1(i: Instruction) -> bool:
 
 
 class Said(NamedTuple):
-    """What is said of two accesses: what is wrong, and what to write; `is_note` where it has held."""
+    """The finding for two accesses: what is wrong, and the fix. `is_note`: it has worked."""
 
     clauses: Clauses
     repair: str
@@ -73,7 +76,7 @@ class Said(NamedTuple):
 
 
 class GlobalShadow:
-    """What the accesses of one wave to global memory are held against, and noted."""
+    """Compare the accesses of one wave to global memory with the recorded ones, and record them."""
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, history: History, taint: Taint, first: int
@@ -89,7 +92,7 @@ class GlobalShadow:
         self._has_narrow = x.alike(is_for_shared, lambda: any(map(is_for_shared, x.launch.program.inlined.body)))
         self._nothing = np.zeros_like(clocks.fenced) if self._has_narrow else clocks.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
-        self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
+        self._open: dict[Operation, int] = {}  # asynchronous ones without a wait
         self.before = Prerequisite(x, clocks, operations, history, self._where) if history.before else None
 
     def remembered(self) -> list[int]:
@@ -138,7 +141,7 @@ class GlobalShadow:
         if array.blank is not None:
             if i.op in ("ld", "cp", "wmma"):
                 self._follows_blank(i, array, piece.at, size)
-            elif i.op in ATOMICS:  # that have left what happened to lie there
+            elif i.op in ATOMICS:  # that have left uninitialised content
                 array.blank.fill(piece.at, size)
         if "nc" in i.modifiers:
             self._is_constant(i, array, piece.at)
@@ -147,7 +150,7 @@ class GlobalShadow:
         self._note_lines(i, array, piece.at)
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
-        """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
+        """Is a read unsuspicious, and completely recorded? Else `read` must be called."""
         if self.before is not None and not self.before.are_behind(self.x.threads >> 5):
             return False
         array = self._read(i, piece.memory, size)
@@ -170,7 +173,7 @@ class GlobalShadow:
         return (self.first + warps) // self.per_cta + 1
 
     def _read(self, i: Instruction, memory: np.ndarray, size: int) -> ArrayShadow | None:
-        """What is kept of an array that is read; None where that is nothing, as nobody writes there."""
+        """The record of an array that is read; None if no thread writes it."""
         if i.modifiers[0] == "const" or self.history.is_unwritten(memory):
             return None
         return self._array(memory, size)
@@ -186,8 +189,9 @@ class GlobalShadow:
         return found
 
     def _observe(self, i: Instruction, index: int, array: ArrayShadow, at: np.ndarray, size: int) -> None:
-        """The running threads read by a strong operation: the strong writes that they find there, that of an atomic with the one before it, lie in front of what they
-        do behind (rule order.observation)."""
+        """The running threads read by a strong operation. The strong writes that they observe (for an atomic with the
+        one before it) happen before their later accesses (rule order.observation).
+        """
         threads, instructions = self.x.threads, self.history.instructions
         found = loops.observed(at, size, threads, index, self._known, array.cells, self.history.suspects)
         writes: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -202,7 +206,7 @@ class GlobalShadow:
             array.observes(cell, self.first + warp, own, epochs)
 
     def _is_constant(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:
-        """The running threads load by .nc: has nobody written there in this launch (rule order.non_coherent)?"""
+        """The running threads load by .nc: has no thread written there in this launch (rule order.non_coherent)?"""
         if not len(array.cells.writers):
             return
         cells = array.cells
@@ -219,7 +223,9 @@ class GlobalShadow:
         )  # fmt: skip
 
     def write(self, i: Instruction, piece: Piece, size: int, values: Values | None = None) -> None:
-        """The running threads have written `size` bytes each: those who leave what lies there race with nobody, where `values` are given."""
+        """The running threads have written `size` bytes each. With `values`, threads that do not change the bytes do
+        not race.
+        """
         if self.before is not None:
             self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=True)
         if (array := self._array(piece.memory, size)) is None:
@@ -249,11 +255,13 @@ class GlobalShadow:
     def cells_of_store(
         self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
     ) -> tuple[int, loops.Cells] | None:
-        """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it. `fills_words`
-        says of a store of less than a word whether neighbouring threads write all bytes of each word."""
+        """The number of a weak store of so many threads, and its cells; None if there are none, or in other cases.
+        `fills_words`: for a store of less than a word, do neighbouring threads write all bytes of each word?
+        """
         if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None
-        if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):  # which bytes it writes is noted
+        # which bytes it writes is noted
+        if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):
             return None
         if self.history.is_followed(i) or (self.clocks.carries_global and threads <= WARP):
             return None
@@ -274,7 +282,9 @@ class GlobalShadow:
         begin: int,
         end: int,
     ) -> bool:
-        """Do threads, by stores that follow each other, fill what nobody has accessed (`global_loops.fill`)? Then it is noted."""
+        """Do consecutive stores of threads fill bytes without accesses (`global_loops.fill`)? Then they
+        are recorded.
+        """
         found = [self.cells_of_store(i, memory, size, end - begin) for i in stores]
         indices = np.array([one[0] for one in found if one is not None], np.int64)
         if len(indices) < len(stores) or found[0] is None:
@@ -305,7 +315,9 @@ class GlobalShadow:
         return found
 
     def _tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
-        """Say where an instruction has overwritten what more warps read than are remembered, if nothing is told of its line."""
+        """Report an instruction that has overwritten more readers than are remembered, if its line has
+        no other report.
+        """
         if not array.cells.bound[0]:
             return
         array.cells.bound[0] = False
@@ -315,16 +327,18 @@ class GlobalShadow:
                 "another one of them would not be found"
             )
 
-    # ---- bytes that nobody has written
+    # ---- uninitialised bytes
 
     def _follows_blank(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
-        """The running threads load bytes of which nobody has written some: R507 once such a value is used."""
+        """The running threads load bytes some of which are uninitialised: R507 when such a value is used."""
         marks = self._marks(i, array, at, size)
         if marks is not None:
             self.taint.loads(self.x.threads, marks, size)
 
     def brought(self, i: Instruction, addresses: np.ndarray, size: int) -> np.ndarray | None:
-        """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each: (n, bytes); None where there are none."""
+        """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each:
+        (n, bytes); None where there are none.
+        """
         region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1) if len(addresses) else None
         if region is None or self.history.is_unwritten(region.words) or (array := self._array(region.words, size)) is None:
             return None
@@ -348,13 +362,15 @@ class GlobalShadow:
         return np.where(found, np.int32(mark), np.int32(0))
 
     def updates(self, i: Instruction, piece: Piece, size: int) -> None:
-        """The running threads are about to make something of what lies there, by an atomic operation."""
+        """The running threads are about to change memory by an atomic operation."""
         array = self._array(piece.memory, size)
         if array is not None and id(i) not in bit_fields(self.x.launch.program):
             self._makes_of_blank(i, array, piece.at, size)
 
     def finds(self, i: Instruction, piece: Piece, size: int) -> np.ndarray | None:
-        """The marks of what the running threads are about to find there: (n, bytes of each); None where none is in doubt."""
+        """The marks of what the running threads are about to find there: (n, bytes of each); None where none is in
+        doubt.
+        """
         array = self._array(piece.memory, size)
         return None if array is None or array.blank is None else self._marks(i, array, piece.at, size)
 
@@ -363,8 +379,10 @@ class GlobalShadow:
             self._say_blank(i, array, int(at[np.argmax(there)]), None)
 
     def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None, by: Instruction | None = None) -> None:
-        """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated).
-        What a matrix product (`by`) makes of it, or what it alone decides, is a result."""
+        """R507. It is a remark for memory that a program has allocated, if the value only goes to another place of
+        global memory (rule memory.allocated). The result of a matrix product (`by`), and what the value alone
+        decides, are results.
+        """
         where = self._named(i, array, at, 1)
         is_copied = isinstance(array.blank, Garbage) and self.taint.is_stored and id(user) not in self._accumulations and not is_result(by)
         said, milder = uninitialised(where, i, user, by, is_copied=is_copied, is_voted=self.taint.is_voted)
@@ -376,8 +394,9 @@ class GlobalShadow:
         )  # fmt: skip
 
     def _is_update(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
-        """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
-        two (rule order.update)? Plain ones race, and need no rule of their own."""
+        """The running threads store a value that they compute from a strong load of the same word: has another thread
+        done the same, unordered (rule order.update)? Plain accesses race anyway.
+        """
         warps, index = self.x.threads >> 5, self.history.index(i)
         for warp in distinct(warps).tolist():
             own = at[warps == warp]
@@ -414,7 +433,9 @@ class GlobalShadow:
         return False
 
     def written(self, address: int, size: int, warp: int) -> list[Written]:
-        """The writes of threads of this wave, those of the own CTA where CTAs are apart, that lie in `size` bytes, each once."""
+        """The writes of threads of this wave, those of the own CTA where CTAs are apart, that lie in `size` bytes,
+        each once.
+        """
         found = {}
         for array, at in self._places(np.array([address]), size, is_read=True):
             if not len(array.cells.writers):
@@ -445,7 +466,9 @@ class GlobalShadow:
             self._say_unfenced(op, array, self._unfenced(op, array, at, size), "reads")
 
     def op_writes(self, op: Operation, addresses: np.ndarray, size: int, stays: Stays | None = None) -> None:
-        """An asynchronous operation is about to write so; `stays` says of addresses of bytes which hold what it writes: they race with nobody."""
+        """An asynchronous operation is about to write. `stays`: which addresses hold the same bytes already; writes
+        there do not race.
+        """
         if op not in self._open:
             self._open[op] = self.history.issues()
         when = self._open[op]
@@ -465,13 +488,16 @@ class GlobalShadow:
             if found and self._look(op.instruction, array, at, threads, found, "writes", stays=stays):
                 continue
             self._tell_bound(op.instruction, array)
-            plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0  # reductions beside atomics of threads are left alone
+            # reductions beside atomics of threads are left alone
+            plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0
             unfenced = unfenced[plain]
             self._say_unfenced(op, array, unfenced[self._change(array, unfenced, stays)], "writes")
 
     def passes_op_write(self, op: Operation, addresses: np.ndarray, size: int, *, when: int, behind: int) -> bool:
-        """Is nothing suspicious about such a write, which has this place among asynchronous ones, by the warp that comes so many behind the operation's and has seen of
-        its CTA what that has of its own? Then it is noted; else it has to be told of that warp, and may have been noted in part."""
+        """Is such a write unsuspicious? It has this place among asynchronous writes; its warp is so many after the
+        operation's, and has the same knowledge of its CTA. Then it is recorded; else the write must be handled for
+        that warp, and may be recorded in part.
+        """
         places = list(self._places(addresses, size))
         if self.before is not None or len(places) != 1:
             return False
@@ -496,7 +522,7 @@ class GlobalShadow:
         self._open |= writes
 
     def waited(self, op: Operation) -> None:
-        """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
+        """The issuing warp has waited for a write: a thread that sees the warp's later actions has seen the write."""
         when = self._open.pop(op, None)
         if when is not None:
             self.history.waited[when] = self.clocks.clock[op.warps[0]]
@@ -508,7 +534,9 @@ class GlobalShadow:
             self._keep_fence(i, warps)
 
     def fence_global(self, i: Instruction, warps: np.ndarray) -> None:
-        """fence.proxy.async.global of warps: what they have seen of global memory is visible to the asynchronous proxy."""
+        """fence.proxy.async.global of warps: what they have seen of global memory is visible to the
+        asynchronous proxy.
+        """
         self._note_fence(warps)
         self._keep_fence(i, warps)
         self.clocks.passes(warps)
@@ -532,7 +560,9 @@ class GlobalShadow:
             addresses = addresses[~inside]
 
     def _unfenced(self, op: Operation, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray:
-        """What threads have written, and an operation of the asynchronous proxy reads or overwrites without a proxy fence between: rows of suspects."""
+        """Writes of threads that an operation of the asynchronous proxy reads or overwrites without a proxy fence in
+        between: rows of suspects.
+        """
         warp, suspects = int(op.warps[0]), self.history.suspects
         found = (
             loops.unfenced(at, size, warp, self._nothing if self._has_narrow else self.clocks.fenced, self._known, array.cells, suspects)
@@ -557,7 +587,9 @@ class GlobalShadow:
         return suspects[late]
 
     def _lacks_fence(self, warp: int, who: np.ndarray, when: np.ndarray) -> np.ndarray:
-        """Between which writes of other waves and what a warp does now lies no proxy fence for global memory, of any wave? None where too many fences are known."""
+        """Between which writes of other waves and what a warp does now lies no proxy fence for global memory, of any
+        wave? None where too many fences are known.
+        """
         if self.history.proxy_fences is None:
             return np.zeros(len(who), bool)
         lacks, wave = np.ones(len(who), bool), self.history.wave_of(who)
@@ -578,7 +610,9 @@ class GlobalShadow:
 
     @functools.cached_property
     def _keeps_fences(self) -> bool:
-        """May an asynchronous operation of the program read or write what threads of another wave have written to global memory?"""
+        """May an asynchronous operation of the program read or write what threads of another wave have written to
+        global memory?
+        """
         body = self.x.program.inlined.body
         return any(map(is_bulk, body)) and any(i.op in ("st", "atom", "red") and "shared" not in i.modifiers for i in body)
 
@@ -602,7 +636,9 @@ class GlobalShadow:
         return ~np.asarray(stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1))
 
     def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
-        """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now (rule order.observation)?"""
+        """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now
+        (rule order.observation)?
+        """
         fenced = self.clocks.fenced[warp]
         if self._has_narrow:
             fenced = np.max([self._nothing[warp], *(seen for fence, seen in self._fences if self.clocks.is_over(warp, fence))], axis=0)
@@ -652,8 +688,9 @@ class GlobalShadow:
         return bool(len(suspects))
 
     def _lack_fence_alone(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray) -> np.ndarray:
-        """Which suspicious plain loads and stores follow what their warp would have seen behind a fence of its own, loads from lines of which the L1 has no older
-        copy (rule order.reader_fence)?"""
+        """Which suspicious plain loads and stores follow what their warp would have seen after a fence of its own?
+        Loads count if the L1 has no older copy of the line (rule order.reader_fence).
+        """
         if i.op not in ("ld", "st") or not self.history.may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
             return np.zeros(len(warps), bool)
         epochs = suspects[:, 2]
@@ -674,7 +711,7 @@ class GlobalShadow:
         return alone
 
     def _would_have_heard(self, warp: int, who: int, when: int) -> bool:
-        """Would a warp have seen an access of a warp of another wave behind a fence?"""
+        """Would a warp have seen an access of a warp of another wave after a fence?"""
         first, number = self.history.waves[int(self.history.wave_of(np.array([who]))[0])]
         clocks = self.clocks.foreign_behind_fence(warp, number)
         return clocks is not None and bool(clocks[who - first] >= when)
@@ -700,14 +737,17 @@ class GlobalShadow:
         return heard
 
     def _have_observed(self, array: ArrayShadow, warps: np.ndarray, suspects: np.ndarray, late: np.ndarray, does: str) -> np.ndarray:
-        """Which suspicious accesses are strong writes that a strong read has found, which these warps have done themselves or seen (rule order.observation)?"""
+        """Which suspicious accesses are strong writes that a strong read has found, which these warps have done
+        themselves or seen (rule order.observation)?
+        """
         known = np.zeros(len(suspects), bool)
         strong = (suspects[:, 3] == loops.WRITER) & (self.history.scope[suspects[:, 2] & loops.INDEX] != 0)
         for n in np.flatnonzero(late & strong).tolist():
             cell, warp, epoch = int(suspects[n, 1]), int(warps[n]), int(suspects[n, 2])
             last = int(array.cells.writers[cell])
             if does == "reads" and last >> loops.WHO == self.first + warp + 1:
-                known[n] = self.history.instructions[last & loops.INDEX].op == "atom"  # what a reduction has found, nobody is told
+                # the old value of a reduction is not returned
+                known[n] = self.history.instructions[last & loops.INDEX].op == "atom"
                 continue
             known[n] = any(
                 epoch in read.writes and (reader == self.first + warp or self._has_seen(warp, read.read))
@@ -726,7 +766,9 @@ class GlobalShadow:
     def _changes(
         self, index: int, array: ArrayShadow, at: np.ndarray, threads: np.ndarray, suspects: np.ndarray, values: Values
     ) -> np.ndarray:  # fmt: skip
-        """Which suspicious writes leave other bytes than lay there, or than another thread of the same instruction writes?"""
+        """Which suspicious writes leave other bytes than lay there, or than another thread of the same instruction
+        writes?
+        """
         n, cells = suspects[:, 0], suspects[:, 1]
         unit = 1 << array.cells.shift
         within = (cells << array.cells.shift) - at[n]
@@ -772,7 +814,9 @@ class GlobalShadow:
             tell(0)
 
     def _following(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
-        """Which suspicious accesses are of CTAs that one multiprocessor runs one after the other (rule order.same_multiprocessor)?"""
+        """Which suspicious accesses are of CTAs that one multiprocessor runs one after the other (rule
+        order.same_multiprocessor)?
+        """
         places, name = self.x.launch.places, self.history.place_of
         if places is None:
             return np.zeros(len(warps), bool)
@@ -787,7 +831,8 @@ class GlobalShadow:
         self._say(i, other, array, suspects[n], int(warps[n]), does, which, formal=formal)
 
     def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> tuple[np.ndarray, Formal]:
-        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all, formally.
+        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all,
+        formally.
 
         Waits and arrivals of .cta keep no other CTA's writes of global memory visible (rule order.narrow_wait).
         """
@@ -883,7 +928,9 @@ class GlobalShadow:
         return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
-        """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""
+        """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""
+        where it is not.
+        """
         ways = ((i, scopes[0], other), (other, scopes[1], i))
         program = self.x.launch.program
         if any(not scope and looks_again(program, weak, atom) and may_follow(program, weak, atom) for weak, scope, atom in ways):
@@ -957,23 +1004,24 @@ class GlobalShadow:
 
 
 class GlobalsOfFirst:
-    """Global memory as CTAs write it that do the same (`first.py`), by what the first one knows, which is what each other one knows of its own warps; `shadow` is that of
-    the first one. Told are asynchronous operations alone."""
+    """Global memory for a cohort (`first.py`): the knowledge of the first CTA is that of each CTA about its own warps.
+    `shadow` is that of the first CTA. Only asynchronous operations are recorded.
+    """
 
     def __init__(self, shadow: GlobalShadow) -> None:
         self.shadow = shadow
-        self._open: dict[Operation, dict[int, int]] = {}  # that nobody has waited for: by CTA the place among asynchronous writes
+        self._open: dict[Operation, dict[int, int]] = {}  # without a wait: by CTA the place among asynchronous writes
 
     def op_writes(self, op: Operation, cta: int, addresses: np.ndarray, size: int) -> bool:
-        """As `GlobalShadow.op_writes`, of a CTA's twin of the first one's operation. False where the watch of all has to be told."""
+        """A write of the twin of the first CTA's operation. False if the cohort must split."""
         when = self._open.setdefault(op, {})[cta] = self.shadow.history.issues()
         return self.shadow.passes_op_write(op, addresses, size, when=when, behind=cta * self.shadow.per_cta)
 
     def waited(self, op: Operation) -> None:
-        """As `GlobalShadow.waited`, of all CTAs."""
+        """All CTAs have waited."""
         for when in self._open.pop(op, {}).values():
             self.shadow.history.waited[when] = self.shadow.clocks.clock[op.warps[0]]
 
     def spread(self, of_all: GlobalShadow) -> None:
-        """The watch of all CTAs is told from now on."""
+        """The cohort splits: from now on the sanitizer of all CTAs gets the events."""
         of_all.begun({op.of(cta): when for op, begun in self._open.items() for cta, when in begun.items()})

@@ -1,14 +1,17 @@
-"""What orders what: what every warp has seen of others and of asynchronous operations (PTX ISA 8, memory consistency model: causality order).
+"""Happens-before: what every warp has seen of others and of asynchronous operations (PTX ISA 8, memory consistency
+model: causality order).
 
-A warp's clock counts its releases and fences, and the operations that it issues. Row w of `seen` says up to which count of every other warp its
-writes happen before what w does next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of
-`done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`): w knows that all of it, or what it reads, is complete, or a fence lies
-behind that knowledge.
+- The clock of a warp counts its releases and fences, and the operations that it issues.
+- Row w of `seen`: up to which clock of every other warp its writes happen before the next action of w. Row w of
+  `fenced`: the same for asynchronous operations that w issues after fence.proxy.async.
+- Columns of `done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`): w
+  knows that all of it, or its reads, are complete, or that a fence follows that knowledge.
 
-Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
-last fence, and what a relaxed wait or load has seen counts from the warp's next fence on. Both sides of a pattern, and the write and the read that carry
-it, must include each other in their scopes (8.4, morally strong): what is released is kept by the CTA it comes from and the scope it is for.
-docs/memory-model.md has the rules by name.
+Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns). A relaxed arrival
+or store passes on what its warp knew at its last fence. What a relaxed wait or load has seen counts from the warp's
+next fence on. Both sides of a pattern, and the write and the read that carry it, must include each other in their
+scopes (8.4, morally strong): so releases are recorded with their CTA and scope. docs/memory-model.md has the rules by
+name.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from smemsim.run.scopes import CLUSTER, CTA, GPU
 __all__ = ["EXCUSES", "Alike", "Formal", "Rows", "VectorClocks", "count_of"]
 
 
-EVERYWHERE = -1  # in place of the CTA that something comes from: whoever can see it at all, sees it
-Formal: TypeAlias = str  # what alone is in the way of order (a key of EXCUSES), "": nothing, what is told is wrong
+EVERYWHERE = -1  # instead of the CTA of a release: visible to every reader
+Formal: TypeAlias = str  # the only obstacle to order (a key of EXCUSES); "": none, so the finding would be wrong
 EXCUSES = ("relaxed", "wait", "arrive")  # rules order.relaxed_cluster_arrive, order.narrow_wait, order.narrow_arrival
 Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
 Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
@@ -40,9 +43,11 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(eq=False)
 class _Released:
-    """What was released: by wave (its number), from each CTA of it and for each scope, what the releasing warps knew.
+    """What was released: by wave number, from each of its CTAs and for each scope, the knowledge of the releasing
+    warps.
 
-    `near` and `far` are all that is for the whole card: by wave what its own warps learn of it, and the clocks that warps of others do.
+    `near` and `far` are everything for the whole card: what the wave's own warps learn, and the clocks of warps of
+    other waves.
     """
 
     known: dict[int, dict[tuple[int, int], Rows]] = dataclasses.field(default_factory=dict)
@@ -60,7 +65,8 @@ class _Released:
             _merge(self.foreign.setdefault(key, {}), foreign)
         if scope >= GPU:
             near, far = self.near.get(wave), self.far.get(wave)
-            self.near[wave] = joined if near is before else _joined_rows(near, known)  # most often it comes from one place
+            # most often it comes from one place
+            self.near[wave] = joined if near is before else _joined_rows(near, known)
             if far is None or (near is not None and far is near[0]):
                 self.far[wave] = self.near[wave][0]
             else:
@@ -79,13 +85,15 @@ class _Released:
         return _Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
 
     def of_twin(self, n: int) -> _Released:
-        """What the `n`th of barriers that are alike has of it: they hear of no other wave."""
+        """The part of the `n`th of several equal barriers, which hear of no other wave."""
         known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
         near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
         return _Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
 
     def spread(self, known: dict[int, Any], twins: Twins) -> _Released:
-        """What barriers that are alike have, a row each, from what that of the first CTA has; `known` has by identity what others have of the same."""
+        """One row for each of several equal barriers, from that of the first CTA. `known` has, by identity, the result
+        for shared parts.
+        """
 
         def rows(of_one: Rows) -> Rows:
             if id(of_one) not in known:
@@ -116,7 +124,7 @@ def _each_once(*tables: dict[Any, _Phase]) -> list[_Phase]:
 
 
 def _row(rows: Rows, n: int | None) -> Rows:
-    """What the `n`th of barriers that are alike has of rows with one for each; all of them for None."""
+    """The row of the `n`th of several equal barriers; all rows for None."""
     return rows if n is None else tuple(m[n] for m in rows)
 
 
@@ -131,8 +139,9 @@ def _merge(into: Foreign, more: Foreign) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Alike:
-    """Barriers of CTAs that keep to themselves, one of each in their order, at which these do the same at once: warps that do so are (barriers, warps of each),
-    ascending."""
+    """Barriers of CTAs without contact to others, one of each CTA in order, at which these do the same at once. The
+    warps are (barriers, warps of each), ascending.
+    """
 
     each: tuple[Any, ...]
 
@@ -143,13 +152,14 @@ def count_of(what: Any) -> int:
 
 
 class _Phase:
-    """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
+    """What was released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
 
-    Addresses at which the same was done share one, `count` of them. Barriers that are alike share one too, its `twins`, until something is done at one of
-    them alone: what is released there has a row for each. An entry of `operations` has one for each, or the first CTA's, which stands for all.
+    Addresses with the same history share one phase, `count` of them. Equal barriers share one, too (`twins`), until
+    one of them differs: a release there has a row for each. An entry of `operations` has one operation for each, or
+    that of the first CTA, which stands for all.
 
-    Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
-    released there by itself, which its later writes there hand on.
+    For an address: `carrier` is the origin of the present write (wave, CTA, its scope), `writer` its warp. `own` is
+    what each warp has released there by itself; its later writes there pass that on.
     """
 
     def __init__(self, count: int = 1, twins: tuple[Any, ...] = ()) -> None:
@@ -159,11 +169,11 @@ class _Phase:
         self.closed: _Released | None = None
         self.told: dict[
             tuple[int, int, bool], set[int]
-        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
+        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will know it after a fence
         self.carrier: tuple[int, int, int] | None = None
         self.own: dict[tuple[int, int], _Released] = {}
         self.over = 0  # phases that are complete
-        self.history: list[_Released] = []  # what was closed behind each of the last three
+        self.history: list[_Released] = []  # what was closed after each of the last three
         self.waited = _NOBODY  # by warp: how many it has waited for or been past, 0 for none; made when one first waits
         self.handed: dict[
             tuple[bool, int], tuple[Rows, Foreign]
@@ -232,16 +242,20 @@ def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Conc
 
 
 class VectorClocks:
-    """Happens-before of the warps of a wave. `might_be` is what it were if some operations did more than the PTX ISA promises, the fewest first, where
-    there are any: each one `widens` more of EXCUSES, as relaxed arrivals at barriers of the cluster release, waits and arrivals of .cta at mbarriers are of
-    .cluster;
-    `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
+    """Happens-before of the warps of a wave.
 
-    `loose` is the order that would be there if relaxed accesses released and acquired, where somebody asks for it; that one `is_loose`.
-
-    `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
-    the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share;
-    operations are counted in so many `units`, `are_shared` says whether they may hear of each other; each has `room` operations to begin with.
+    - `might_be`: the same, if some operations promised more than the PTX ISA says, the fewest first. Each `widens`
+      more of EXCUSES: relaxed arrivals at cluster barriers release; waits and arrivals of .cta at mbarriers are of
+      .cluster.
+    - `tensor`: the order of tcgen05 instructions, in which tcgen05.fence counts, too, if relaxed accesses make a
+      difference.
+    - `loose`: the order if relaxed accesses released and acquired, on demand; that one `is_loose`.
+    - A CTA has `per_cta` warps, a cluster `cluster_size` CTAs. If `is_alone`, CTAs hear nothing of others: `seen` and
+      `fenced` have a column for each warp of the own CTA, else for each of the wave. Column n of warp w is warp w //
+      columns * columns + n.
+    - `places`: releases at addresses of global memory, shared by all waves of a launch.
+    - Operations are counted in `units`; `are_shared`: they may hear of each other; each has `room` operations at
+      first.
     """
 
     def __init__(
@@ -261,17 +275,20 @@ class VectorClocks:
         width = width_of(units, self.own_columns, are_shared=are_shared)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, width), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
-        self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
+        # by level: what warps knew at their last fence of that scope or a wider one
+        self._at_fence: dict[int, Rows] = {}
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
-        self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
+        self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know after their next fence of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
-        self.has_fenced = False  # has anybody executed fence.proxy.async?
+        self.has_fenced = False  # has any warp executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None
-        self._have_learned = False  # has any warp learned that an operation is complete since all warps of each CTA last met?
-        self._known_operations = 0  # behind the last one of which anybody knows that it is complete
+        # has any warp learned that an operation is complete since all warps of each CTA last met?
+        self._have_learned = False
+        self._known_operations = 0  # after the last one that is known to be complete
         self._phases: dict[Any, _Phase] = {}
-        self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
+        # by warp: the offset of the mbarrier whose phase it waited for may be two ago
+        self.too_early: dict[int, int] = {}
         self._places: dict[Any, _Phase] = {} if places is None else places
         every = np.arange(warps)
         self.seen[every, every % self.columns] = self.clock
@@ -345,7 +362,9 @@ class VectorClocks:
     def confirmed(
         self, late: np.ndarray, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()
     ) -> tuple[np.ndarray, Formal]:
-        """Which of the places `late`, where a test failed, are wrong, and which of EXCUSES alone makes the test fail."""
+        """Which of the places `late`, for which a test failed, are wrong, and which of EXCUSES alone makes the test
+        fail.
+        """
         wrong = late
         for order in self.might_be:
             if not set(but).isdisjoint(order.widens):
@@ -356,7 +375,9 @@ class VectorClocks:
         return wrong, ""
 
     def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
-        """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
+        """Have threads of CTAs other than that of these warps released something into the last complete phase of a
+        barrier?
+        """
         phase, _ = self._looked_at(what)
         if phase is None or phase.closed is None:
             return False
@@ -375,7 +396,9 @@ class VectorClocks:
     # ---- scopes
 
     def need(self, warps: np.ndarray, cta: int, wave: int | None = None) -> np.ndarray:
-        """The narrowest scope (its level) in which warps and a thread of a CTA, of this wave or another, include each other."""
+        """The narrowest scope (its level) in which warps and a thread of a CTA, of this wave or another, include each
+        other.
+        """
         if wave not in (None, self.wave):
             return np.full(len(warps), GPU)
         own = self.cta_of[warps]
@@ -391,7 +414,7 @@ class VectorClocks:
         return self._others.get(warp, {})
 
     def _from(self, warps: np.ndarray, what: Any) -> list[tuple[int, np.ndarray]]:
-        """Warps by the CTA that what they release comes from: all of one place where nobody outside of their CTA can be there."""
+        """Warps by the CTA of their releases: all of one place if no thread outside of their CTA can be there."""
         if not self._is_far(what):
             return [(EVERYWHERE, warps)]
         ctas = self.cta_of[warps]
@@ -418,7 +441,9 @@ class VectorClocks:
         return self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
 
     def _found(self, what: Any) -> _Phase | None:
-        """`_at`; None where nothing has been done there. A barrier with which something is done by itself has a phase of its own from now on."""
+        """`_at`; None where nothing has been done there. A barrier with which something is done by itself has a phase
+        of its own from now on.
+        """
         if isinstance(what, Alike):
             return self._phases.get(what.each[0])
         phases = self._of(what)
@@ -429,20 +454,26 @@ class VectorClocks:
         return phases[what]
 
     def _looked_at(self, what: Any) -> tuple[_Phase | None, int | None]:
-        """`_found` for who only looks, and which of the barriers that are alike it is: these stay so. None where it is all of them, or there are no others."""
+        """`_found` for who only looks, and which of the barriers that are alike it is: these stay so. None where it
+        is all of them, or there are no others.
+        """
         if isinstance(what, Alike):
             return self._phases.get(what.each[0]), None
         phase = self._phases.get(what)
         return phase, phase.twins.index(what) if phase is not None and phase.twins else None
 
     def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
-        """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs each, else one after the other."""
+        """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs
+        each, else one after the other.
+        """
         if len(barriers) > 1 and len({len(own) for own in warps}) == 1 and self.are_alike(each := tuple(barriers)):
             return [(np.stack(warps), Alike(each))]
         return list(zip(warps, barriers, strict=True))
 
     def are_alike(self, barriers: tuple[Any, ...]) -> bool:
-        """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep to themselves?"""
+        """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep
+        to themselves?
+        """
         if not self.has_cohorts or self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
             return False
         phase = self._phases.get(barriers[0])
@@ -472,7 +503,7 @@ class VectorClocks:
     # ---- fences
 
     def _tick(self, warps: np.ndarray) -> None:
-        """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
+        """Advance the clocks: later actions of these warps are not yet seen by any other warp."""
         if len(warps) == 1:
             warp = int(warps[0])
             self.clock[warp] += 1
@@ -483,7 +514,7 @@ class VectorClocks:
 
     @_both
     def passes(self, warps: np.ndarray) -> None:
-        """These warps pass a fence that stands as an operation of its own: what they do behind it is not in front of it."""
+        """These warps pass a fence that counts as an operation: their later actions come after it."""
         self._tick(warps)
 
     @_both
@@ -497,7 +528,9 @@ class VectorClocks:
 
     @_both
     def fence(self, warps: np.ndarray, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
-        """A memory fence: relaxed accesses in front of it have acquired, those behind it release, where its scope is wide enough."""
+        """A memory fence: earlier relaxed accesses have acquired, and later ones release, if its scope
+        is wide enough.
+        """
         if acquires:
             for need, heard in self._at_next_fence.items():
                 if need <= scope:
@@ -526,7 +559,9 @@ class VectorClocks:
         return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)
 
     def seen_behind_fence(self, warps: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Up to which clocks warps have seen others of this wave behind their next fence, whatever its scope: by relaxed reads that no fence lies behind."""
+        """The clocks of others of this wave that warps will have seen after their next fence of any scope: from relaxed
+        reads without a later fence.
+        """
         seen = np.zeros(len(warps), np.int64)
         for held in self._at_next_fence.values():
             seen = np.maximum(seen, held[0][warps, others % self.columns])
@@ -598,7 +633,9 @@ class VectorClocks:
 
     @_both
     def hands_on(self, warps: np.ndarray, what: Any) -> None:
-        """Warps arrive at a barrier of threads: what they have fenced, those who wait there hand on too, as in `meet` (rule order.fenced_by_others)."""
+        """Warps arrive at a barrier of threads: what they have fenced, those who wait there hand on too, as in `meet`
+        (rule order.fenced_by_others).
+        """
         for is_next, held, others in self._at_fences:
             for scope, rows in held.items():
                 handed = self._at(what).handed
@@ -646,10 +683,11 @@ class VectorClocks:
 
     @_both
     def stored(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
-        """Warps write at addresses by operations that release, or, relaxed, by what they knew at their last fence.
+        """Warps write at addresses by operations that release, or, if relaxed, with their knowledge at their last
+        fence.
 
-        Who reads there reads the last store. What was released there before counts on behind an atomic that includes the write before it, and is
-        included by it; behind a store (`replaces`) only what the same thread has released there.
+        A reader observes the last store. Earlier releases at the address continue through an atomic that includes the
+        previous write and is included by it. Through a store (`replaces`) only those of the same thread continue.
         """
         for phase in self._of_addresses(whats):
             for cta, some in self._from(warps, whats[0]):
@@ -675,12 +713,12 @@ class VectorClocks:
 
     @_both
     def weakly_stored(self, what: Any) -> None:
-        """A plain store lies at an address: who reads it synchronises with nobody."""
+        """The value at an address comes from a plain store: a reader synchronises with nothing."""
         (phase,) = self._of_addresses([what])
         phase.closed, phase.carrier = None, None
 
     def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
-        """Can a relaxed atomic of warps hand on what they knew at a fence, or what somebody has done at its addresses before?"""
+        """Can a relaxed atomic of warps pass on their knowledge at a fence, or an earlier release at its addresses?"""
         places = self._places if space == "global" else self._phases
         if self.loose is not None or any(held[0][warps].any() for held in self._at_fence.values()):
             return True
@@ -690,12 +728,12 @@ class VectorClocks:
         return any(order.hands_on_at(warps, space, memory, at) for order in others)
 
     def is_carrier(self, what: Any) -> bool:
-        """Has anybody released anything at an address?"""
+        """Has any warp released anything at an address?"""
         return what in (self._places if what[0] == "global" else self._phases)
 
     @property
     def carries_global(self) -> bool:
-        """Has anybody released anything in global memory?"""
+        """Has any warp released anything in global memory?"""
         return bool(self._places)
 
     def _includes(self, warps: np.ndarray, phase: _Phase, scope: int) -> np.ndarray:
@@ -707,10 +745,11 @@ class VectorClocks:
 
     @_both
     def meet(self, warps: np.ndarray, here: np.ndarray, gone: np.ndarray) -> None:
-        """Groups of warps (a row each) of which those that are `here` release to and acquire from each other, all groups at once.
+        """Groups of warps (a row each). Those that are `here` release to and acquire from each other, all groups at
+        once.
 
-        Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too, and what it has read relaxed counts for
-        each of them from their next fence on (rule order.fenced_by_others).
+        Warps that are `gone` have exited, and count as arrived. The others also pass on what a warp has fenced. What
+        a warp has read relaxed counts for each of them from their next fence on (rule order.fenced_by_others).
         """
         if self._is_among_themselves(warps, here):
             self._all_meet(warps)
@@ -728,7 +767,7 @@ class VectorClocks:
 
     @property
     def _is_within_ctas(self) -> bool:
-        """Does each CTA know of no warp but its own, and has nobody fenced anything relaxed?"""
+        """Does each CTA know only its own warps, without fenced relaxed knowledge?"""
         return not (self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next)
 
     def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
@@ -741,7 +780,9 @@ class VectorClocks:
         return self._is_within_ctas and not self.might_be and self.tensor is None and self.loose is None and not self._have_learned
 
     def _all_meet(self, warps: np.ndarray) -> None:
-        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
+        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own
+        CTA alone: what that costs grows as they do.
+        """
         count, size = warps.shape
         all_meet(self.clock, self.seen, self.fenced, size, self.has_fenced)
         flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:]] if self._have_learned else []
@@ -750,7 +791,9 @@ class VectorClocks:
             np.logical_or(flag, known[:, None, :], out=flag)
 
     def own_blocks(self, size: int) -> tuple[np.ndarray, ...]:
-        """Of `seen` and of `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
+        """For `seen` and `fenced`: what the warps of each CTA, `size` of them, know of each other: (CTAs, warps,
+        warps).
+        """
         if self._own_blocks is None:
             row, column = self.seen.strides
             apart = size * row + (size * column if self.columns > size else 0)
@@ -760,13 +803,15 @@ class VectorClocks:
 
     @staticmethod
     def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:
-        """What each warp of each group knows behind the meeting: those that are `here` what all know."""
+        """The knowledge of each warp of each group after the synchronisation: those that are `here`
+        know what all know.
+        """
         found, are_all = [], bool(here.all())
         for matrix in rows:
             mine = matrix[warps]
             if not mine.any():
                 found.append(mine)
-            elif are_all:  # nobody knows more than all together
+            elif are_all:  # no warp knows more than all together
                 found.append(np.broadcast_to(mine.max(axis=1)[:, None, :], mine.shape))
             else:
                 joined = mine.max(axis=1, where=everybody[:, :, None], initial=0)
@@ -784,8 +829,9 @@ class VectorClocks:
 
     @_both
     def brings(self, operations: Sequence[Operation], warps: np.ndarray, what: Any) -> None:
-        """The open phase of `what` waits for an operation of these warps, or of barriers that are alike each for one; who sees the phase complete knows what they
-        knew, and nothing they do from now on."""
+        """The open phase of `what` waits for an operation of these warps, or of equal barriers for one each. A warp
+        that sees the phase complete knows what they knew, and nothing of their later actions.
+        """
         phase = self._at(what)
         phase.operations.append(operations)
         phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
@@ -793,7 +839,9 @@ class VectorClocks:
 
     @_both
     def brings_all(self, operations: np.ndarray, warps: np.ndarray, what: Any) -> None:
-        """The open phase of `what` waits for all these operations (a flag for each column) of a warp; of barriers that are alike each for a row of them."""
+        """The open phase of `what` waits for all these operations (a flag for each column) of a warp; of barriers
+        that are alike each for a row of them.
+        """
         flagged = np.flatnonzero(operations.reshape(-1, operations.shape[-1]).any(axis=0))
         self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
@@ -823,9 +871,10 @@ class VectorClocks:
 
     @_both
     def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, by_parity: bool = False) -> None:
-        """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence.
+        """Warps learn what the complete phases of `what` hold; `relaxed`: after their next fence.
 
-        Who waits for a parity, and does not know that the phase before the last was over, might as well have passed two phases ago (rule order.parity).
+        A wait on a parity may have been satisfied two phases ago, unless the warp knows that the phase before the
+        last is complete (rule order.parity).
         """
         phase = self._found(what)
         if phase is None or phase.closed is None:
@@ -841,7 +890,9 @@ class VectorClocks:
             self._acquire_early(own, one, are_sure, by_parity=by_parity, relaxed=relaxed, scope=scope)
 
     def _acquire_early(self, warps: np.ndarray, what: Any, sure: np.ndarray, *, by_parity: bool, relaxed: bool, scope: int) -> None:
-        """`acquire` where some warps have waited too early: not all are `sure` that the phase before the last was over, or were so before."""
+        """`acquire` where some warps have waited too early: not all are `sure` that the phase before the last was
+        over, or were so before.
+        """
         phase = self._at(what)
         if by_parity:
             self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))
@@ -854,7 +905,9 @@ class VectorClocks:
 
     @_both
     def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int, decides: bool = True) -> None:
-        """Warps have read at addresses of one space: they know what was released there. In the loose order only if what they have read `decides` something."""
+        """Warps have read at addresses of one space: they know what was released there. In the loose order only if
+        what they have read `decides` something.
+        """
         if relaxed and self.is_loose and not decides:
             return
         table = self._places if whats[0][0] == "global" else self._phases
@@ -867,7 +920,7 @@ class VectorClocks:
         if phase.closed is None:
             return
         new, told = set(warps.ravel().tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
-        if new <= told:  # who polls asks again and again
+        if new <= told:  # a polling warp asks again and again
             return
         told |= new
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
@@ -895,7 +948,9 @@ class VectorClocks:
         return self._know(warps, phase, 1)
 
     def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
-        """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
+        """Which warps know that the last complete phase of an mbarrier is over, where there is one? What
+        tcgen05.fence orders counts too.
+        """
         phase, n = self._looked_at(what)
         if phase is None or not phase.over:
             return np.ones(warps.shape, bool)
@@ -903,7 +958,9 @@ class VectorClocks:
         return known if self.tensor is None else known | self.tensor.know_last(warps, what)
 
     def know_phase(self, warps: np.ndarray, what: Any, number: int) -> np.ndarray:
-        """Which warps know that a phase of an mbarrier is over, by a wait of their own or by what was released into it? Of phases that are no longer kept all do."""
+        """Which warps know that a phase of an mbarrier is complete, by their own wait or by what was released into it?
+        For forgotten phases all do.
+        """
         phase, n = self._looked_at(what)
         if phase is None or phase.over <= number:
             return np.zeros(warps.shape, bool)
@@ -922,8 +979,9 @@ class VectorClocks:
         return [] if phase is None else np.flatnonzero(phase.waited > max(number, 0)).tolist()
 
     def _know(self, warps: np.ndarray, phase: _Phase, back: int, n: int | None = None) -> np.ndarray:
-        """Which warps know that the phase so many before the last complete one is over, of the `n`th of barriers that are alike: they have waited for it, or seen all that
-        was released into it."""
+        """Which warps know that the phase so many before the last complete one is complete, for the `n`th of equal
+        barriers: they have waited for it, or seen everything that was released into it.
+        """
         past: np.ndarray = self._has_waited(phase)[warps] >= phase.over - back
         if past.all():
             return past
@@ -954,7 +1012,7 @@ class VectorClocks:
                 self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
-        """Warps know what was released, at once or behind their next fence of that scope."""
+        """Warps learn what was released, at once or after their next fence of that scope."""
         if self.wave in foreign:  # what another wave has seen of this one stands in `seen`
             own = foreign[self.wave]
             first, *rest = known or tuple(np.zeros(m.shape[1:], m.dtype) for m in self.rows)
@@ -976,7 +1034,9 @@ class VectorClocks:
 
     @_both
     def know(self, waited: Sequence[tuple[int, list[Operation]]], *, ctas: int = 1, only_read: bool = False) -> None:
-        """Warps have each waited for operations; of several `ctas` those of the first one, and of each other one the same for theirs."""
+        """Warps have each waited for operations; of several `ctas` those of the first one, and of each other one the
+        same for theirs.
+        """
         warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
         numbers, each = np.array([operation.number for _, over in waited for operation in over]), np.arange(ctas)[:, None]
         warps, columns = warps + each * (len(self.clock) // ctas), self.column(numbers + each * self.own_columns)

@@ -1,4 +1,6 @@
-"""What the waves of a launch have done to global memory: of each piece of each array the last writer and readers, and races that wait for a use."""
+"""The accesses of the waves of a launch to global memory: the last writer and readers of each piece of each array, and
+races that wait for a use.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,14 @@ __all__ = [
 
 WIDEST = 16  # bytes of a cell at most
 LINE = 7  # of a line, 1 << LINE bytes
-MOST_BYTES = 1 << 32  # of an array that is watched
-MOST_IN_FRONT = 8  # launches that the next one is held against: of a longer chain in which nobody waits the first are forgotten
+MOST_BYTES = 1 << 32  # of an array that is checked
+# earlier launches that are compared with the next one; the first ones of a longer chain without waits are forgotten
+MOST_IN_FRONT = 8
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
-MOST_FENCES = 1 << 12  # proxy fences of a launch: with more than that nothing is said of those that other waves may lack
+MOST_FENCES = 1 << 12  # proxy fences of a launch; with more, missing fences of other waves are not reported
 WORD = 8  # bytes of a pointer
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
-NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
+NEVER = np.iinfo(np.int32).max  # the clock after a wait that is still to come
 SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 NOTHING = np.zeros(0, np.int64)
@@ -58,7 +61,9 @@ SEVERAL = -1  # in place of a CTA
 
 
 def scope_of(i: Instruction) -> int:
-    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1 §8.4)."""
+    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1
+    §8.4).
+    """
     words = set(i.modifiers)
     if words & {"volatile", "mmio"}:
         return SCOPES["sys"]
@@ -87,7 +92,7 @@ def addresses_of(root: Root, launch: Launch) -> list[int]:
 
 
 def may_lack_fence(program: Program) -> bool:
-    """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
+    """Can a thread of the program read a flag or a ticket by a relaxed operation without a later fence?"""
     return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in program.inlined.body)
 
 
@@ -114,7 +119,7 @@ def may_be_written(launch: Launch) -> set[int] | None:
 
 
 def releases_dependents(launch: Launch) -> bool:
-    """May launches behind this one begin before it has ended?"""
+    """Can launches after this one start before it has ended?"""
     program = launch.program
     return "griddepcontrol" in program.uses and any(
         i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in program.inlined.body
@@ -139,18 +144,22 @@ class ArrayShadow:
         self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7, np.zeros(1, bool))
         self.unfenced: dict[
             int, int
-        ] = {}  # by line of the L1: the CTA that alone has loaded there, behind a relaxed read with no fence (rule order.reader_fence)
+            # by line of the L1: the only CTA that has loaded there after a relaxed read without a fence (rule
+            # order.reader_fence)
+        ] = {}
         self.observed: dict[int, dict[int, Observed]] = {}  # by cell and warp of the launch (rule order.observation)
 
     @functools.cached_property
     def blank(self) -> Blank | None:
-        """Which of its bytes nobody has written; None: all were when the launch first looked."""
+        """Which of its bytes are uninitialised; None: none were when the launch first accessed it."""
         blank = self.region.blank
         return blank if blank is not None and blank.remains() else None
 
     @functools.cached_property
     def loaded(self) -> np.ndarray:
-        """Of each line of the L1 the CTA that has loaded there by a plain load, counted through the launch from 1 on; SEVERAL: more than one."""
+        """For each line of the L1: the CTA that has loaded there by a plain load, counted through the launch from 1 on;
+        SEVERAL: more than one.
+        """
         return np.zeros((self.region.words.nbytes >> LINE) + 1, np.int32)
 
     def loads(self, at: np.ndarray, ctas: np.ndarray) -> None:
@@ -173,7 +182,9 @@ class ArrayShadow:
             self.observed = {cell * times + n: dict(of) for cell, of in self.observed.items() for n in range(times)}
 
     def observes(self, cell: int, warp: int, own: int, writes: tuple[int, ...]) -> None:
-        """A strong read of a warp has found these strong writes in a cell; `own` is its epoch. Of reads that find the same the first lies in front of most."""
+        """A strong read of a warp has observed these strong writes in a cell; `own` is its epoch. Of reads with the
+        same result the first is ordered before most accesses.
+        """
         reads = self.observed.setdefault(cell, {})
         if warp not in reads or reads[warp].writes != writes:
             reads[warp] = Observed(own, writes)
@@ -213,7 +224,9 @@ class ArrayShadow:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pending:
-    """A race with a read of which it is not known yet whether its value is used: the stores that use it, the warps that have read, how it is told."""
+    """A race with a read whose value may not be used: the stores that would use it, the reading warps,
+    and the report.
+    """
 
     stores: frozenset[int]
     readers: np.ndarray
@@ -232,8 +245,9 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ProxyFence:
-    """A proxy fence for global memory: the number of its wave's `VectorClocks`, its warp in that, the clock, and what the warp had seen: of its own wave the warps from `first`
-    on, and by number of other waves."""
+    """A proxy fence for global memory: the number of its wave's `VectorClocks`, its warp, the clock, and what the warp
+    had seen: of its own wave the warps from `first` on, and other waves by number.
+    """
 
     number: int
     warp: int
@@ -252,7 +266,9 @@ class ProxyFence:
 
 
 class History:
-    """What the waves of a launch have done to global memory; `before` are those of the launches in front that may still run, the last one first."""
+    """The accesses of the waves of a launch to global memory. `before` are those of earlier launches that may still
+    run, the last one first.
+    """
 
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before, self.name = launch, before, launch.program.name
@@ -265,7 +281,8 @@ class History:
         self.waits = False  # has a warp waited for the end of those in front?
         self.is_ordered = False  # has it, or acquired what one of them has released?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
-        self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
+        # have warps let the next launch begin that had waited for that (True), and others?
+        self.releases: set[bool] = set()
         self.warps = 0  # that have a number
         self.others = 0  # of CTAs that are recorded (`record`): the warps below this number are others
         self.has_met = False  # one of these?
@@ -279,11 +296,12 @@ class History:
         self._arrays: dict[int, ArrayShadow | None] = {}
         self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `VectorClocks`
         self.ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
-        self._unwritten: dict[int, bool] = {}  # by the words of an array: does nobody write to it in this launch?
+        self._unwritten: dict[int, bool] = {}  # by the words of an array: does no thread write it in this launch?
         self._pending: list[Pending] = []
         self._held: dict[tuple[str, int, int], set[int]] = {}  # by what is pending: the readers
         self._followed: dict[int, frozenset[int] | None] = {}  # of loads: see `follows`
-        self.done: dict[int, np.ndarray] = {}  # of stores that use what a load has brought: which warps of the launch have executed them
+        # of stores that use what a load has brought: which warps of the launch have executed them
+        self.done: dict[int, np.ndarray] = {}
 
     def enters(self, x: Wave, number: int) -> int:
         """A wave begins, whose `VectorClocks` has a number; returns the number of its first warp."""
@@ -312,7 +330,7 @@ class History:
         """CTAs that are recorded have come to where these accesses have been, and nothing orders the two."""
         self.has_met |= bool(((epochs >> loops.WHO) <= self.others).any())
 
-    # ---- arrays that nobody writes to: nothing can race there, and reads need no record
+    # ---- arrays that no thread writes: nothing can race there, and reads need no record
 
     def changes(self, address: int) -> bool:
         """Does the launch, or one that may still run, write to the array in which an address lies?"""
@@ -329,16 +347,19 @@ class History:
         return known
 
     def leaves(self) -> tuple[History, ...]:
-        """What the next launch may run beside, when this one is over: this one, and those in front of it, unless a CTA has waited for their end before it let the next
-        one begin."""
+        """The launches with which the next launch may overlap: this one, and earlier ones, unless a CTA has waited for
+        their end before it let the next one start.
+        """
         if self.waits and self.releases != {False}:
             self.before = ()
         for before in self.before:
-            before.before = ()  # which would keep those in front of it
+            before.before = ()  # which would keep the earlier ones
         return (self, *self.before)[:MOST_IN_FRONT]
 
     def ends(self) -> None:
-        """The launch is over. Kept is what the next one may race with: writes, and reads if that may begin before CTAs of this one have exited."""
+        """The launch is over. Kept is what the next one may race with: writes, and reads if that may begin before
+        CTAs of this one have exited.
+        """
         if not self.releases_dependents:
             for key, shadow in list(self._arrays.items()):
                 if shadow is None or not len(shadow.cells.writers):
@@ -351,13 +372,17 @@ class History:
         del self.launch  # which has this history
 
     def triggers(self, cta: int, first: int, known: np.ndarray) -> None:
-        """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents, which synchronises with the start of the next launch by the fence before
-        it: `known` are the clocks, of the CTA's warps from `first` on, that the warp knew at its last fence of device scope. Any of a CTA's warps may be the one that counts."""
+        """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents, which synchronises
+        with the start of the next launch through the fence before it. `known` are the clocks of the CTA's warps, from
+        `first` on, at its last fence of device scope. Any warp of the CTA may be the one that counts.
+        """
         before = self._triggers.get(cta)
         self._triggers[cta] = first, known.copy() if before is None else np.minimum(before[1], known)
 
     def are_published(self, epochs: np.ndarray) -> np.ndarray:
-        """Which accesses does the start of the next launch follow, because a fence and griddepcontrol.launch_dependents come after them?"""
+        """Which accesses does the start of the next launch follow, because a fence and
+        griddepcontrol.launch_dependents come after them?
+        """
         released = np.zeros(self.warps, np.int64)
         for first, known in self._triggers.values():
             released[first : first + len(known)] = np.maximum(released[first : first + len(known)], known)
@@ -368,17 +393,18 @@ class History:
         return found
 
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:
-        """What is kept of the array whose words these are, until now."""
+        """The record of the array with these words, so far."""
         return self._arrays.get(id(memory))
 
     @functools.cached_property
     def may_lack_fence(self) -> bool:
-        """See `may_lack_fence`."""
         return may_lack_fence(self.launch.program)
 
     @functools.cached_property
     def releases_dependents(self) -> bool:
-        """May the next launch begin while CTAs of this one still run, and overwrite what they read? Else it begins when all have exited."""
+        """May the next launch begin while CTAs of this one still run, and overwrite what they read? Else it begins
+        when all have exited.
+        """
         return releases_dependents(self.launch)
 
     @functools.cached_property
@@ -387,20 +413,22 @@ class History:
         return has_device_fence(self.program)
 
     def _is_blank(self, memory: np.ndarray) -> bool:
-        """Is an array with these words one of which nobody has written some bytes?"""
+        """Is an array with these words partly uninitialised?"""
         return any(
             region.words is memory and region.blank is not None and region.blank.remains() for region in self.launch.memory.table()[2]
         )
 
     @functools.cached_property
     def _may_be_written(self) -> set[int] | None:
-        """See `may_be_written`."""
+        """Can a thread of the launch write the array with these words?"""
         return may_be_written(self.launch)
 
-    # ---- reads whose value nobody uses
+    # ---- reads whose value is not used
 
     def follows(self, load: Instruction) -> frozenset[int] | None:
-        """The stores that use what a load of an array that is written brings; None: it is used otherwise. Who executes them is noted from now on."""
+        """The stores that use the value of a load of a written array; None: it is used otherwise. From now on their
+        executing warps are recorded.
+        """
         if id(load) not in self._followed:
             self._followed[id(load)] = stores = stores_of(self.launch.program, load)
             for store in stores or ():
@@ -432,7 +460,7 @@ class History:
         return bool(self._pending)
 
     def holds_back(self, pending: Pending) -> None:
-        """A race is told once the value is used (rule order.unused_read)."""
+        """Hold a race back until the value is used (rule order.unused_read)."""
         known = self._held.setdefault(pending.key, set())
         if not known.issuperset(pending.readers.tolist()):
             known.update(pending.readers.tolist())
@@ -468,7 +496,7 @@ class History:
         return ctas[cta], own
 
     def array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
-        """What is kept of the array whose words these are; None where that is nothing."""
+        """The record of the array with these words; None if there is none."""
         key = id(memory)
         if key not in self._arrays:
             self._unwritten[key] = False  # if it is not known to be read alone

@@ -1,8 +1,9 @@
-"""Lanes of one warp: they are threads like others (PTX ISA 9.1 §3.1, 8.1), and order between them comes only where they meet: at bar.warp.sync, at another
-instruction that they execute together (.sync, .aligned), or as any two threads do.
+"""Lanes of one warp: they are threads like others (PTX ISA 9.1 §3.1, 8.1). They are ordered only by bar.warp.sync, by
+another instruction that they execute together (.sync, .aligned), or like any two threads.
 
-The order that `happens_before.py` keeps is of warps. Here stands when the lanes of each warp last met: what one lane wrote since then the others have not seen.
-A warp's time is a number that no other warp has, and never 0; its lowest bits count meetings of a part of the lanes since all of them met.
+`happens_before.py` orders warps. This module records when the lanes of each warp last synchronised: the other lanes
+have not seen later writes of a lane. The time of a warp is a number that no other warp has, and never 0. Its lowest
+bits count synchronisations of a part of the lanes since all of them synchronised.
 """
 
 from __future__ import annotations
@@ -35,15 +36,20 @@ class Lanes:
     """When the lanes of each warp last met: `now` by warp. A mark of an access is the time of its warp and its lane."""
 
     def __init__(self, x: Wave, count: int = 0, *, follows: frozenset[int] = frozenset()) -> None:
-        """`count` warps have times of their own, where these are the first of them; else those of the wave. If there are stores that it `follows`, there is another one,
-        `by_barriers`, for which instructions at which lanes only wait for each other count for nothing; `waited_at` is the last of these."""
+        """`count` warps have their own times, if these are the first ones; else those of the wave.
+
+        With stores that it `follows` there is a second one, `by_barriers`, for which instructions that only make
+        lanes wait do not count. `waited_at` is the last of these.
+        """
         warps = x.total // WARP
         self.x, self.count = x, count or warps
         self.now = np.arange(self.count, self.count + warps, dtype=np.int64) << PART_BITS
-        self.meetings = np.zeros(warps, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
+        # of any of its lanes, by warp; one that only learns of others does not meet
+        self.meetings = np.zeros(warps, np.int64)
         self.by_barriers = Lanes(x, count) if follows else None
         self.waited_at: Instruction | None = None
-        self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
+        # by warp: up to which of its meetings each lane (row) has seen each other
+        self._met: dict[int, np.ndarray] = {}
         self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others
 
     def spread(self, first: Lanes, twins: Twins) -> None:
@@ -54,7 +60,9 @@ class Lanes:
         self._met, self._have_met = (twins.by_warp(met, lambda of_lanes, n: of_lanes.copy()) for met in (first._met, first._have_met))
 
     def meet(self, threads: np.ndarray | None = None, *, times: int = 1, at: Instruction | None = None) -> None:
-        """The running threads, or these, execute an instruction (`at`) that lanes of a warp execute together; all threads of the wave so many of them."""
+        """The running threads, or these, execute an instruction (`at`) that lanes of a warp execute together; all
+        threads of the wave so many of them.
+        """
         if self.by_barriers is not None:
             if at is not None and at.op in ONLY_WAIT:
                 self.waited_at = at
@@ -78,7 +86,7 @@ class Lanes:
             self.by_barriers.meet()
 
     def learn(self, threads: np.ndarray) -> None:
-        """Threads have synchronised with somebody, who may have been a lane of their warp."""
+        """Threads have synchronised with others, possibly with a lane of their warp."""
         if len(self.x.shared):
             self._some(threads, learns_only=True)
 

@@ -1,4 +1,6 @@
-"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's does so once that has begun, and before it may end (PTX ISA 9.1 §5.1.6)."""
+"""Shared memory lives as long as its CTA. A thread that accesses another CTA's shared memory does so after that CTA has
+begun, and before it may end (PTX ISA 9.1 §5.1.6).
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,12 @@ __all__ = ["Endings", "Lifetimes"]
 
 
 class _Arrivals:
-    """The last arrival of each warp at mbarriers of each other CTA, which is over for a CTA that has waited for its phase, or for that of a later one of the
-    same warp, whatever it releases. The clock, the line and the number of the last one; `over` is the last number that a CTA knows of, `released` the clock
-    up to which what the warp did before is over for it too: an end needs no acquire."""
+    """The last arrival of each warp at mbarriers of each other CTA. It is complete for a CTA that has waited for its
+    phase, or for a later one of the same warp, whatever it releases.
+
+    The clock, the line and the number of the last arrival. `over` is the last number that a CTA knows of. `released`
+    is the clock up to which earlier actions of the warp are complete for it, too: an end needs no acquire.
+    """
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.when, self.line, self.number, self.over, self.released = (np.zeros(shape, np.int32) for _ in range(5))
@@ -62,15 +67,17 @@ class _Arrivals:
 
 
 class Lifetimes:
-    """The last time that each warp of a cluster touched each other CTA, its shared memory or an mbarrier there; asked when all have ended."""
+    """The last time that each warp of a cluster touched each other CTA, its shared memory or an mbarrier there; asked
+    when all have ended.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks) -> None:
         self.x, self.clocks, self.per_cta = x, clocks, x.stride // WARP
         self.is_needed = x.launch.cluster_size > 1
         shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6). Those of threads may release less than a CTA of
-        # the cluster acquires, by their scope or as .relaxed.
+        # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6). Those
+        # of threads may release less than a CTA of the cluster acquires, by their scope or as .relaxed.
         self.commits, self.arrivals = _Arrivals(shape), _Arrivals(shape)
         self._met: dict[int, np.ndarray] = {}
         self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
@@ -89,7 +96,9 @@ class Lifetimes:
         return type(ctas) is int and len(warps) > 0 and warps[0] // self.per_cta == ctas == warps[-1] // self.per_cta
 
     def _others(self, i: Instruction, ctas: Any, warps: np.ndarray, *, is_there: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """The CTAs that warps touch, and those warps, where it is not their own; X008 where it is not there yet, or (`is_there`) no longer."""
+        """The other CTAs that warps access, and those warps. X008 if the CTA has not begun yet, or (`is_there`) may
+        have ended.
+        """
         ctas = np.broadcast_to(ctas, warps.shape)
         other = ctas != warps // self.per_cta
         at = ctas[other], warps[other]
@@ -101,7 +110,9 @@ class Lifetimes:
         return at
 
     def arrives(self, i: Instruction, what: Any, cta: int, warps: np.ndarray, *, is_commit: bool, releases: bool) -> None:
-        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit; do they release to the cluster?"""
+        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit; do they release
+        to the cluster?
+        """
         if not self.is_needed:
             return
         kind = self.commits if is_commit else self.arrivals
@@ -157,7 +168,9 @@ class Lifetimes:
         )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
-        """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did before is over for who waits there."""
+        """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did
+        before is over for who waits there.
+        """
         self._met[first] = self.clocks.clock[first : first + count].copy()
 
     def waited(self, first: int, threads: np.ndarray) -> None:
@@ -190,18 +203,22 @@ class Lifetimes:
 
 
 def _is_multicast(op: Operation) -> bool:
-    """Does a copy go to several CTAs? Who has waited for it in one does not know that it has come in another: each has an mbarrier of its own for that."""
+    """Does a copy go to several CTAs? A wait in one CTA does not show that it has arrived in another: each has its own
+    mbarrier for that.
+    """
     return "multicast::cluster" in op.instruction.modifiers
 
 
 class Endings:
-    """Bulk copies, and requests for clusters to take over, that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
+    """Bulk copies, and requests for clusters to take over, that no thread has waited for when their CTA ends: its
+    shared memory goes to the next CTA, and they still read or write it.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, groups: CommitGroups) -> None:
         self.x, self.clocks, self.operations, self.groups = x, clocks, operations, groups
 
     def are_over(self, cta: Cta) -> bool:
-        """Has somebody waited for all that a CTA has issued, which alone is here?"""
+        """Has a thread waited for all operations of the only CTA here?"""
         if any(not self._is_known(self.clocks.read_done, op.number, 0, 1) for op in self.groups.of_kind("bulk")):
             return False
         return all(
@@ -209,7 +226,9 @@ class Endings:
         )
 
     def ended(self) -> None:
-        """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
+        """All CTAs have ended: X005 for each line whose copies may still be in flight, unless a missing wait is
+        reported already.
+        """
         if not self.operations.operations or any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.result.findings):
             return
         per_cta = self.x.stride // WARP
@@ -235,7 +254,9 @@ class Endings:
                         )
 
     def _has_come(self, op: Operation, number: int, first: int, count: int, barrier: Mbarrier) -> bool:
-        """Does some warp of these CTAs know that nothing comes any more by an operation that completes on an mbarrier?"""
+        """Does some warp of these CTAs know that nothing comes any more by an operation that completes
+        on an mbarrier?
+        """
         if not op.has_written or not facts_of(op.kind).is_copy:
             return True
         return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))

@@ -9,7 +9,9 @@ __all__ = ["meet"]
 
 @compiled
 def meet(at, threads):  # type: ignore[no-untyped-def]
-    """Do two threads of a warp go to one place? `at` are the places of threads in their order, none of them negative."""
+    """Do two threads of a warp go to one place? `at` are the places of threads in their order, none of
+    them negative.
+    """
     first, high = 0, -1
     for n in range(len(at)):
         if threads[n] >> 5 != threads[first] >> 5:

@@ -1,7 +1,9 @@
-"""Updates that lanes of one warp lose: they load a word and store there, by one instruction each, what arithmetic makes of it (PTX ISA 9.1 §8.1, 8.10: lanes are
-threads, and nothing but an atomic operation keeps the others out between a read and a write). Rule order.lane_updates.
+"""Lost updates of lanes of one warp: they load a word, compute, and store there, by one instruction each (PTX ISA 9.1
+§8.1, 8.10: lanes are threads, and only an atomic operation keeps others out between a read and a write). Rule
+order.lane_updates.
 
-Between warps such stores race, or lose updates as `order.update` says; lanes that store by one instruction are in no order that could be asked for.
+Between warps such stores race, or lose updates by `order.update`. Lanes that store by one instruction have no order
+that a program could ask for.
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ _stores: weakref.WeakKeyDictionary[Program, dict[bool, dict[int, bool]]] = weakr
 
 
 class LostUpdates:
-    """What the stores of one wave are held against; `name` says what a place of global memory is called."""
+    """The state for the stores of one wave. `name` gives the name of a place of global memory."""
 
     def __init__(self, x: Wave, reporting: Reporting, name: Callable[[Instruction, np.ndarray, int], str]) -> None:
         self.x, self.reporting, self.name = x, reporting, name
 
     @functools.cached_property
     def stores(self) -> dict[int, bool]:
-        """The stores (their `id`) that may go to one place from several lanes; whether lanes that store the same value lose anything: a count and no maximum does."""
+        """The stores (their `id`) that may go to one place from several lanes; whether lanes that store the same
+        value lose anything: a count and no maximum does.
+        """
         program, in_rows = self.x.program, self.x.launch.config.block[0] % WARP == 0
         known = _stores.setdefault(program, {})
         if in_rows not in known:
@@ -61,8 +65,9 @@ class LostUpdates:
         return np.arange(self.x.total)
 
     def look(self, i: Instruction, piece: Piece, size: int, values: Values | None) -> None:
-        """The running threads have stored: told where two lanes of a warp have done so at one place. Where every place has as many lanes, which store the same
-        value there, they may be meant as one: a remark."""
+        """The running threads have stored: report two lanes of a warp at one place. If every place has as many lanes,
+        which store the same value, they may be meant as one: a remark.
+        """
         at, threads = piece.at, self.x.threads
         if not meet(at, threads):
             return
@@ -81,7 +86,8 @@ class LostUpdates:
                     self._say(i, piece, size, lanes)
                     return
                 alike = alike if len(alike) else lanes
-        if len(alike) and piece.space == "global":  # of shared memory, that lanes overwrite what others read is told
+        # in shared memory, lanes that overwrite reads of others are reported anyway
+        if len(alike) and piece.space == "global":
             self._say(i, piece, size, alike, are_alike=True)
 
     def _say(self, i: Instruction, piece: Piece, size: int, which: np.ndarray, *, are_alike: bool = False) -> None:

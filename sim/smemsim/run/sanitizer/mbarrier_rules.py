@@ -1,4 +1,6 @@
-"""Rules about mbarriers: initialised before they are used, not ended too early, phases in their order, bytes expected."""
+"""Rules about mbarriers: initialised before they are used, not ended too early, phases in their order,
+bytes expected.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,16 @@ _Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 
 
 class MbarrierRules:
-    """`objects` are the mbarriers of a wave, `initialised` which warps have seen mbarrier.init; `expected` are bytes, `siblings` arrivals of one instruction at several
-    mbarriers."""
+    """`objects` are the mbarriers of a wave, `initialised` which warps have seen mbarrier.init; `expected` are bytes,
+    `siblings` arrivals of one instruction at several mbarriers.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, named: NamedPhases) -> None:
         self.x, self.clocks, self.reporting = x, clocks, reporting
         self.objects = MbarrierObjects(x, clocks, operations, reporting, named)
         self.initialised, self.expected, self.siblings = Initialised(clocks), ExpectedBytes(clocks, reporting), SiblingArrivals(x, clocks)
-        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
+        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule
+        # order.sibling_arrivals excuses.
         self._early: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
 
     def spread(self, first: MbarrierRules, twins: Twins) -> None:
@@ -76,7 +80,9 @@ class MbarrierRules:
         self.expected.uses(i, barrier, warps)
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
-        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
+        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule
+        order.mbarrier_phases)?
+        """
         for warps, what in self.clocks.together([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
             early, formal = self.clocks.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
             if early.any() and not formal and not self.clocks.too_early:

@@ -1,8 +1,10 @@
-"""What warps do with mbarrier objects, and what ends an object (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10; rule order.mbarrier_lives).
+"""The operations of warps on mbarrier objects, and the end of an object (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10; rule
+order.mbarrier_lives).
 
-An object ends at mbarrier.inval, at another mbarrier.init, and at a store or a copy over its bytes. Every operation on it has to happen before that: operations of
-threads by order, arrivals of asynchronous operations by a wait for their phase. Of each object this part keeps the last operation of each warp of the cluster, and the
-last asynchronous arrival of each line.
+An object ends at mbarrier.inval, at another mbarrier.init, and at a store or a copy over its bytes. Every operation
+on it must happen before: operations of threads by order, arrivals of asynchronous operations by a wait for their
+phase. This module records, for each object, the last operation of each warp of the cluster, and the last asynchronous
+arrival of each line.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ WAITS = -1  # in place of a phase: the operation counts in none
 
 @dataclasses.dataclass(frozen=True)
 class _Arrival:
-    """The last asynchronous arrival of an instruction: the phase that was open when it was issued, and the operations that it comes after."""
+    """The last asynchronous arrival of an instruction: the phase that was open when it was issued, and the operations
+    that it comes after.
+    """
 
     instruction: Instruction
     phase: int
@@ -49,8 +53,11 @@ class _Arrival:
 
 
 class _Object:
-    """An mbarrier object. `when` and `line` have, for each warp of the cluster from `first` on, the clock and the line of its last operation on the object, 0 for none;
-    `phase` the phase that the operation counts in, if it does (WAITS: it does not)."""
+    """An mbarrier object.
+
+    `when` and `line` have, for each warp of the cluster from `first` on, the clock and the line of its last operation
+    on the object, 0 for none. `phase` is the phase in which the operation counts; WAITS if it does not.
+    """
 
     def __init__(self, barrier: Mbarrier, made: Instruction, first: int, warps: int) -> None:
         self.barrier, self.made, self.first = barrier, made, first
@@ -122,8 +129,9 @@ class MbarrierObjects:
             one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
 
     def arrives_before(self, warp: int, line: int, other: int) -> Instruction | None:
-        """An arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again: at an mbarrier, a named barrier, or
-        the barrier of the cluster."""
+        """An arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp
+        waits again: at an mbarrier, a named barrier, or the barrier of the cluster.
+        """
         than = self.reporting.lines.get(line)
         if than is None:
             return None
@@ -140,8 +148,10 @@ class MbarrierObjects:
         return None
 
     def counts_too_few(self, warp: int, other: int) -> str:
-        """What to change if a warp has arrived at an mbarrier whose last phase, which another warp has waited for, had been filled by others that arrive there by the
-        same instruction: mbarrier.init counts fewer arrivals than come in a round. "" if there is no such mbarrier."""
+        """The fix if a warp has arrived at an mbarrier whose last phase, which another warp has waited for, was
+        completed by others that arrive by the same instruction: mbarrier.init counts fewer arrivals than a round has.
+        "" if there is no such mbarrier.
+        """
         for one in self._objects.values():
             own, state = warp - one.first, one.barrier.state
             if not 0 <= own < len(one.when) or not state.rounds or other not in self.clocks.waited_for(one.barrier, state.phase - 1):
@@ -160,7 +170,9 @@ class MbarrierObjects:
         return ""
 
     def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
-        """The line of a relaxed arrival of a warp behind its access of `line`, with no fence between, if another one has waited for that phase; 0 if there is none."""
+        """The line of a relaxed arrival of a warp after its access of `line`, without a fence between, if another warp
+        has waited for that phase; 0 if there is none.
+        """
         than = self.reporting.lines.get(line)
         if than is None:
             return 0
@@ -186,7 +198,9 @@ class MbarrierObjects:
 
     @functools.cached_property
     def _cluster_arrivals(self) -> list[Instruction]:
-        """The arrivals of the program at the barrier of the cluster: accesses between one and its wait are not ordered by it."""
+        """The arrivals of the program at the barrier of the cluster: accesses between one and its wait are not
+        ordered by it.
+        """
         instructions = (i for block in self.x.program.blocks for i in block.instructions)
         return [i for i in instructions if i.op == "barrier" and i.modifiers[:2] == ("cluster", "arrive")]
 
@@ -239,7 +253,9 @@ class MbarrierObjects:
             self._end(i, one, warps)
 
     def _end(self, i: Instruction, one: _Object, warps: np.ndarray) -> None:
-        """X008 where warps end an object with which others may still do something; X005 where an arrival may still come."""
+        """X008 where warps end an object with which others may still do something; X005 where an arrival may still
+        come.
+        """
         late, formal = self._unordered(one, warps, i.line if i is one.made else 0)
         if late.any():
             by, other = np.argwhere(late)[0].tolist()
@@ -254,8 +270,10 @@ class MbarrierObjects:
             )  # fmt: skip
 
     def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:
-        """The operations, by those who end the object and by warp of the cluster, that are not ordered before; those of line `but` do not count. What a phase counts
-        is over for a warp that knows that the phase is, whatever the arrival releases."""
+        """The operations that are not ordered before the end of the object, by the ending threads and by warp of the
+        cluster. Operations of line `but` do not count. An operation that counts in a phase is complete for a warp
+        that knows the phase is, whatever the arrival releases.
+        """
         readers = one.first + np.arange(len(one.when))
         others = (readers != warps[:, None]) & (one.line != but)
         late = others & (one.when > self.clocks.has_seen(warps[:, None], readers))
@@ -264,7 +282,9 @@ class MbarrierObjects:
         return self.clocks.missing(lambda order: others & (one.when > order.has_seen(warps[:, None], readers)))
 
     def _know(self, one: _Object, warps: np.ndarray, phase: int) -> bool:
-        """Do all of the warps know that a phase is over: have they waited for it, or synchronised with a warp that has?"""
+        """Do all of the warps know that a phase is over: have they waited for it, or synchronised with
+        a warp that has?
+        """
         known = self.clocks.know_phase(warps, one.barrier, phase)
         for own in (warp - one.first for warp in self.clocks.waited_for(one.barrier, phase)):
             if 0 <= own < len(one.when):  # what is kept for CTAs that do the same has the warps of all
@@ -272,7 +292,9 @@ class MbarrierObjects:
         return bool(known.all())
 
     def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
-        """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
+        """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An
+        operation that is forgotten is over.
+        """
         for op, number in self.operations.copies_on(one.barrier):
             if not self.clocks.done[warps, self.clocks.column(number)].all():
                 instruction: Instruction = op.instruction

@@ -1,9 +1,13 @@
-"""Message passing by strong accesses alone (PTX ISA 9.1 §8.8 to 8.10): a thread writes data and then a flag, another one reads the flag and then the data, all by
-relaxed or volatile accesses, with no fence between the data and the flag. No access races, and nothing orders the data before the read: the old value may come
-(rule order.messages). If only the reader has no fence, nothing is told: its load of the data waits for the flag, which decides whether it executes.
+"""Message passing by strong accesses alone (PTX ISA 9.1 §8.8 to 8.10).
 
-The order that would be there if relaxed accesses released and acquired is `VectorClocks.loose`. What separates a message from other relaxed traffic: the flag is an integer that a
-comparison uses, the data is stored (not changed by an atomic operation) and loaded by a load that no loop polls, and the reader has not read it before.
+A thread writes data and then a flag; another one reads the flag and then the data, all by relaxed or volatile
+accesses, without a fence between data and flag. No access races, and nothing orders the data before the read: the
+reader may get the old value (rule order.messages). If only the reader has no fence, nothing is reported: its load of
+the data waits for the branch on the flag.
+
+`VectorClocks.loose` is the order if relaxed accesses released and acquired. A message differs from other relaxed
+traffic: the flag is an integer that a comparison uses; the data is stored (not changed by an atomic), and loaded by a
+load that no loop polls; and the reader has not read it before.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ __all__ = ["Messages"]
 
 
 class Messages:
-    """The strong stores of a wave, and of the launch's other waves in global memory, and whether loads of them are ordered behind them."""
+    """The strong stores of a wave, and of the launch's other waves in global memory, and whether loads of them are
+    ordered after them.
+    """
 
     def __init__(self, x: Wave, clocks: VectorClocks, reporting: Reporting) -> None:
         self.x, self.clocks, self.reporting = x, clocks, reporting
@@ -74,7 +80,9 @@ class Messages:
         )
 
     def _is_message(self, warp: int, stored: Stored) -> bool:
-        """Would a store be ordered before what a warp does now if relaxed accesses released and acquired, and is it not, and would not be behind a fence of the reader?"""
+        """Would a store happen before a warp's present action if relaxed accesses released and acquired, but neither
+        now nor after a fence of the reader?
+        """
         clocks, wave, other, clock = self.clocks, stored.wave, stored.warp, stored.clock
         if (
             clocks.loose is None

@@ -1,7 +1,9 @@
-"""Barriers of some warps of a CTA (bar.sync and bar.arrive with a thread count): who fills which phase (PTX ISA 9.1 §9.7.13.1).
+"""Barriers of some warps of a CTA (bar.sync and bar.arrive with a thread count): which warps complete which phase (PTX
+ISA 9.1 §9.7.13.1).
 
-A barrier counts arrivals, whoever makes them. A warp that comes for the next phase, and is not ordered behind all arrivals of the phase before, may come
-while that one is open, and is counted in it then: a warp that was meant goes on without the others, or waits for ever (rule order.named_phases).
+A barrier counts arrivals of any warps. A warp that arrives for the next phase, and is not ordered after all arrivals
+of the previous one, may arrive while that one is open, and is counted in it. Then an intended warp continues without
+the others, or waits for ever (rule order.named_phases).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ MOST = 8  # warps that are listed
 
 @dataclasses.dataclass
 class _Phase:
-    """Who has arrived: warps, each with its clock, by which instruction the last one came, and whether any of them waits. `arrivals` has those that do not wait."""
+    """The arrivals of a phase: warps with their clocks, the instruction of the last one, and whether any of them waits.
+    `arrivals` has those that do not wait.
+    """
 
     clocks: dict[int, int] = dataclasses.field(default_factory=dict)
     line: int = 0
@@ -46,11 +50,14 @@ class NamedPhases:
         self._last: dict[Any, _Phase] = {}
 
     def arrives(self, i: Instruction, key: Any, title: str, warps: np.ndarray, *, waits: bool) -> None:
-        """Warps arrive, and have not yet released anything by that. One that has arrived and comes to wait may do so in one phase (rule barrier.arrive_sync)."""
+        """Warps arrive, and have not yet released anything by that. One that has arrived and comes to wait may do so
+        in one phase (rule barrier.arrive_sync).
+        """
         phase = self._open.setdefault(key, _Phase())
         phase.has_waits |= waits
         last = self._last.get(key)
-        if last is not None and (waits or last.has_waits):  # of arrivals alone it does not matter which are counted where
+        # of arrivals alone it does not matter which are counted where
+        if last is not None and (waits or last.has_waits):
             others = [warp for warp in warps.tolist() if not (waits and warp in last.clocks) and warp not in phase.clocks]
             self._look(i, title, np.array(others, np.int64), last)
         phase.clocks.update(zip(warps.tolist(), self.clocks.clock[warps].tolist(), strict=True))
@@ -64,7 +71,9 @@ class NamedPhases:
             self._last[key] = phase
 
     def seen_arrivals(self, warp: int, other: int) -> list[Instruction]:
-        """The instructions by which a warp has arrived, and has not waited, in phases that are over and that another warp has seen."""
+        """The instructions by which a warp has arrived, and has not waited, in phases that are over and that another
+        warp has seen.
+        """
         seen = int(self.clocks.has_seen(other, warp))
         return [phase.arrivals[warp] for phase in self._last.values() if warp in phase.arrivals and phase.clocks[warp] <= seen]
 

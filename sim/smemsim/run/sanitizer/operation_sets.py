@@ -1,8 +1,10 @@
-"""Sets of asynchronous operations: the unfinished readers of a word of shared memory, or of a cell of tensor memory, however many there are.
+"""Sets of asynchronous operations: the unfinished readers of a word of shared memory, or of a cell of tensor memory, of
+any number.
 
-A table has one number for each word: 0 for no operation, the operation's number and 1 for one operation, and below zero a set of several, by its number.
-When an operation joins a set, those leave it that are over for every thread that can learn of the new one: operations that the warps of the new one know
-to be over, and earlier ones of the same chain (`Operations.chain`). So a set holds operations of which none orders another, and stays small.
+A table has one number for each word: 0 for no operation, the operation's number plus 1 for one, and a negative set
+number for several. When an operation joins a set, operations leave it that are complete for every thread that can
+learn of the new one: those that its warps know to be complete, and earlier ones of the same chain
+(`Operations.chain`). So no operation in a set orders another, and sets stay small.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _ROOM = 64  # members, and sets, to begin with
 
 
 class Sets(NamedTuple):
-    """The members of set n are `members[begins[n] : begins[n + 1]]`; `used` is how many sets there are (set 0 is none), and how many members."""
+    """The members of set n are `members[begins[n] : begins[n + 1]]`; `used` is how many sets there are (set 0 is
+    none), and how many members.
+    """
 
     used: np.ndarray
     begins: np.ndarray
@@ -97,8 +101,9 @@ def compacted(sets: Sets, is_used: np.ndarray, new: np.ndarray) -> tuple[Sets, n
 
 
 def of_twins(sets: Sets, count: int, columns: int) -> Sets:
-    """The sets of `count` CTAs, from those of the first one; the operations of each have numbers `columns` behind those of the one in front of it: set n of CTA k has number
-    n + k * (sets)."""
+    """The sets of `count` CTAs, from those of the first one. The operations of each CTA have numbers `columns` after
+    those of the previous one: set n of CTA k has number n + k * (sets).
+    """
     number, end = sets.used.tolist()
     each = np.arange(count, dtype=np.int32)[:, None]
     begins = (each * end + sets.begins[1:number]).reshape(-1)
@@ -195,7 +200,7 @@ def _leaves(member, own, first, warps, over, chain):  # type: ignore[no-untyped-
 
 @compiled
 def _same(begin, count, start, sets):  # type: ignore[no-untyped-def]
-    """The set from `start` on that has the members behind the last set; 0 for none."""
+    """The set from `start` on with the members after the last set; 0 for none."""
     for n in range(start, sets.used[0]):
         if sets.begins[n + 1] - sets.begins[n] == count:
             k = 0
@@ -246,8 +251,9 @@ def _joined(entry, own, first, warps, start, over, chain, sets):  # type: ignore
 
 @compiled
 def add_runs(entries, begins, count, own, first, warps, over, chain, sets):  # type: ignore[no-untyped-def]
-    """Operation `own` of some warps joins the entries of words: `count` from each of `begins` on. False where there is no room for a set. `over` has a row for
-    each warp."""
+    """Operation `own` of some warps joins the entries of words: `count` from each of `begins` on. False where there
+    is no room for a set. `over` has a row for each warp.
+    """
     start, before = sets.used[0], np.int32(0)
     joined = np.int32(own + 1)
     for n in range(len(begins)):

@@ -1,10 +1,14 @@
-"""The asynchronous operations that a wave still remembers, by number (PTX ISA 8); a number is used again when nothing refers to its operation any more.
+"""The asynchronous operations that a wave still remembers, by number (PTX ISA 8). A number is used again when nothing
+refers to its operation any more.
 
-Operations are counted within their unit, a CTA or a cluster: number n of unit u is `u * columns + n`, so that CTAs that do the same have the same numbers but for that. What
-warps know of operations they note by column (`VectorClocks.column`). Where units cannot hear of each other, a warp knows of the operations of its own unit alone, and has a
-column for each of these; else (`are_shared`) one for each of the wave: what is released through global memory says of another unit's operations that they are over.
+Operations are counted within their unit, a CTA or a cluster: number n of unit u is `u * columns + n`. So CTAs of a
+cohort have the same numbers except for the unit. Warps record their knowledge of operations by column
+(`VectorClocks.column`). If units cannot hear of each other, a warp has a column for each operation of its own unit;
+else (`are_shared`) one for each of the wave, because a release through global memory may show that another unit's
+operations are complete.
 
-CTAs that issue the same operation at once have one `Operation`, which stands for those of all. `Operation.of` makes that of a CTA when something asks for it.
+CTAs that issue the same operation at once have one `Operation`, which stands for all. `Operation.of` makes that of
+one CTA on demand.
 """
 
 from __future__ import annotations
@@ -31,9 +35,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
-NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
-# Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those of tcgen05 by their warp. Atomic ones only write.
+MBARRIER = -3  # in tables of writers: an mbarrier object is there (`mbarriers.py`)
+# in tables of who: warps have their number, asynchronous operations theirs from here on
+NOBODY, OPERATIONS = -1, 1 << 20
+# Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those
+# of tcgen05 by their warp. Atomic ones only write.
 NO_STREAM, ALL_RED, ALL_REDUCED = 0, -1, -2
 _LINES = 1 << 32  # of a chain: the thread and the line
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
@@ -50,15 +56,17 @@ class Follower(Protocol):
         """The operation reads these words, of which `nobody` has written some."""
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
-        """Words that it may still read are overwritten: can that be told when its result is used?"""
+        """Words that it may still read are overwritten: can that be reported when its result is used?"""
 
     def twin(self, cta: Cta) -> Follower:
-        """Who follows the same of another CTA, from that of the first one, of which nothing has been said."""
+        """The same follower for another CTA, from that of the first one without a report."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class InGroups:
-    """What commit groups know of an operation: the lanes that issued it, as a bit set, and those of them that have waited for it, or for what it reads."""
+    """What commit groups know of an operation: the lanes that issued it, as a bit set, and those of them that have
+    waited for it, or for what it reads.
+    """
 
     lanes: int = 0
     waited: int = 0
@@ -67,7 +75,9 @@ class InGroups:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class InRegisters:
-    """The registers of an operation: has it some in flight, those of D, and those to which D was moved before it was waited for."""
+    """The registers of an operation: has it some in flight, those of D, and those to which D was moved before it was
+    waited for.
+    """
 
     are_held: bool = False
     results: frozenset[int] = frozenset()
@@ -80,14 +90,15 @@ class InRegisters:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, and the products that it makes. `groups` is what is known of it
-    in commit groups, `registers` in registers.
+    """An asynchronous operation: its number, kind and place, the warps (for one the lane) that issued it, and its
+    products.
 
-    `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
-    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
-
-    Where `cohort` is there, it stands for that of each CTA, and has the number and the warps of the first one's. `members` are those that have been made, by CTA, and `gone` the
-    CTAs in which it is forgotten.
+    - `groups`, `registers`: its state in commit groups and in registers.
+    - `since`: the wave's count of blocks at its issue. `when`: the clock of its first warp.
+    - `barriers`: the mbarriers that count a copy: by the receiving CTA (index), the CTA and the offset of the
+      mbarrier.
+    - `cohort`: if it is set, the operation stands for that of each CTA, and has the number and the warps of the first
+      one. `members` are those that have been made, by CTA; `gone` the CTAs in which it is forgotten.
     """
 
     number: int
@@ -112,7 +123,9 @@ class Operation:
         return f"{self.instruction.name} of line {self.instruction.line}"
 
     def of(self, cta: int) -> Operation:
-        """That of a CTA, by its index, of an operation that stands for those of all; one that stands for itself is that."""
+        """That of a CTA, by its index, of an operation that stands for those of all; one that stands for itself is
+        that.
+        """
         if self.cohort is None:
             return self
         member = self.members.get(cta)
@@ -121,22 +134,25 @@ class Operation:
         return member
 
     def doubt(self, code: str, places: np.ndarray, tell: Callable[[], None]) -> None:
-        """Something is wrong with words that it reads: told at once, or, of a product, when the part of it that depends on them is used."""
+        """Something is wrong with words that it reads: report it at once or, for a product, when the affected part is
+        used.
+        """
         if self.products:
             self.products[-1].doubt(code, places, lambda user: tell())
         else:
             tell()
 
     def is_followed(self, places: np.ndarray, tell: Callable[[], None]) -> bool:
-        """Words are overwritten that it may still read: is that told when its result is used?"""
+        """Words that it may still read are overwritten: will that be reported when its result is used?"""
         followed = [product.overwritten(self, places, lambda user: tell()) for product in self.products]
         return bool(followed) and all(followed)
 
 
 @dataclasses.dataclass(frozen=True)
 class Renumbering:
-    """Operations have new numbers: `new` by the old ones; each unit has so many `columns` for them now. In rows of flags, of now `width`, column `to[n]` is what column
-    `kept[n]` was."""
+    """Operations have new numbers: `new` by the old ones; each unit has so many `columns` for them now. In rows of
+    flags, of now `width`, column `to[n]` is what column `kept[n]` was.
+    """
 
     new: np.ndarray
     columns: int
@@ -162,9 +178,16 @@ class Holder(Protocol):
 
 
 class Operations:
-    """Asynchronous operations of a wave, of each unit as many as it has `columns`, by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
-    `stream` with which it makes no race, `chain` which earlier ones are over when it is known to be over (0: of no chain), `noted` whether its line is among those whose bytes others than matrix instructions read (`elsewhere` of the launch).
-    A number is used again when none of the `holders` has it any more."""
+    """Asynchronous operations of a wave by number, `columns` for each unit.
+
+    - `generic`: is it of the generic proxy? `copies`: is it a cp.async? `stream`: the operations with which it does
+      not race.
+    - `chain`: the earlier operations that are complete when it is known to be complete (0: no chain).
+    - `noted`: is its line among those whose bytes are read by others than matrix instructions (`elsewhere` of the
+      launch)?
+
+    A number is used again when none of the `holders` has it any more.
+    """
 
     def __init__(self, x: Wave, clock: np.ndarray, units: int, columns: int, *, are_shared: bool) -> None:
         self.x, self.clock, self.units, self.are_shared = x, clock, units, are_shared
@@ -230,8 +253,10 @@ class Operations:
         return operation
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, own: int = 0) -> list[Operation]:
-        """`begin` of several, of a warpgroup each by its first thread. Where each CTA has the same threads, the first one `own` of them, these are the operations of the first
-        one, which stand for those of all, if their warps have the same clocks."""
+        """`begin` of several, for a warpgroup by its first thread each. If each CTA has the same threads, and the first
+        one `own` of them, these are the operations of the first one, which stand for all, if their warps have the
+        same clocks.
+        """
         firsts, is_group = np.asarray(threads) // WARP, kind == "wgmma"
         when = self.clock[firsts].tolist()
         stand_for_all = own > 0 and when == when[:own] * self.units
@@ -257,7 +282,7 @@ class Operations:
         return made
 
     def _next_of_all(self, own: int) -> np.ndarray:
-        """The next `own` numbers of each unit: the same ones but for the unit's."""
+        """The next `own` numbers of each unit, equal except for the unit."""
         if max(self._used) + own > self.columns:
             self.forget(own)
         begin = max(self._used)
@@ -295,8 +320,10 @@ class Operations:
 
     @staticmethod
     def _chain(kind: str, i: Instruction, threads: Any) -> Any:
-        """The chains of operations that threads issue by an instruction: who knows one to be over knows the earlier ones of its chain to be over, since groups
-        and tcgen05.commit complete in order for their thread."""
+        """The chains of operations that threads issue by an instruction. A thread that knows one to be complete knows
+        the earlier ones of its chain to be complete, because groups and tcgen05.commit complete in order for their
+        thread.
+        """
         is_ordered = facts_of(kind).is_in_order or "bulk_group" in i.modifiers
         return is_ordered * ((threads + 1) * _LINES + i.line)
 
@@ -309,7 +336,9 @@ class Operations:
         return first is not None and first.members.get(cta) is op and cta not in first.gone
 
     def numbered(self, ops: Iterable[Operation], cta: int) -> list[tuple[Operation, int]]:
-        """The operations of a CTA, as far as they have a number: with that, and one that stands for those of all CTAs in place of its own."""
+        """The operations of a CTA, as far as they have a number: with that, and one that stands for those of all CTAs
+        in place of its own.
+        """
         return [(op, op.number + (op.cohort is not None) * cta * self.columns) for op in ops if self.remembers(op, cta)]
 
     def copies_on(self, barrier: Any) -> list[tuple[Operation, int]]:
@@ -317,14 +346,18 @@ class Operations:
         return self.numbered(barrier.copies, barrier.cta.index)
 
     def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
-        """Are the writes of operations no race with what this one writes, or `reads`: the tensor core executes its own one after the other (PTX ISA 9.1
-        §9.7.16.6.4), red.async and bulk reductions are atomic (9.7.9.25.4.2: each is .relaxed.gpu)?"""
+        """Do writes of operations not race with what this one writes, or `reads`? The tensor core executes its own
+        operations one after the other (PTX ISA 9.1 §9.7.16.6.4); red.async and bulk reductions are atomic
+        (9.7.9.25.4.2: each is .relaxed.gpu).
+        """
         stream = int(self.stream[operation.number])
         return np.asarray((self.stream[numbers] == stream) & (stream > NO_STREAM if reads else stream != NO_STREAM))
 
     def forget(self, more: int = 0) -> None:
-        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept, and for so many more. A column that one unit
-        keeps all units keep: those that do the same go on to have the same columns."""
+        """Forget the operations without holders, except those of the present instruction. There is room for twice as
+        many as remain, and for so many more. A column that one unit keeps is kept for all units, so that cohorts keep
+        equal columns.
+        """
         held = np.zeros(self.room, bool)
         for holder in self.holders:
             held[np.asarray(holder.remembered(), np.int64)] = True
@@ -390,7 +423,9 @@ class Operations:
 
 
 def columns_of(warps: int, units: int, *, is_alone: bool) -> int:
-    """For how many operations of each unit there is room to begin with, a power of two; all units have so many warps. CTAs that keep to themselves have none."""
+    """For how many operations of each unit there is room to begin with, a power of two; all units have so many warps.
+    CTAs that keep to themselves have none.
+    """
     return _power_of_two(LEAST_ROOM if is_alone else max(ROOM, PER_WARP * warps) // units)
 
 
@@ -405,7 +440,7 @@ def _power_of_two(least: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _numbers(first: int, count: int) -> np.ndarray:
-    """The numbers of warps that follow one another; nobody may write to it."""
+    """The numbers of consecutive warps. Read-only."""
     numbers = np.arange(first, first + count)
     numbers.flags.writeable = False
     return numbers

@@ -1,10 +1,13 @@
-"""Tensor memory that the two CTAs of a pair allocate and give back together (tcgen05.alloc and .dealloc with .cta_group::2; PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1).
+"""Tensor memory that the two CTAs of a pair allocate and deallocate together (tcgen05.alloc and .dealloc with
+.cta_group::2; PTX ISA 9.1 §9.7.16.5, 9.7.16.7.1).
 
 Three rules hold (rule order.pair_allocation):
 
-- tcgen05.dealloc of one CTA happens after tcgen05.alloc of the other one is complete, and after all accesses to the columns in both CTAs;
-- tcgen05.dealloc may block until the other CTA executes its own, so the other one may not wait for anything that follows the first one;
-- the CTA that allocates knows that the other one has begun.
+- tcgen05.dealloc of one CTA happens after tcgen05.alloc of the other one is complete, and after all accesses to the
+  columns in both CTAs.
+- tcgen05.dealloc may block until the other CTA executes its own. So the other one must not wait for anything that
+  follows the first one.
+- The CTA that allocates knows that the other one has begun.
 """
 
 from __future__ import annotations
@@ -91,7 +94,9 @@ class PairAllocations:
             )  # fmt: skip
 
     def _may_block(self, i: Instruction, warp: int, before: _Act) -> None:
-        """X006 where a warp waits for something that the other CTA does after its own tcgen05.dealloc, which may block until this one comes."""
+        """X006 where a warp waits for something that the other CTA does after its own tcgen05.dealloc, which may
+        block until this one comes.
+        """
         if self.clocks.has_seen(np.array([warp]), np.array([before.warp]))[0] >= before.when:
             self.x.launch.find(
                 "X006", i, "the two CTAs of a pair may wait for each other", f"{BARRIER} before both, and no wait between the two",

@@ -1,8 +1,10 @@
-"""What lanes of a warp have learned by waits of their own (PTX ISA 9.1 §8.1, 9.7.13.15.16): other lanes are threads of their own. They know nothing of it before
-they synchronise with the lanes that waited (bar.warp.sync, or any instruction that lanes execute together), or wait themselves.
+"""The knowledge of single lanes of a warp from their own waits (PTX ISA 9.1 §8.1, 9.7.13.15.16). Other lanes are
+separate threads: they learn it when they synchronise with the waiting lanes (bar.warp.sync, or any instruction that
+lanes execute together), or when they wait themselves.
 
-The order of `happens_before.py` is that of warps. This module keeps what each lane knows from the first wait of some lanes alone until the lanes of the warp synchronise:
-lanes that know the same share one row, so that a warp has 32 rows at most. What a warp learns in any other way, all its lanes know.
+`happens_before.py` orders warps. This module records the knowledge of each lane from the first wait of some lanes
+until the lanes of the warp synchronise. Lanes with equal knowledge share one row, so a warp has at most 32 rows.
+Other knowledge of a warp belongs to all its lanes.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ __all__ = ["PartialWaits"]
 
 @dataclasses.dataclass(eq=False)
 class _Lanes:
-    """Lanes of a warp (a bit set) that know the same: up to which clocks they have seen other warps, and which operations are over; `coming` is what of both counts
-    from their next fence on, if anything does, and `wait` the wait by which they learned last."""
+    """Lanes of a warp (a bit set) with equal knowledge: the clocks of other warps that they have seen, and the complete
+    operations. `coming` is the part of both that counts from their next fence on; `wait` is the last wait that they
+    learned from.
+    """
 
     lanes: int
     seen: np.ndarray
@@ -51,7 +55,7 @@ class _Lanes:
         self.seen, self.done = np.maximum(self.seen, seen), self.done | done
 
     def learn_next(self, seen: np.ndarray, done: np.ndarray) -> None:
-        """The lanes know this behind their next fence."""
+        """The lanes learn this after their next fence."""
         before = self.coming or (seen, done)
         self.coming = np.maximum(before[0], seen), before[1] | done
 
@@ -64,7 +68,9 @@ class _Lanes:
 
 @dataclasses.dataclass(eq=False)
 class _Warp:
-    """What the lanes of a warp know since they synchronised last, `met` times; `seen` and `done` are what the warp knew when that was brought up to date."""
+    """What the lanes of a warp know since they synchronised last, `met` times; `seen` and `done` are what the warp
+    knew when that was brought up to date.
+    """
 
     met: int
     seen: np.ndarray
@@ -105,7 +111,7 @@ class PartialWaits:
         self.waits: dict[int, _Warp] = {}
 
     def remembered(self) -> list[int]:
-        """Holds no operation: what nobody else remembers, no word has."""
+        """Holds no operation: a forgotten operation is in no word."""
         return []
 
     def renumber(self, to: Renumbering) -> None:
@@ -134,7 +140,9 @@ class PartialWaits:
     # ---- waits
 
     def waits_now(self, threads: np.ndarray, met: np.ndarray) -> None:
-        """Threads are about to learn what a phase of an mbarrier has brought; `met` is by warp how often its lanes have synchronised."""
+        """Threads are about to learn what a phase of an mbarrier has brought; `met` is by warp how often its lanes
+        have synchronised.
+        """
         if not self.waits and are_whole_warps(threads):
             return
         for warp, lanes in by_warps(threads):
@@ -143,7 +151,7 @@ class PartialWaits:
                 self.waits[warp] = _Warp(int(met[warp]), seen, done, [_Lanes(ALL_LANES, seen.copy(), done.copy())])
 
     def waited(self, i: Instruction, threads: np.ndarray, what: Any, *, relaxed: bool) -> None:
-        """Threads have learned it; `relaxed`: behind their next fence."""
+        """Threads have learned it; `relaxed`: after their next fence."""
         for warp, lanes in by_warps(threads) if self.waits else ():
             own = self.waits.get(warp)
             if own is None:
@@ -162,7 +170,9 @@ class PartialWaits:
                 self._learn(self.waits[warp], warp, lanes, self.clocks.closed(what), relaxed=False, by_all=True)
 
     def _learn(self, own: _Warp, warp: int, lanes: int, released: Iterable[Rows], *, relaxed: bool, by_all: bool = False) -> None:
-        """Lanes of a warp learn what was released, as far as the warp knows it. What the warp has learned with that, they alone know, if not all do (`by_all`)."""
+        """Lanes of a warp learn what was released, as far as the warp knows it. If not all lanes learn it (`by_all`),
+        the new knowledge is theirs alone.
+        """
         seen, done = self.clocks.seen[warp], self.clocks.done[warp]
         self._bring_up(own, warp, ALL_LANES if by_all or relaxed else lanes)
         known = [(rows[0], rows[2]) for rows in released]
@@ -174,7 +184,9 @@ class PartialWaits:
                     some.learn(np.minimum(more_seen, seen), more_done & done)
 
     def _bring_up(self, own: _Warp, warp: int, lanes: int) -> None:
-        """What a warp has learned since this was asked last, these lanes of it know. What fences have brought, the lanes know that had waited for it by a relaxed wait."""
+        """These lanes learn what the warp has learned since the last call. Knowledge that fences completed belongs to
+        the lanes of the relaxed wait.
+        """
         seen, done = self.clocks.seen[warp], self.clocks.done[warp]
         new_seen, new_done = seen > own.seen, done & ~own.done
         if not (new_seen.any() or new_done.any()):
@@ -206,7 +218,7 @@ class PartialWaits:
         return any(self._own(warp, met) is not None for warp in distinct(self.x.threads >> 5).tolist())
 
     def _own(self, warp: int, met: np.ndarray) -> _Warp | None:
-        """What lanes of a warp know that have not synchronised since."""
+        """The own knowledge of lanes of a warp that have not synchronised since."""
         own = self.waits.get(warp)
         if own is not None and own.met != met[warp]:
             del self.waits[warp]
@@ -214,7 +226,9 @@ class PartialWaits:
         return own
 
     def look(self, i: Instruction, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str, met: np.ndarray) -> None:
-        """The running threads read or overwrite (`does`) words at places `at`, (a thread, a word of it), that `who` has written `when`."""
+        """The running threads read or overwrite (`does`) words at places `at`, (a thread, a word of it), that `who`
+        has written `when`.
+        """
         threads = self.x.threads
         for warp in distinct(threads >> 5).tolist():
             own = self._own(warp, met)

@@ -1,4 +1,6 @@
-"""Release and acquire patterns on an address: which threads of an access synchronise there, and in which order those of several warps do."""
+"""Release and acquire patterns on an address: which threads of an access synchronise there, and in which order those
+of several warps do.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["acquire", "release"]
 
 
-Access: TypeAlias = tuple[np.ndarray, tuple[str, int, int]]  # threads, and what they touch: a space, its memory, the place there
+# threads, and what they touch: a space, its memory, the place there
+Access: TypeAlias = tuple[np.ndarray, tuple[str, int, int]]
 
 
 def acquire(sanitizer: Any, x: Wave, piece: Piece, order: Ordering) -> None:
@@ -29,9 +32,9 @@ def acquire(sanitizer: Any, x: Wave, piece: Piece, order: Ordering) -> None:
 
 
 def release(sanitizer: Any, x: Wave, piece: Piece, order: Ordering, which: np.ndarray | None = None) -> None:
-    """The threads of a piece, or `which` of them have written, release what they have seen at their addresses.
+    """The threads of a piece, or those in `which`, write and release their knowledge at their addresses.
 
-    Of several warps that do so atomically at one address each has seen those before it, and not those behind it.
+    If several warps do so atomically at one address, each has seen those before it, and not those after it.
     """
     if _is_apart(sanitizer, x, piece, order):
         return
@@ -45,7 +48,7 @@ def release(sanitizer: Any, x: Wave, piece: Piece, order: Ordering, which: np.nd
             turns.append((threads, what))
         else:
             apart.append((threads[wrote[threads]], what))
-    # Of lanes that others of their warp have to hear of, each releases by itself.
+    # Lanes whose warp has other lanes that must hear of them: each releases alone.
     are_followed = bool(turns and (sanitizer.unreleased.stores or len(sanitizer.freed.loads)))
     for some in [each for access in turns for each in _in_turn([access])] if are_followed else _in_turn(turns):
         for alike in some:
@@ -57,7 +60,7 @@ def release(sanitizer: Any, x: Wave, piece: Piece, order: Ordering, which: np.nd
 
 
 def _is_apart(sanitizer: Any, x: Wave, piece: Piece, order: Ordering) -> bool:
-    """Does nobody synchronise by an atomic: is it relaxed, and has it nothing to hand on?"""
+    """Does an atomic synchronise nothing: is it relaxed, with nothing to pass on?"""
     if not order.is_atomic or order.acquires or order.releases or piece.space == "local":
         return False
     threads, memory = x.threads if piece.part is None else x.threads[piece.part], piece.memory.__array_interface__["data"][0]
@@ -92,8 +95,11 @@ def _by_warps(accesses: Iterable[Access]) -> Iterable[list[Access]]:
 
 
 def _in_turn(accesses: list[Access]) -> Iterable[list[list[Access]]]:
-    """Accesses of addresses by several warps each, in turn: addresses at which the same warps come, and none of these elsewhere in between, go together. Of each such
-    group what the first warp does at all of them, the second one, and so on. Clocks are of warps: what a warp hears at one of these addresses, it hands on at all."""
+    """Accesses of addresses by several warps each, in turn. Addresses at which the same warps come, and none of these
+    elsewhere in between, form a group. Yields, for each group, the part of the first warp at all of them, then that
+    of the second one, and so on. Clocks belong to warps: what a warp learns at one of these addresses, it passes on
+    at all.
+    """
     groups: list[list[list[Access]]] = []
     last: dict[int, int] = {}  # by warp: the group in which it came last
     of: dict[tuple[int, ...], int] = {}

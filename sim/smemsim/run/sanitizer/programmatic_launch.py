@@ -1,14 +1,20 @@
-"""A launch that may begin before the one in front of it has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13, griddepcontrol).
+"""A launch that may start before the previous one has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13,
+griddepcontrol).
 
-A launch with that attribute may begin when all CTAs of the launch in front have executed griddepcontrol.launch_dependents or have exited. Rules:
+A launch with that attribute may start when all CTAs of the previous launch have executed
+griddepcontrol.launch_dependents or have exited. Rules:
 
-- After griddepcontrol.wait all that the first launch has done to memory is complete and visible. A thread that has not waited, and that does not synchronise with one
-  that has, races with all writes of the first launch, and with its reads if that executes griddepcontrol.launch_dependents.
-- The exit of a CTA publishes nothing: its writes may become visible after the next launch has begun.
-- A fence of device scope before griddepcontrol.launch_dependents publishes what its thread knows to the start of the next launch.
-- Strong accesses of both launches that reach the device do not race with each other. A read that acquires what such a write of the first launch has released comes after
-  that launch, and after those that it has waited for, as far as its thread and those that synchronise with it are concerned. Which of the first launch's writes the release covers is not followed.
-- If the first launch has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may still run; a wait is for both.
+- After griddepcontrol.wait all effects of the first launch on memory are complete and visible. A thread that has not
+  waited, and does not synchronise with one that has, races with all writes of the first launch. It races with its
+  reads, too, if the first launch executes griddepcontrol.launch_dependents.
+- The exit of a CTA publishes nothing: its writes may become visible after the next launch has started.
+- A fence of device scope before griddepcontrol.launch_dependents publishes the knowledge of its thread to the start
+  of the next launch.
+- Strong accesses of both launches with device scope do not race with each other. A read that acquires a release of
+  the first launch comes after that launch, and after those that it has waited for, for its thread and those that
+  synchronise with it. Which writes of the first launch the release covers is not followed.
+- The first launch may not have waited for the end of an earlier one, or may have let the next one start before that
+  wait. Then the earlier one may still run; a wait is for both.
 """
 
 from __future__ import annotations
@@ -38,7 +44,9 @@ REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this
 
 
 class Prerequisite:
-    """What the launches in front have done to global memory, for the warps of a wave of the launch with this `history`; `where` names a place in an array."""
+    """The accesses of earlier launches to global memory, for the warps of a wave of the launch with this `history`.
+    `where` names a place in an array.
+    """
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, operations: Operations, history: History, where: Callable[[Instruction, ArrayShadow, int], str]
@@ -66,7 +74,7 @@ class Prerequisite:
         self.history.releases.add(self.are_behind(warps))
 
     def are_behind(self, warps: np.ndarray) -> bool:
-        """Does all that these warps do come behind a wait?"""
+        """Do all actions of these warps come after a wait?"""
         early = distinct(warps[~self._behind[warps]])
         if early.size and self._waits:
             self._behind[early] = self._have_done(early, self._waits)
@@ -78,7 +86,9 @@ class Prerequisite:
         return found
 
     def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:
-        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that a launch in front writes, or reads where these write."""
+        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that a launch in front
+        writes, or reads where these write.
+        """
         if self.are_behind(warps):
             return
         for before in self.history.before:
@@ -119,7 +129,9 @@ class Prerequisite:
         )  # fmt: skip
 
     def _weak(self, i: Instruction, before: History, epochs: np.ndarray, warps: np.ndarray, *, writes: bool) -> np.ndarray:
-        """The epochs of weak accesses, which alone race with a strong one. Warps whose strong read acquires what a launch has released are noted."""
+        """The epochs of weak accesses, which alone race with a strong one. Warps whose strong read acquires what a
+        launch has released are noted.
+        """
         index = epochs & loops.INDEX
         strong = (epochs != 0) & (before.scope[index] >= SCOPES["gpu"])
         if not writes and strong.any() and (_has(i, "acquire") or has_device_fence(self.x.launch.program)):
@@ -136,7 +148,7 @@ class Prerequisite:
 
     @staticmethod
     def _open(before: History, array: ArrayShadow, cells: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
-        """What a table has of cells that the start of this launch does not follow, 0 where it has nothing."""
+        """The entries of a table for cells that the start of this launch does not follow; 0 for none."""
         epochs = _epochs(array.cells, cells, fine, lines)
         if epochs.any():
             epochs = np.where(before.are_published(epochs), 0, epochs)
@@ -148,7 +160,7 @@ def _has(i: Instruction, semantics: str) -> bool:
 
 
 def _epochs(cells: loops.Cells, places: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
-    """What a table has of cells, 0 where it has nothing."""
+    """The entries of a table for cells; 0 for none."""
     if not len(fine):
         return np.zeros(places.shape, np.int64)
     of_line = places >> cells.line - cells.shift

@@ -1,4 +1,6 @@
-"""The words of races: what X003, X004, X005, X008 and X012 say of accesses. Shared, global and tensor memory find these; each code and each sentence is here once."""
+"""The words of races: what X003, X004, X005, X008 and X012 say of accesses. Shared, global and tensor memory find
+these; each code and each sentence is here once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _PROXY = "what threads write and read is ordered with the asynchronous proxy (TM
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """An access of a race: "read", "write" or another verb, who does it ("warp 0 of CTA 1", "an operation of warp 2"), and its instruction."""
+    """One access of a race: "read", "write" or another verb, its actor ("warp 0 of CTA 1", "an operation of warp 2"),
+    and its instruction.
+    """
 
     does: str
     who: str
@@ -47,7 +51,7 @@ class Access:
 
     @property
     def half(self) -> Half:
-        """As a message shows it."""
+        """The access in the form of a message."""
         return Half(self.does, f"{self.who} ({self.instruction.name})" if self.instruction is not None else self.who, self.instruction)
 
 
@@ -98,7 +102,9 @@ def within_warp(mine: Access, theirs: Access, where: str = "{where}", why: str =
 
 
 def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
-    """X003: an asynchronous operation (`mine`) touches what threads have touched, and no fence.proxy.async is between them."""
+    """X003: an asynchronous operation (`mine`) touches what threads have touched, and no fence.proxy.async is between
+    them.
+    """
     does = "read" if mine.does == "read" else "overwritten"
     then = "written" if theirs.does == "write" else theirs.does
     what = f"{where} is {does} through the asynchronous proxy, without fence.proxy.async after threads have {then} it"
@@ -111,7 +117,9 @@ def read_before_arrival(mine: Access, operation: Access, where: str = "{where}",
 
 
 def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED) -> Clauses:
-    """X012: cells of tensor memory are read, overwritten or deallocated before an earlier operation on them is complete."""
+    """X012: cells of tensor memory are read, overwritten or deallocated before an earlier operation on them is
+    complete.
+    """
     does = {"read": "read", "free": "deallocated"}.get(mine.does, "overwritten")
     what = (
         f"{where} may be read before it is written"
@@ -171,7 +179,9 @@ def non_coherent(i: Instruction, other: Instruction, where: str) -> Clauses:
 
 
 def map_unfenced(mine: Access, theirs: Access, address: int, kind: str) -> Clauses:
-    """X003: a tensor map is used that threads have written, and no fence.proxy.tensormap of a `kind` ("acquire", "release") is between."""
+    """X003: a tensor map is used that threads have written, and no fence.proxy.tensormap of a `kind` ("acquire",
+    "release") is between.
+    """
     fence = f"fence.proxy.tensormap::generic.{kind}"
     what = f"the tensor map at global {address:#x} is used without {fence} after threads have written it"
     why = f"threads write the map through the generic proxy, copies read it through the tensormap proxy; only {fence} orders the two"
@@ -179,7 +189,9 @@ def map_unfenced(mine: Access, theirs: Access, address: int, kind: str) -> Claus
 
 
 def map_not_acquired(use: Access, address: int) -> Clauses:
-    """X003: a tensor map in global memory is used that the host or an earlier launch has written, and the CTA has not acquired it."""
+    """X003: a tensor map in global memory is used that the host or an earlier launch has written, and the CTA has not
+    acquired it.
+    """
     return Clauses(
         "X003",
         f"the tensor map at global {address:#x} is used without fence.proxy.tensormap::generic.acquire in this CTA",
@@ -189,7 +201,9 @@ def map_not_acquired(use: Access, address: int) -> Clauses:
 
 
 def own_tensor_access(mine: Access, theirs: Access, why: str) -> Clauses:
-    """X012: a warp reads what its own tcgen05.st writes, or overwrites what its own tcgen05.ld reads, and has not waited."""
+    """X012: a warp reads what its own tcgen05.st writes, or overwrites what its own tcgen05.ld reads, and has not
+    waited.
+    """
     does, before = ("overwrites", "ld") if theirs.does == "read" else ("reads", "st")
     what = f"a warp {does} tensor memory after its own tcgen05.{before}, without tcgen05.wait::{before}"
     return Clauses("X012", what, (mine.half, theirs.half), why)

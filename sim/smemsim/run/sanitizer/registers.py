@@ -1,8 +1,9 @@
 """Registers in flight (PTX ISA 9.1 §9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
 
-The PTX ISA wants a tcgen05.wait::ld in between (9.7.16.8.1). ptxas lets every instruction wait for the registers that it reads, and the epilogues that
-CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled). Triton and Gluon put the wait
-after the use. If no wait follows at all, that is a remark (rule tcgen05.registers).
+The PTX ISA wants a tcgen05.wait::ld before a use (9.7.16.8.1). ptxas makes every instruction wait for the registers
+that it reads, and the epilogues of CuTe DSL 4.8 rely on that: they convert and store loaded values, and then release
+the accumulator (compiled). Triton and Gluon write the wait after the use. A load that no wait follows is a remark
+(rule tcgen05.registers).
 """
 
 from __future__ import annotations
@@ -31,28 +32,33 @@ if TYPE_CHECKING:
 __all__ = ["Named", "RegistersInFlight"]
 
 
-# ---- Which registers of tcgen05.ld an instruction names behind it: there the warp has waited for the load
+# ---- The registers of tcgen05.ld that an instruction names: there the warp has waited for the load
 
 
-_TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # others may go on behind them
+_TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # others may continue after them
 
 
 class Named:
-    """For each block of a program: the registers that it names before its first instruction that tells other threads something (an arrival, a commit, a release)."""
+    """For each block of a program: the registers that it names before its first instruction that tells other threads
+    something (an arrival, a commit, a release).
+    """
 
     def __init__(self, program: Program) -> None:
         blocks, self._program = program.blocks, program
         self._users: dict[int, Instruction | None] = {}
         self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
         self._first: dict[int, int] = {}
-        self._loads: dict[int, tuple[Instruction, int, bool]] = {}  # by the load: it, its registers, and whether they are named at once
+        # by the load: it, its registers, and whether they are named at once
+        self._loads: dict[int, tuple[Instruction, int, bool]] = {}
 
     def at_once(self, load: Instruction) -> bool:
         """Does the load's own block name a register that the load brings, before it tells other threads something?"""
         return self._about(load)[2]
 
     def unwaited_user(self, load: Instruction) -> Instruction | None:
-        """The first instruction that names registers of a load that no tcgen05.wait::ld follows, on no way; None if one may follow."""
+        """The first instruction that names registers of a load that no tcgen05.wait::ld follows, on no way; None if
+        one may follow.
+        """
         if id(load) not in self._users:
             self._users[id(load)] = self._find_user(load)
         return self._users[id(load)]
@@ -76,8 +82,11 @@ class Named:
         return user
 
     def are_unused(self, load: Instruction, store: Instruction, *, is_pending: bool) -> bool:
-        """Does a tcgen05.st come after a load with no tcgen05.wait::ld between, and with no instruction, itself counted, that names registers of the load?
-        `is_pending`: none is known to have come if the two stand in different blocks."""
+        """Does a tcgen05.st follow a load without tcgen05.wait::ld, and without an instruction (itself included) that
+        names registers of the load?
+
+        `is_pending`: no such instruction is known if the two are in different blocks.
+        """
         of_load, n = self._places.get(id(load), (None, 0))
         of_store, end = self._places.get(id(store), (None, 0))
         registers = self.registers(load)
@@ -107,7 +116,8 @@ class Named:
         """The registers that a block names before it tells other threads something, as a bit set."""
         if block.index not in self._first:
             own = block.instructions
-            brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"  # into registers that nobody has named yet
+            # into registers that no instruction has named yet
+            brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"
             self._first[block.index] = _before_telling(own[brings:])
         return self._first[block.index]
 
@@ -135,21 +145,27 @@ def _mask(slots: frozenset[int]) -> int:
 
 
 class RegistersInFlight:
-    """Which registers wgmma still reads or writes, and which have a sum that nobody has read: `in_flight` and `of_sums`, by their bits."""
+    """The registers that wgmma still reads or writes, and those with a sum that nothing has read: `in_flight` and
+    `of_sums`, by their bits.
+    """
 
     def __init__(self, x: Wave, groups: CommitGroups, operations: Operations) -> None:
         self.x, self.groups, self.operations = x, groups, operations
-        self.are_of_first = x.cohort is not None and x.cohort.is_apart  # are these the first CTA's, which stands for all?
+        # are these the first CTA's, which stands for all?
+        self.are_of_first = x.cohort is not None and x.cohort.is_apart
         self.in_flight = self.of_sums = 0
         self._held: dict[
             int, tuple[Operation, int]
         ] = {}  # operations that have registers, by their bits, in the order in which they took them
         self._takes = 0
-        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
-        self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
+        # the wgmma that left a sum there, by the first warp and registers
+        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}
+        # of what only wgmma gives a value: what has one, by the warpgroup's first warp
+        self._filled: dict[int, set[int]] = {}
         self._naming: dict[int, tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]] = {}  # by the block's index
         self._blanks: dict[frozenset[int], frozenset[int]] = {}
-        self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
+        # lines of operations whose registers were touched too early, and how, that have a finding
+        self._told: set[tuple[int, str]] = set()
 
     def remembered(self) -> list[int]:
         """The operations that have registers, by their numbers."""
@@ -216,9 +232,12 @@ class RegistersInFlight:
         self.in_flight |= mask
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since, though
-        some instruction uses such sums (a compiler may drop what it finds to be of no use, and leaves the product);
-        R507 where it adds to what nobody has ever given a value."""
+        """A wgmma leaves a sum in these registers.
+
+        X017 if it does not continue the present sum, which no instruction has named since, although some instruction
+        uses such sums. (A compiler may remove a useless read, and leave the product.) R507 if it adds to
+        uninitialised registers.
+        """
         warp = int(op.warps[0])
         key = (warp, slots)
         before = self._sums.get(key)
@@ -274,7 +293,9 @@ class RegistersInFlight:
             self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
 
     def free(self, waited: Mapping[int, list[Operation]], *, by_all: bool = False) -> None:
-        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free; `by_all`: the same in each CTA."""
+        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free;
+        `by_all`: the same in each CTA.
+        """
         done = [op for warp, operations in waited.items() for op in operations if op.warps[0] == warp]
         if not by_all:
             self.unfold()
@@ -287,7 +308,8 @@ class RegistersInFlight:
             self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
 
     def named(self, block: Block) -> None:
-        """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or is the next wgmma on the same accumulators.
+        """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or
+        is the next wgmma on the same accumulators.
 
         What it names of finished sums counts as read.
         """
@@ -322,7 +344,9 @@ class RegistersInFlight:
                 self.takes(copied, frozenset(results))
 
     def _warps(self, *, is_safe: bool) -> set[int]:
-        """The running warps whose registers a block names: the first CTA's while it stands for all, which ends where that is not safe."""
+        """The running warps whose registers a block names: the first CTA's while it stands for all, which ends where
+        that is not safe.
+        """
         own = self.x.cohort.own_running(self.x) if is_safe and self.are_of_first else None
         if own is None:
             self.unfold()
@@ -330,7 +354,9 @@ class RegistersInFlight:
         return set((own // WARP).tolist())
 
     def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]:
-        """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them; in front of them what all name."""
+        """The instructions of a block except wgmma, each with the named registers as a bit set, and whether it writes
+        them. The first entry is the set of all.
+        """
         found = self._naming.get(block.index)
         if found is None:
             naming = []
@@ -346,14 +372,14 @@ class RegistersInFlight:
         return next((op for op, bits in self._held.values() if bits >> slot & 1 and warps & set(op.warps.tolist())), None)
 
     def _waits_itself(self, op: Operation, warps: set[int]) -> None:
-        """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""
+        """ptxas adds a wait for an operation here: for these warps its group is complete, and all earlier ones."""
         for warp in sorted(warps & set(op.warps.tolist())):
             over = self.groups.wait_for(op, warp, "wgmma")
             if over:
                 self.free({warp: over})
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
-        """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
+        """X007: an instruction uses a register of a wgmma in flight. If ptxas makes it right, it is a remark."""
         rule = IN_FLIGHT[f"{'D' if slot in op.registers.results | op.registers.copies else 'A'} {how}"]
         if (op.instruction.line, how) in self._told:
             return

@@ -1,10 +1,12 @@
-"""Words that some lanes of a warp free, by a release, while its other lanes may still read them (PTX ISA 9.1 §8.1, 8.8): lanes are threads, and one that releases
-answers for the reads of those alone that it has met (bar.warp.sync, or any instruction that they execute together). As `release_missing_writes.py`, for reads.
+"""Words that some lanes of a warp free, by a release, while its other lanes may still read them (PTX ISA 9.1 §8.1,
+8.8). Lanes are threads: a lane that releases covers only the reads of lanes that it has synchronised with
+(bar.warp.sync, or any instruction that they execute together). The mirror of `release_missing_writes.py` for reads.
 
-What libraries write is a remark (rule order.lane_frees): an arrival at an mbarrier by a lane that has come by the load itself, as the other lanes of its warp have.
+Patterns of libraries are a remark (rule order.lane_frees): an arrival at an mbarrier by a lane that has executed the
+same load as the other lanes of its warp.
 
-The order of `happens_before.py` is that of warps, in which each release ends a tick of the warp's clock. Here stands which lanes a tick does not answer for; which lane
-has read a word, and when, the tables of shared memory say (`read_mark`).
+`happens_before.py` orders warps; each release ends a tick of the warp's clock. This module records the lanes that a
+tick does not cover. The tables of shared memory have the lanes that have read a word, and when (`read_mark`).
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _EVER = np.iinfo(np.int64).max
 
 @dataclasses.dataclass
 class _Tick:
-    """Releases at one clock of a warp: up to which of its meetings (of a part of the lanes) what each lane has read is known to those that release."""
+    """Releases at one clock of a warp: up to which of its meetings (of a part of the lanes) what each lane has read
+    is known to those that release.
+    """
 
     answers: np.ndarray
     release: Instruction
@@ -54,13 +58,16 @@ class ReleaseMissingReads:
         self.x, self.clocks, self.lanes, self.reporting, self.shared = x, clocks, lanes, reporting, shared
         self.loads = np.array(sorted(unmet_loads(x.program)), np.int64)
         self.ticks: dict[int, dict[int, _Tick]] = {}  # by time and clock
-        self._by_proxy: set[tuple[int, int]] = set()  # ticks that end with a proxy fence, which releases nothing: they answer for no lane
+        # ticks that end with a proxy fence, which releases nothing: they answer for no lane
+        self._by_proxy: set[tuple[int, int]] = set()
         self._limit = LEAST
 
     # ---- releases
 
     def releases(self, i: Instruction, threads: np.ndarray, *, relaxed: bool) -> None:
-        """Threads are about to release, or to fence; `relaxed`: what they knew at their last fence. Those that come to an aligned barrier come with their warp."""
+        """Threads are about to release, or to fence; `relaxed`: what they knew at their last fence. Those that come
+        to an aligned barrier come with their warp.
+        """
         if i.op == "bar" or "aligned" in i.modifiers:
             return
         for warp in distinct(threads // WARP).tolist():
@@ -103,7 +110,9 @@ class ReleaseMissingReads:
     # ---- writes
 
     def look(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
-        """X008 where warps are about to overwrite words that a lane of another warp may still read, whose release they know from other lanes alone."""
+        """X008 where warps are about to overwrite words that a lane of another warp may still read, whose release
+        they know from other lanes alone.
+        """
         marks = self.shared.read_mark[at]
         open_ = np.isin(marks >> _TIME, np.fromiter(self.ticks, np.int64)) & np.isin(self.shared.read_line[at], self.loads)
         for n in np.flatnonzero(open_).tolist():
@@ -130,10 +139,13 @@ class ReleaseMissingReads:
         lane, part = mark & MANY, mark >> LANE_BITS & (1 << PART_BITS) - 1
         if lane < WARP:
             return bool(tick.answers[lane] > part)
-        return lane in (NO_LANE, MANY) or int(np.count_nonzero(tick.answers > part)) > 1  # of several lanes it is not known which
+        # of several lanes it is not known which
+        return lane in (NO_LANE, MANY) or int(np.count_nonzero(tick.answers > part)) > 1
 
     def _is_custom(self, line: int, tick: _Tick) -> bool:
-        """Is a release what libraries write: an arrival at an mbarrier, by a lane that has come by the load of this line as the others have?"""
+        """Is a release a pattern of libraries: an arrival at an mbarrier, by a lane that has executed the load of this
+        line like the others?
+        """
         blocks = enumerate(self.x.program.blocks)
         loads = {n for n, block in blocks if any(i.line == line and i.op == "ld" and i.guard is None for i in block.instructions)}
         return tick.release.op == "mbarrier" and comes_by(self.x.program, tick.block, loads)

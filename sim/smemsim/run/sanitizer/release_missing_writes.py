@@ -1,11 +1,13 @@
-"""Releases by some lanes of a warp (PTX ISA 9.1 §8.1, 8.8): a release orders the stores of the lanes that execute it, and those of other lanes that have
-synchronised with them before (bar.warp.sync, a barrier). The mirror of `partial_waits.py`.
+"""Releases by some lanes of a warp (PTX ISA 9.1 §8.1, 8.8). A release orders the stores of its own lanes, and those of
+other lanes that have synchronised with them before (bar.warp.sync, a barrier). The mirror of `partial_waits.py`.
 
-At elect.sync, shfl.sync, vote.sync, match.sync, redux.sync and the matrix instructions of a warp lanes wait for each other, and no document says that this orders
-memory: what rests on that alone is a remark (rule order.lanes_only_wait). So is ldmatrix, stmatrix, wmma.load or wmma.store of words that lanes have stored just before.
+At elect.sync, shfl.sync, vote.sync, match.sync, redux.sync and the matrix instructions of a warp lanes wait for each
+other, and no document says that this orders memory. Whatever depends on that is a remark (rule
+order.lanes_only_wait). So is ldmatrix, stmatrix, wmma.load or wmma.store of words that lanes have just stored.
 
-The order of `happens_before.py` is that of warps, in which each release ends a tick of the warp's clock. This module keeps the lanes for which a tick does not answer, and what
-they have stored: only the stores that a release may follow (`unmet_stores`), which most programs do not have.
+`happens_before.py` orders warps; each release ends a tick of the warp's clock. This module records the lanes that a
+tick does not cover, and their stores: only stores that a release may follow (`unmet_stores`), which most programs do
+not have.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["ReleaseMissingWrites", "unmet_loads", "unmet_stores"]
 
 
-LEAST = 1 << 12  # words of the stores of a warp, and exposed words, from which on it is looked whether some are there twice
+# words of the stores of a warp, and exposed words, from which on it is looked whether some are there twice
+LEAST = 1 << 12
 _STEP = 4  # bytes of a word
 _NEVER = np.iinfo(np.int64).max
 _MEETINGS = frozenset(("bar", "barrier"))
@@ -46,12 +49,13 @@ _STRONG = frozenset(("relaxed", "volatile", "release", "acq_rel", "mmio"))
 _unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]] = weakref.WeakKeyDictionary()
 
 
-# ---- Which accesses lie in front of a release, with no meeting of the lanes between
+# ---- Accesses before a release, without a synchronisation of the lanes in between
 
 
 def unmet_stores(program: Program) -> frozenset[int]:
-    """The plain stores (their `id`) behind which a thread can come to a release, to a fence and a strong write, or (stores to shared memory) to a matrix instruction
-    that accesses shared memory, without an instruction that orders the memory of lanes."""
+    """The plain stores (their `id`) after which a thread can reach a release, a fence and a strong write, or (stores to
+    shared memory) a matrix instruction on shared memory, without an instruction that orders the memory of lanes.
+    """
     return _unmet_accesses(program)[0]
 
 
@@ -72,7 +76,8 @@ def _find_unmet(program: Program) -> list[Instruction]:
         return []
     count = len(program.blocks)
     after = [following(program, n) for n in range(count)]
-    begins = [(False, False, False)] * (count + 1)  # of each block: may a release, a strong write, an access of matrices follow?
+    # of each block: may a release, a strong write, an access of matrices follow?
+    begins = [(False, False, False)] * (count + 1)
     found: dict[int, Instruction] = {}
     grows = True
     while grows:
@@ -91,7 +96,7 @@ def _find_unmet(program: Program) -> list[Instruction]:
 
 
 def _before(i: Instruction, state: tuple[bool, bool, bool]) -> tuple[bool, bool, bool]:
-    """What may follow an instruction, seen from in front of it."""
+    """The possible successors of an instruction, seen from before it."""
     releases, writes, matrices = state
     if i.guard is None and i.op not in ONLY_WAIT and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers)):
         return False, False, False
@@ -130,8 +135,10 @@ def _is_plain_load(i: Instruction) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class _Stored:
-    """Words that lanes of a warp have stored, with the warp's clock and which store it was (of `ReleaseMissingWrites.of`); whether a release of other lanes has exposed them
-    already, and the marks of the lanes (`lanes.py`)."""
+    """Words that lanes of a warp have stored, with the warp's clock and the number of the store (of
+    `ReleaseMissingWrites.of`); whether a release of other lanes has exposed them already; and the marks of the lanes
+    (`lanes.py`).
+    """
 
     memory: int
     words: np.ndarray
@@ -158,7 +165,9 @@ class _Stored:
 
 
 class _Met:
-    """By which instructions lanes meet, and for each time (`Lanes.now`) at which lanes of a warp have stored since they all met: the clock of each lane's first store."""
+    """By which instructions lanes meet, and for each time (`Lanes.now`) at which lanes of a warp have stored since
+    they all met: the clock of each lane's first store.
+    """
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -182,7 +191,9 @@ class _Met:
         return late
 
     def unmet(self, warp: int, here: list[int], clock: int) -> int:
-        """The lanes (bits) that have stored something until a clock that is not ordered before a release of the lanes `here`."""
+        """The lanes (bits) that have stored something until a clock that is not ordered before a release of the lanes
+        `here`.
+        """
         bits = 0
         for now, firsts in self.firsts.get(warp, {}).items():
             lanes = np.flatnonzero(firsts <= clock)
@@ -205,7 +216,9 @@ class _Exposed:
 
 
 class ReleaseMissingWrites:
-    """What lanes of the warps of a wave have stored since they met, and the releases by other lanes of their warp."""
+    """The stores of lanes of the warps of a wave since they synchronised, and the releases by other lanes of their
+    warp.
+    """
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, lanes: Lanes, reporting: Reporting, name: Callable[[Instruction, np.ndarray, int], str]
@@ -224,13 +237,14 @@ class ReleaseMissingWrites:
         self._of: dict[int, int] = {}  # by the instruction, its number
         self._by_number: list[Instruction] = []
         self._sizes: dict[int, int] = {}  # by memory, in words
-        self._words: dict[int, np.ndarray] = {}  # by memory: of each word the number of its exposure, and one; 0 where it has none
+        # by memory: of each word the number of its exposure, and one; 0 where it has none
+        self._words: dict[int, np.ndarray] = {}
         self._exposures: dict[_Exposed, int] = {}
         self._each: list[_Exposed] = []
         self._limit = LEAST  # of exposures, at which it is looked which of them words still have
 
     def concerns(self, code: Any) -> bool:
-        """Has each access of machine code to be told, or one of its stores?"""
+        """Must each access in machine code be reported here, or one of its stores?"""
         return bool(self._words) or (bool(self.stores) and any(id(access.instruction) in self.stores for access in code.stores))
 
     # ---- stores and releases
@@ -265,13 +279,13 @@ class ReleaseMissingWrites:
             self._join(warp)
 
     def _open(self, warp: int) -> list[_Stored]:
-        """What lanes of a warp have stored since all of them met."""
+        """The stores of lanes of a warp since all of them synchronised."""
         lanes = self._by_barriers.lanes
         now = int(lanes.now[warp]) << LANE_BITS
         return [one for one in self._stored.get(warp, ()) if lanes.is_since(int(one.marks[0]), now)]
 
     def _join(self, warp: int) -> None:
-        """Of words that lanes of a warp have stored twice the last store is kept."""
+        """For words that lanes of a warp have stored twice, the last store is kept."""
         stored = self._stored[warp]
         if sum(len(one.words) for one in stored) < self._limits.get(warp, LEAST):
             return
@@ -311,7 +325,7 @@ class ReleaseMissingWrites:
                 if late.any():
                     self._expose(i, warp, one, late, here[0])
                 one.is_exposed |= late
-            if _fences(i):  # what it hands on, a strong write behind it releases
+            if _fences(i):  # a strong write after it releases what it passes on
                 left.append(one)
             elif not known_by.all():
                 left.append(one.some(~known_by))
@@ -360,7 +374,9 @@ class ReleaseMissingWrites:
     # ---- accesses of matrices
 
     def accessed(self, i: Instruction, piece: Piece, size: int, done: str) -> None:
-        """X008, a remark, if the lanes of a warp access together words that some of them have stored since they met at a barrier: `size` bytes at the places of a piece."""
+        """X008, a remark, if the lanes of a warp access together words that some of them have stored since their last
+        barrier: `size` bytes at the places of a piece.
+        """
         if piece.space != "shared" or not self._stored:
             return
         threads = self.x.threads if piece.part is None else self.x.threads[piece.part]
@@ -386,7 +402,9 @@ class ReleaseMissingWrites:
     # ---- reads
 
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
-        """X008 where the threads of a piece read what a lane of another warp has stored, and they know of it by releases of other lanes alone."""
+        """X008 where the threads of a piece read what a lane of another warp has stored, and they know of it by
+        releases of other lanes alone.
+        """
         memory = _begin(piece.memory) if self._words else 0
         if memory not in self._words:
             return
@@ -403,14 +421,18 @@ class ReleaseMissingWrites:
         return bool(self._words) and _begin(memory) in self._words
 
     def op_reads(self, op: Operation, memory: np.ndarray, words: np.ndarray) -> None:
-        """The same of an asynchronous operation, which sees what its issuer knew: `words` are those of a memory that it reads, by their numbers."""
+        """The same of an asynchronous operation, which sees what its issuer knew: `words` are those of a memory that
+        it reads, by their numbers.
+        """
         exposed = self._words[_begin(memory)][words]
         for number in distinct(exposed[exposed > 0]).tolist():
             place = int(words[np.argmax(exposed == number)])
             self._look(op.instruction, "shared", memory, place * _STEP, self._each[number - 1], int(op.warps[0]))
 
     def _look(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int) -> None:
-        """X008 where a warp reads such a word, and no release that it has seen answers for the lane; a remark where lanes have waited for each other."""
+        """X008 where a warp reads such a word, and no release that it has seen answers for the lane; a remark where
+        lanes have waited for each other.
+        """
         if warp == one.warp or not self._is_unreleased(one, warp, self._by_barriers):
             return
         self._tell(i, space, memory, at, one, warp, only_waited=not self._is_unreleased(one, warp, self._by_any))

@@ -1,4 +1,4 @@
-"""How the watch calls words, warps and operations in a finding, and what it proposes to do."""
+"""The names of words, warps and operations in findings, and the proposed fixes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ MOST_RUNS = 64  # of bytes, that a finding keeps apart
 STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
 LOOKS_AGAIN = "the atomic operation looks at the value again, and it has held"
 MOST_BROUGHT = 4  # copies of a phase that are listed
-Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
+# an mbarrier, the line of the wait, and what its last phase brought
+Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
     "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
     "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
@@ -60,9 +61,10 @@ _GROUPS = {  # how a kind of operations is committed and waited for, and what fo
 
 
 class Reporting:
-    """Tells what is wrong to the launch: milder where only what compilers and libraries write between CTAs is in the way of order (`formal`).
+    """Report findings to the launch. They are milder if the only obstacle to order is something that compilers and
+    libraries write between CTAs (`formal`).
 
-    `excuses` has the last such instruction of each of EXCUSES, `waits` what each warp waited for last.
+    `excuses` has the last such instruction of each of EXCUSES; `waits` the last wait of each warp.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations) -> None:
@@ -76,10 +78,12 @@ class Reporting:
         ] = {}  # by warp and kind: its last wait, and how many groups that leaves pending
         self._followers: dict[tuple[int, str], Instruction | None] = {}  # see `_following`
         self.groups: CommitGroups | None = None  # of the sanitizer that this one tells for
-        self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
+        self._told: set[tuple[str, int]] = set()  # codes and lines of relaxed arrivals that are reported
 
     def spread(self, first: Reporting, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
-        """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the phase brought to each CTA."""
+        """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the
+        phase brought to each CTA.
+        """
         self.excuses, self._told = dict(first.excuses), set(first._told)
         for (warp, kind), wait in first.group_waits.items():
             self.group_waits.update({(warp + n * twins.warps, kind): wait for n in range(twins.count)})
@@ -93,9 +97,10 @@ class Reporting:
         self, i: Instruction, places: np.ndarray, said: Clauses, repair: str = "", *, formal: Formal = "", cause: str = "",
         other: int = 0, within_warp: bool = False, milder: Severity | None = None,
     ) -> None:  # fmt: skip
-        """A finding about words of shared memory, by their places; `{i}` and `{where}` in what is wrong are the instruction and the words.
+        """A finding about words of shared memory, by their places. `{i}` and `{where}` in the text are the instruction
+        and the words.
 
-        `other` is the line of the other half of a race, which is one between lanes of a warp or not.
+        `other` is the line of the other access of a race, which is between lanes of a warp or not.
         """
         code, than = said.code, self.lines.get(other)
         held = code == "X008" and than is not None and self._looks_again(i, than)
@@ -127,8 +132,9 @@ class Reporting:
         self.tell(i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
-        """Is one of two a plain look in front of the other one (rule order.looks_again)? A table that is read, and then changed by cas with no barrier between,
-        is not looked at: what was read is used."""
+        """Is one of two accesses a plain pre-check before the other one (rule order.looks_again)? A table that is read,
+        and then changed by cas without a barrier between, is not a pre-check: the value is used.
+        """
         program = self.x.launch.program
         return any(
             STRONG.isdisjoint(weak.modifiers)
@@ -139,7 +145,9 @@ class Reporting:
         )
 
     def _is_told(self, code: str, formal: Formal) -> bool:
-        """Is a remark of the code told of the last instruction of its kind? What else rests on that needs the same change."""
+        """Is a remark of the code reported for the last instruction of its kind? Everything that depends on that
+        instruction needs the same change.
+        """
         return formal in self.excuses and (code, self.excuses[formal].line) in self._told
 
     def tell(
@@ -165,7 +173,9 @@ class Reporting:
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
-        """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
+        """Bytes arrive now that an instruction read uninitialised. Report it at once or, if the value is followed, when
+        it is used.
+        """
         was_used = self.x.launch.result.findings.pop(("R507", i.line), None) is not None
         if was_used or not is_followed(i):
             tell()
@@ -188,7 +198,7 @@ class Reporting:
         return Access(does, f"asynchronous operation of warp {self.warp(op.warps[0])}", op.instruction)
 
     def written(self, who: int, line: int) -> Access:
-        """The write of whoever wrote a word last, by the number in the table of who."""
+        """The write of the last writer of a word, by its number in the table of writers."""
         return self.by(self.operations[who - OPERATIONS], "write") if who >= OPERATIONS else self.access("write", who, line)
 
     def writer(self, who: int, line: int) -> str:
@@ -200,13 +210,15 @@ class Reporting:
     # ---- what to change
 
     def last_wait(self, warps: np.ndarray, at: np.ndarray) -> Waited | None:
-        """What the first of these warps that is of the CTA of the words waited for last."""
+        """The last wait of the first of these warps that is in the CTA of the words."""
         cta = int(at[0]) // (self.x.pitch // WORD)
         own = warps[warps // self._per_cta == cta]
         return self.waits.get(int(own[0])) if own.size else None
 
     def other_stage(self, waited: Waited | None, at: np.ndarray, op: Operation) -> tuple[str, str]:
-        """Where the mbarrier that a reader waited for last brought other bytes than it reads: which, and what to change."""
+        """The case that the mbarrier that a reader waited for last counted other bytes than it reads: those bytes, and
+        the fix.
+        """
         if waited is None or not waited[2]:
             return "", ""
         barrier, line = waited[:2]
@@ -228,7 +240,9 @@ class Reporting:
         )
 
     def who_waited(self, op: Operation, *, only_read: bool = False) -> int:
-        """A warp that knows an operation, or (`only_read`) what it reads, to be over, of those that issued it before others; -1 where nobody does."""
+        """A warp that knows an operation, or (`only_read`) its reads, to be complete, of those that issued it before
+        others; -1 if there is none.
+        """
         know = np.flatnonzero(self.clocks.is_over(np.arange(len(self.clocks.clock)), op, only_read=only_read))
         own = know[np.isin(know, op.warps)]
         return int((own if own.size else know)[0]) if know.size else -1
@@ -245,7 +259,7 @@ class Reporting:
         )
 
     def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
-        """How to wait for an operation, or how a warp is told that others have."""
+        """The fix: how to wait for an operation, or how to synchronise with a warp that has waited."""
         by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
         if found := self.too_weak(op, warp):
             return found
@@ -276,7 +290,9 @@ class Reporting:
         return self._followers[key]
 
     def group_of(self, op: Operation, commit: str, wait: str, then: str = "") -> str:
-        """How to wait for an operation of a commit group: `commit` is proposed if no such instruction can follow it; `then` is what follows the wait."""
+        """How to wait for an operation of a commit group: `commit` is proposed if no such instruction can follow it;
+        `then` is what follows the wait.
+        """
         kind = facts_of(op.kind).group
         younger = None if self.groups is None else self.groups.younger(op, kind)
         if younger is not None:
@@ -287,7 +303,9 @@ class Reporting:
         return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
-        """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""
+        """The fix for a wait that exists and does not cover an operation: it is relaxed, or it leaves the group of the
+        operation pending.
+        """
         kind = facts_of(op.kind).group
         i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
         younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
@@ -309,7 +327,9 @@ class Reporting:
         return f".acquire instead of .relaxed in line {line}: a relaxed wait ({i.name}) shows nothing of what the phase has brought"
 
     def narrow(self, formal: Formal) -> tuple[str, str]:
-        """Why the instruction that alone is in the way of order is too weak, and what to change in it; empty for none."""
+        """Why the instruction that alone is in the way of order is too weak, and what to change in it;
+        empty for none.
+        """
         excuse = self.excuses.get(formal)
         if excuse is None:
             return "", ""
@@ -325,7 +345,9 @@ class Reporting:
         return f", in lane {op.lane} of warp {self.warp(op.warps[0])}, which issued the operation (commit groups belong to threads)"
 
     def or_free_later(self, op: Operation, warp: int) -> str:
-        """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""
+        """The alternative cause if a warp that has waited for an earlier phase reads what a load brings: the load was
+        issued too early.
+        """
         if not facts_of(op.kind).is_copy:
             return ""
         barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
@@ -337,8 +359,9 @@ class Reporting:
         )
 
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
-        """What to change where words are touched of those (`held`) that an operation still brings; of a load over a load that is not the first one's own
-        barrier."""
+        """The fix if words are accessed of those (`held`) that an operation still writes. For a load over a load with
+        another barrier than the first one's.
+        """
         if i.op != "cp" or not facts_of(op.kind).is_copy:
             return self.wait_for(op, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))

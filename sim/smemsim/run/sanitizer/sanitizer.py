@@ -1,33 +1,33 @@
-"""The watch: what the instructions of one wave tell of their accesses and of synchronisation, and what is wrong with them.
+"""The sanitizer of one wave: it receives events about accesses and synchronisation, and reports what is wrong.
 
-Written against the PTX memory model (PTX ISA 8): a write is seen by a later access of another thread only when synchronisation lies between
-them, by the asynchronous proxy (TMA, wgmma, tcgen05) only when a fence.proxy.async lies on that way too, and what an asynchronous operation
-writes only when its completion was waited for. Threads of one warp count as ordered.
+It follows the PTX memory model (PTX ISA 8). A later access of another thread sees a write only if synchronisation is
+in between. The asynchronous proxy (TMA, wgmma, tcgen05) also needs a fence.proxy.async on that path. Writes of an
+asynchronous operation are seen only after a wait for its completion. Threads of one warp count as ordered.
 
-The watch has one part for each kind of state, and brings what it is told to those that it concerns:
+The sanitizer has one part for each kind of state, and passes each event to the parts that it concerns:
 
     order                happens_before.py            what every warp has seen
     operations           operations.py        the asynchronous operations
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
-    lanes                lanes.py             when the lanes of each warp last met
+    lanes                lanes.py             when the lanes of each warp last synchronised
     alone                partial_waits.py             waits of some lanes of a warp
     lost                 lost_updates.py              updates that lanes of a warp lose
-    unreleased           release_missing_writes.py        releases by some lanes of a warp: what others of it have stored
-    freed                release_missing_reads.py             the same: what others of it may still read
-    named                named_barriers.py             who fills which phase of a barrier of some warps
+    unreleased           release_missing_writes.py        releases by some lanes of a warp: stores of the others
+    freed                release_missing_reads.py             the same: reads of the others
+    named                named_barriers.py             which warps complete which phase of a named barrier
     shared               shared_memory.py            the last writer and the readers of each word of shared memory
-    early                uninitialised_reads.py             reads of it before anybody had written
-    tensor               tensor_memory.py            the same of the cells of tensor memory
+    early                uninitialised_reads.py             reads of uninitialised shared memory
+    tensor               tensor_memory.py            the same for the cells of tensor memory
     registers            registers.py         registers in flight
-    lifetimes            lifetimes.py         CTAs of a cluster that begin and end, and what is under way when they do
-    unwritten            taint.py            values that may be wrong, up to where they are used
-    telling              reporting.py           findings, and the names in them
+    lifetimes            lifetimes.py         the begin and end of CTAs of a cluster, and operations in flight then
+    taint                taint.py            uninitialised and early values, up to their use
+    reporting            reporting.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 tensor_maps.py              tensor maps in global memory that the kernel makes
     siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
-    messages             messages.py          data and flags that strong accesses alone pass on
-    pairs                pairs.py             tensor memory that pairs of CTAs allocate and give back
-    objects              mbarriers.py         mbarrier objects, up to where they end
+    messages             messages.py          data and flags passed by strong accesses alone
+    pairs                pairs.py             tensor memory that pairs of CTAs allocate and deallocate
+    objects              mbarriers.py         mbarrier objects, up to their end
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ _NO_WARPS = np.zeros(0, np.int64)
 
 @dataclasses.dataclass(frozen=True)
 class Begin:
-    """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
-    (`first.py`) also what follows values, for how many operations of each unit there is room, and how many `warps` the wave has."""
+    """The start of a sanitizer: the `number` of the wave in its launch, and that of its first warp in global memory's
+    tables. For a part of another sanitizer (`first.py`) also the follower of values, the room for operations of each
+    unit, and the number of `warps`.
+    """
 
     number: int
     entered: int
@@ -107,7 +109,9 @@ class Begin:
 
 
 class Sanitizer(Events, Observer):
-    """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
+    """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it
+    names others.
+    """
 
     is_of_first = False  # see `first.py`
 
@@ -136,7 +140,8 @@ class Sanitizer(Events, Observer):
         self.globals = (
             None if history is None else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered)
         )
-        self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals  # who knows of writes by operations that nobody has waited for
+        # the knowledge of writes by operations without a wait
+        self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
         self.unreleased = ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global)
         self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.loose is not None else None
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
@@ -160,8 +165,9 @@ class Sanitizer(Events, Observer):
         self._is_elsewhere = x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX)
 
     def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
-        """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
-        that it waited for last."""
+        """The state of all CTAs, from that of the first one without a report. `brought` has, by warp, what the phases
+        brought to each CTA that it waited for last.
+        """
         self.operations.spread(first.operations)
         for kept_once in ("groups", "registers", "tensor"):
             getattr(self, kept_once).spread(getattr(first, kept_once))
@@ -176,17 +182,17 @@ class Sanitizer(Events, Observer):
     # ---- the end
 
     def wave_hung(self, x: Wave) -> None:
-        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        """Nothing can continue: uninitialised reads were meant to wait for loads that are still to come."""
         self.wave_stopped(x)
         self.early.nothing_came()
 
     def wave_stopped(self, x: Wave) -> None:
-        """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
+        """The kernel ends before its values could be used: report what spoiled a whole product."""
         self.taint.origins.abandon()
         self.taint.overwrites.ended()
 
     def ends_in_order(self, cta: Cta) -> bool:
-        """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
+        """All threads have exited: is there nothing to report for a wave of this CTA alone?"""
         taint = self.taint
         if self.lifetimes.is_needed or self.mbarriers.are_needed or taint.overwrites.is_open or taint.origins.are_whole:
             return False
@@ -208,7 +214,9 @@ class Sanitizer(Events, Observer):
         vars(self).clear()
 
     def _is_race(self, key: Any) -> bool:
-        """Does a doubt say that a read comes too early? Nobody multiplies a whole operand for nothing; what nobody ever writes harms only who uses it."""
+        """Does a taint mean that a read comes too early? A whole operand is never multiplied in vain. Bytes that are
+        never written matter only if they are used.
+        """
         late = {"shared": self.early.late, "tensor": self.tensor.late}.get(key[0])
         return late is None or key[1] in late
 
@@ -231,13 +239,15 @@ class Sanitizer(Events, Observer):
         self._elsewhere(who)
 
     def follows_values(self) -> bool:
-        """Has the watch to look at each access of shared memory for more than its order?"""
+        """Must the sanitizer check each access of shared memory for more than its order?"""
         if self.lifetimes.is_needed or self.freed.ticks:
             return True
         return self.taint.shared is not None or self.alone.concerns(self.lanes.meetings)
 
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
-        """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
+        """Is a read unsuspicious, and completely recorded? Else `read` must be called, and nothing has
+        been recorded.
+        """
         if self.follows_values():
             return False
         return self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere)
@@ -249,7 +259,9 @@ class Sanitizer(Events, Observer):
         return self.shared.is_written_apart(i, flat, size)
 
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
-        """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
+        """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but
+        with plain stores and operations in flight.
+        """
         self._reach(x, i, flat)
         at, warps = self.shared.places(flat, size)
         blank = self.shared.blank_of(at, flat, size)
@@ -263,7 +275,7 @@ class Sanitizer(Events, Observer):
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
 
-        Who writes what lies there already races with nobody; that is so where `values` are given.
+        With `values`, a write of the bytes that are already there does not race.
         """
         self._reach(x, i, flat)
         self._alone(i, flat, size, "overwritten")
@@ -275,7 +287,8 @@ class Sanitizer(Events, Observer):
             self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
 
     def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True, scope: int = GPU) -> None:
-        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves.
+        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among
+        themselves.
 
         Atomics that left everything as it was (`changed` False) have only looked.
         """
@@ -293,7 +306,7 @@ class Sanitizer(Events, Observer):
         self.changed_nothing(x, i, blank)
 
     def takes(self, x: Wave, i: Instruction, piece: Piece, size: int) -> None:
-        """The running threads are about to get what lies there, each that puts something else in its place: of those at one place the first one gets it."""
+        """The running threads are about to exchange words: of those at one place the first one gets the old value."""
         if piece.space == "global":
             marks = None if self.globals is None else self.globals.finds(i, piece, size)
         else:
@@ -314,7 +327,7 @@ class Sanitizer(Events, Observer):
         return self.taint.of_access(i, flat, size)
 
     def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
-        """The words at places `flat` of `x.shared` that nobody has written."""
+        """The uninitialised words at places `flat` of `x.shared`."""
         at, _ = self.shared.places(flat, size)
         blank: np.ndarray = at[self.shared.blank_of(at, flat, size) != 0]
         return blank
@@ -324,13 +337,15 @@ class Sanitizer(Events, Observer):
         self.early.to_change = self.blank(flat, size)
 
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
-        """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
+        """The running threads have changed uninitialised words by an operation: they stay uninitialised."""
         if blank.size:
             self.early.note(i, blank, self._running(x))
             self.taint.put_words(blank, np.full(len(blank), self.taint.nobody(i), np.int32))
 
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
-        """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""
+        """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is
+        no access of threads.
+        """
         self.shared.initialised(i, *self.shared.places(flat, 2 * WORD), flat)
 
     def last_writer(self, word: int) -> Instruction | None:
@@ -372,20 +387,25 @@ class Sanitizer(Events, Observer):
     # ---- asynchronous operations
 
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
-        """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async" "wgmma" "tcgen05.mma"
-        "tcgen05.cp" "tcgen05.shift". Returns its handle."""
+        """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async"
+        "wgmma" "tcgen05.mma" "tcgen05.cp" "tcgen05.shift". Returns its handle.
+        """
         return self.operations.begin(i, thread, kind)
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
-        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is. Where CTAs do the same (`first.py`) these are
-        those of the first one; `what` has an entry for each, by which they differ."""
+        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is.
+        Where CTAs do the same (`first.py`) these are those of the first one; `what` has an entry for each, by which
+        they differ.
+        """
         cohort = self.x.cohort
         return self.operations.begin_together(
             i, threads, kind, 0 if cohort is None or not cohort.is_apart else cohort.own_count(threads, *what)
         )
 
     def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> list[Operation]:
-        """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0 where that is not so."""
+        """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0
+        where that is not so.
+        """
         return self.operations.begin_together(i, threads, kind, 0 if self.x.cohort is None or not self.x.cohort.is_apart else own)
 
     def of_all_ctas(self, ops: Sequence[Operation]) -> Sequence[Operation]:
@@ -398,7 +418,9 @@ class Sanitizer(Events, Observer):
         return ops[own].of(cta)
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> None:
-        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
+        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is
+        enough; or runs of words).
+        """
         runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         if self.unreleased.is_exposed(self.x.shared):
@@ -423,7 +445,9 @@ class Sanitizer(Events, Observer):
             self.taint.origins.tell(op.instruction, self.taint.shared.of_words(at))
 
     def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges) -> bool:
-        """An operation that a lane has issued, and `op_reads` was told of, reads the same for each lane of its warp. False, where each has to be told."""
+        """An operation of one lane, reported to `op_reads`, reads the same for each lane of its warp. False: each must
+        be reported.
+        """
         runs = self.shared.of_cta(cta, offsets)
         return (
             not self._follows(op)
@@ -436,8 +460,9 @@ class Sanitizer(Events, Observer):
         return self.taint.shared is not None or bool(op.products and self.taint.overwrites.probes_of(op.instruction))
 
     def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
-        """Operations of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
-        by `op_reads`."""
+        """Operations of one instruction read the same words of CTAs' windows, without a finding. False: each must be
+        reported to `op_reads`.
+        """
         if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared) or self.shared.parts.has_holes:
             return False
         ctas = ctas[: len(ops)]
@@ -452,7 +477,9 @@ class Sanitizer(Events, Observer):
         return self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges, lay_there: np.ndarray | None = None) -> None:
-        """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
+        """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves
+        unchanged.
+        """
         runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         op.has_written |= len(runs.begins) * runs.count > 0
@@ -471,7 +498,7 @@ class Sanitizer(Events, Observer):
                 self.op_writes(op, cta, runs)
 
     def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
-        """Is nothing suspicious about such writes, and all of them noted? Else each has to be told by itself."""
+        """Are such writes unsuspicious, and all of them recorded? Else each must be handled alone."""
         if self.early.has_read or self.freed.ticks or self.taint.shared is not None:
             return False
         ctas = ctas[: len(ops)]
@@ -483,16 +510,20 @@ class Sanitizer(Events, Observer):
         return True
 
     def reads_what_changes(self, address: int) -> bool:
-        """Is there anything to be told of an operation that reads the array in which a global address lies?"""
+        """Is there anything to report for an operation that reads the array of a global address?"""
         return self.globals is not None and self.globals.history.changes(address)
 
     def op_reads_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
-        """An operation reads `size` bytes of global memory at each of these addresses, through the asynchronous proxy."""
+        """An operation reads `size` bytes of global memory at each of these addresses, through the
+        asynchronous proxy.
+        """
         if self.globals is not None:
             self.globals.op_reads(op, addresses, size)
 
     def op_brings(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, places: np.ndarray) -> None:
-        """What an operation has written in a CTA's window is what lies at these global addresses, `size` bytes at each: `places` (n, words) are offsets in the window."""
+        """The bytes that an operation has written in a CTA's window come from these global addresses, `size` bytes at
+        each. `places` (n, words) are offsets in the window.
+        """
         marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
         if marks is not None:
             flat = places.reshape(-1) + cta.index * self.x.pitch
@@ -506,7 +537,9 @@ class Sanitizer(Events, Observer):
     def op_writes_global(
         self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
     ) -> None:
-        """An operation that a CTA has issued is about to write so; `stays` says of addresses of bytes which of them hold what it writes."""
+        """An operation that a CTA has issued is about to write so; `stays` says of addresses of bytes which of them
+        hold what it writes.
+        """
         if self.globals is not None:
             self.globals.op_writes(op, addresses, size, stays)
 
@@ -528,7 +561,9 @@ class Sanitizer(Events, Observer):
         self.taint.copied(x.threads, flat)
 
     def passes_copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
-        """Is nothing suspicious about a copy, of which no two threads make different ones at one place, and all of it noted? Else `copy` has to be told."""
+        """Is a copy unsuspicious, without two different copies at one place, and completely recorded? Else `copy` must
+        be called.
+        """
         if self.follows_values():
             return False
         return self.shared.is_copied(i, flat, size, self._copies(x, i), None)
@@ -547,7 +582,8 @@ class Sanitizer(Events, Observer):
         return numbers
 
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
-        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
+        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`. They are visible after a barrier;
+        proxies do not matter.
 
         Triton lets TMA overwrite the word without fence.proxy.async.
         """
@@ -566,14 +602,16 @@ class Sanitizer(Events, Observer):
     # ---- registers
 
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
-        """Operations (wgmma) each hold these registers of their warpgroup until they are waited for, and leave a sum in those of `sums`: it continues the one that is
-        there, where it `goes_on`, or begins another. Each belongs to the next group that its threads commit."""
+        """Operations (wgmma) hold these registers of their warpgroup until a wait, and leave a sum in those of `sums`.
+        The sum continues the present one if it `goes_on`, or starts another. Each operation belongs to the next group
+        that its threads commit.
+        """
         self.registers.accumulate(ops, slots, sums, goes_on)
         self.groups.joins(ops, "wgmma")
 
     @property
     def held_slots(self) -> int:
-        """The registers (a bit set) of which it matters that a block names them: in flight, or with a sum that nobody has read."""
+        """The registers (a bit set) whose use by a block matters: in flight, or with a sum that nothing has read."""
         return self.registers.in_flight | self.registers.of_sums | self.tensor.loading
 
     def names(self, x: Wave, block: Block) -> None:
@@ -586,7 +624,9 @@ class Sanitizer(Events, Observer):
     # ---- completion: groups and mbarriers
 
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
-        """The current phases of mbarriers each count an operation's completion; the issuing threads must have seen its mbarrier.init."""
+        """The current phases of mbarriers each count an operation's completion; the issuing threads must have seen
+        its mbarrier.init.
+        """
         apart, all_warps = self.x.stride // WARP, []
         for n, barrier in enumerate(barriers):
             op, cta = ops[n % len(ops)], barrier.cta.index
@@ -599,14 +639,18 @@ class Sanitizer(Events, Observer):
             self.clocks.brings(ops if isinstance(what, Alike) else [self.of_issuer(ops, n)], warps, what)
 
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
-        """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
+        """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None
+        where they know that all are.
+        """
         warps = distinct(threads >> 5)
         return next(
             (op for op, number in self.operations.copies_on(barrier) if not self.clocks.done[warps, self.clocks.column(number)].all()), None
         )
 
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
-        """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit set) of its warp does: "bulk" "cp.async" "wgmma"."""
+        """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit
+        set) of its warp does: "bulk" "cp.async" "wgmma".
+        """
         self.groups.joins(ops, group, lanes)
         if lanes:
             self.operations.have_lanes(ops)
@@ -628,7 +672,9 @@ class Sanitizer(Events, Observer):
         self.groups.counted(by_warps(threads), barrier, self._part_of_copies)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
-        """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
+        """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read
+        (`.read`).
+        """
         self.reporting.group_waits.update({(warp, group): (i, left) for warp in self._running(x).tolist()})
         threads = self.groups.threads(x, group)
         waited, by_all = self.groups.wait(threads, group, left, self._part_of_copies, only_read=only_read), group in self.groups.of_first
@@ -695,7 +741,9 @@ class Sanitizer(Events, Observer):
         self.clocks.release(warps, what)
 
     def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> None:
-        """Threads arrive at mbarriers: what they have seen, or had at their last fence, goes into the current phases."""
+        """Threads arrive at mbarriers: what they have seen, or had at their last fence, goes into the
+        current phases.
+        """
         for threads, barrier in arrivals:
             if self.clocks.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
                 self.reporting.excuses["arrive"] = current(x)
@@ -711,12 +759,16 @@ class Sanitizer(Events, Observer):
             self.freed.releases(current(self.x), threads, relaxed=relaxed)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
-        """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
+        """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: findings that depend on that
+        alone are milder.
+        """
         self.clocks.release_if(distinct(threads >> 5), what)
         self.reporting.excuses["relaxed"] = i
 
     def stored(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
-        """Threads of the same warps write, each at an address of its own, by operations that others may synchronise with; `replaces` says that it was no atomic."""
+        """Threads of the same warps write, each at an address of its own, by operations that others may synchronise
+        with; `replaces` says that it was no atomic.
+        """
         if self.messages is not None:
             self.messages.stored(current(self.x), accesses)
         for _, what in accesses:
@@ -727,11 +779,15 @@ class Sanitizer(Events, Observer):
         self.clocks.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
 
     def hands_on_at(self, threads: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
-        """Can a relaxed atomic of threads hand something on? Where none of their warps has fenced, and nobody has been at its addresses, nobody synchronises with it."""
+        """Can a relaxed atomic of threads pass something on? If none of their warps has fenced, and its addresses have
+        no history, it synchronises nothing.
+        """
         return self.clocks.hands_on_at(distinct(threads >> 5), space, memory, at)
 
     def loaded(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, scope: int) -> None:
-        """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was a plain store."""
+        """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was
+        a plain store.
+        """
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
         if strong:
             decides = True
@@ -763,8 +819,9 @@ class Sanitizer(Events, Observer):
             self.lifetimes.complete(what)
 
     def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, meets: int) -> None:
-        """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope (`meets`) have fenced (rule
-        order.barrier_fences)."""
+        """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope
+        (`meets`) have fenced (rule order.barrier_fences).
+        """
         warps = distinct(threads >> 5)
         self.clocks.acquire(warps, what)
         self.lanes.learn(threads)
@@ -774,7 +831,9 @@ class Sanitizer(Events, Observer):
     def acquire_at(
         self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
     ) -> None:
-        """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
+        """Threads have seen the last complete phases of mbarriers. If the wait was relaxed, it counts from their next
+        fence on.
+        """
         each = iter(waits)
         for warps, what in self.clocks.together([warps_of(threads) for threads, _ in waits], [barrier for _, barrier in waits]):
             now = list(itertools.islice(each, count_of(what)))
@@ -788,9 +847,9 @@ class Sanitizer(Events, Observer):
                 self.lifetimes.acquire(barrier, warps)
 
     def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> None:
-        """Threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
+        """Threads of these CTAs (by index) synchronise at a barrier: release, complete and acquire in one.
 
-        Where it is for all threads, those that have exited count as arrived.
+        At a barrier of all threads, exited ones count as arrived.
         """
         is_everybody, per_cta = len(threads) == x.total, x.stride // WARP
         if is_everybody and x.sel is ALL and self._all_meet(per_cta):
@@ -812,7 +871,9 @@ class Sanitizer(Events, Observer):
         self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
 
     def _all_meet(self, size: int) -> bool:
-        """`meet` of all threads of the wave, whose CTAs have `size` warps. False, and nothing has happened, where more is known than clocks of the own CTA."""
+        """`meet` of all threads of the wave, whose CTAs have `size` warps. False, and nothing has happened, where
+        more is known than clocks of the own CTA.
+        """
         clocks, lanes, epochs = self.clocks, self.lanes, self.shared.epochs
         if not clocks.is_plain:
             return False
@@ -840,7 +901,9 @@ class Sanitizer(Events, Observer):
         self.lifetimes.met(first, count)
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
-        """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
+        """fence.proxy.async: what the running threads have seen is visible to asynchronous operations
+        ordered after it.
+        """
         warps = self._running(x)
         self.unreleased.fences_proxy(warps)
         if len(self.freed.loads):
@@ -850,12 +913,16 @@ class Sanitizer(Events, Observer):
         self.clocks.fence_proxy(warps)
 
     def fence_global(self, x: Wave, i: Instruction) -> None:
-        """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous operations ordered behind it."""
+        """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous
+        operations ordered after it.
+        """
         if self.globals is not None:
             self.globals.fence_global(i, self._running(x))
 
     def fence_maps(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
-        """fence.proxy.tensormap::generic of the running threads: an acquire of the maps at these addresses, one for each thread, or a release."""
+        """fence.proxy.tensormap::generic of the running threads: an acquire of the maps at these addresses, one for
+        each thread, or a release.
+        """
         self.fence(x, acquires=addresses is not None, releases=addresses is None, scope=scope)
         if self.maps is None:
             return

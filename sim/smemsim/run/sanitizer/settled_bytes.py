@@ -22,8 +22,11 @@ _ONES = 0xFF
 
 
 def changing(table: int, values: Sequence[np.ndarray], doubtful: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The bits of up to three words of each thread that change the result of a table of `lop3`: for each word, a word (n,) with these bits set. A bit changes the
-    result if it does so for what the other words hold, or may hold if their part is `doubtful`: rows (parts, n), of bytes or of bits.
+    """The bits of up to three words of each thread that change the result of a table of `lop3`: for each word, a word
+    (n,) with these bits set.
+
+    A bit counts if it changes the result for the present values of the other words, or for any value of their
+    `doubtful` part: rows (parts, n), of bytes or of bits.
 
     >>> word, known = np.array([0], np.uint32), np.zeros((4, 1), bool)
     >>> a, _ = changing(TABLES["and"], [word, np.array([0xFF00], np.uint32)], [~known, known])
@@ -74,8 +77,8 @@ def parts_of(words: np.ndarray, unit: int) -> np.ndarray:
 
 
 def is_compared(name: str, kind: str, values: Sequence[np.ndarray], unknown: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Do the known bits of two integers decide what a comparison of `setp` gives? For each thread; None if the comparison is another one. The words `values` are
-    raw bits (n,), in `unknown` the bits are set that nobody knows.
+    """Do the known bits of two integers decide the result of a comparison of `setp`? For each thread; None for other
+    comparisons. `values` are raw bits (n,); the bits in `unknown` are not known.
 
     >>> words = [np.array([0x80, 0x81], np.uint32), np.array([0, 0], np.uint32)]
     >>> is_compared("ne", "b32", words, [np.array([1, 0xFF], np.uint32), np.array([0, 0], np.uint32)]).tolist()
@@ -96,7 +99,9 @@ def is_compared(name: str, kind: str, values: Sequence[np.ndarray], unknown: Seq
 
 
 def is_highest_known(i: Instruction, values: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Do the known bits of a word decide what `clz` or `bfind` gives? For each thread: is a bit that counts above all that nobody knows?"""
+    """Do the known bits of a word decide the result of `clz` or `bfind`? For each thread: is there a set known bit
+    above all unknown ones?
+    """
     top = values.dtype.type(1 << (bits_of(i.modifiers[-1]) - 1))
     signs = np.where(values & top != 0, ~values, values) if i.modifiers[-1].startswith("s") else values
     known = signs & ~unknown
@@ -104,8 +109,9 @@ def is_highest_known(i: Instruction, values: np.ndarray, unknown: np.ndarray) ->
 
 
 def picked_bits(i: Instruction, width: int, numbers: Sequence[np.ndarray]) -> np.ndarray:
-    """Of which bit each bit of a result comes that takes bits of its sources by numbers (n,): rows (width, n) into the bits of all sources one after the other, least
-    significant first. The row after the last one is a bit that is 0 whatever they hold."""
+    """The source bit of each bit of a result that takes bits of its sources by numbers (n,): rows (width, n) into the
+    bits of all sources one after the other, least significant first. The row after the last one is a constant 0.
+    """
     at, (first, *more) = np.arange(width)[:, None], numbers
     if i.op == "prmt":
         return _permuted(i, at, first)
@@ -136,7 +142,9 @@ def _permuted(i: Instruction, at: np.ndarray, selectors: np.ndarray) -> np.ndarr
 
 
 def trailing_zeros(values: np.ndarray) -> np.ndarray:
-    """How many of a factor's lowest bits are 0: so many of the product are, whatever the other one is; all of them where it is 0."""
+    """How many of a factor's lowest bits are 0: so many of the product are, whatever the other one is; all of them
+    where it is 0.
+    """
     values = values.astype(np.uint64)
     lowest = values & (~values + np.uint64(1))
     found: np.ndarray = np.where(values == 0, 64, np.log2(np.maximum(lowest, 1).astype(np.float64))).astype(np.int64)
@@ -144,7 +152,7 @@ def trailing_zeros(values: np.ndarray) -> np.ndarray:
 
 
 def parts_of_video(i: Instruction) -> list[tuple[slice, list[tuple[int, slice]]]]:
-    """Of a video instruction the parts of its result, in bytes, and of which bytes of which source each comes."""
+    """The parts of the result of a video instruction, in bytes, and the source bytes of each."""
     if i.op[-1] in "24":
         size = 4 // int(i.op[-1])
         each = [slice(n, n + size) for n in range(0, 4, size)]
@@ -161,7 +169,7 @@ def parts_of_video(i: Instruction) -> list[tuple[slice, list[tuple[int, slice]]]
 
 
 def _selected(operand: Operand) -> slice:
-    """The bytes of a register that ".b2" or ".h1" behind it names."""
+    """The bytes of a register that a suffix ".b2" or ".h1" names."""
     part = operand.part if isinstance(operand, Register) else ""
     size = {"b": 1, "h": 2, "": 4}[part[:1]]
     begin = size * int(part[1:] or 0)

@@ -1,7 +1,9 @@
-"""What CTAs that ran in another process have done to global memory: what was noted there of each piece of each array, with the bytes that they have written.
+"""The accesses of CTAs in another process to global memory: the record of each piece of each array, with the written
+bytes.
 
-Where no piece that some of them have written was touched by others, and none of what others have written by them, nothing has happened that a process with all CTAs would have
-seen otherwise, in whatever order they ran: no value, and no race. Then the record `enters` the launch's history, which is as if they had run there.
+If no other process touched a cell that these CTAs wrote, and they touched no cell that others wrote, no order of the
+CTAs would change a value or a race. Then the record `enters` the launch's history, and the result is the same as if
+the CTAs had run here.
 """
 
 from __future__ import annotations
@@ -39,13 +41,15 @@ NOTHING_BEFORE = Begin(0, 0, 0, 0)
 
 
 def begin(history: History) -> Begin:
-    """The CTAs of a record begin here: whoever meets those before is noted (`History.meets`)."""
+    """The CTAs of a record start here: from now on, conflicts with earlier ones are recorded (`History.meets`)."""
     history.others, history.has_met = history.warps, False
     return Begin(history.warps, history.writes, len(history.waves), len(history.told))
 
 
 class Epochs(NamedTuple):
-    """Of some cells, or lines of them, the epochs that were noted, as `loops.Cells` has them: 0 for none, and no array where there are none at all."""
+    """The recorded epochs of some cells, or lines of them, in the form of `loops.Cells`: 0 for none, and no array if
+    there are none at all.
+    """
 
     at: np.ndarray
     writers: np.ndarray
@@ -81,7 +85,9 @@ class Epochs(NamedTuple):
         return Epochs(*(np.concatenate(both) for both in zip(own, more, strict=True)))
 
     def counted(self, warps: int, writes: int, numbers: np.ndarray, asynchronous: np.ndarray) -> Epochs:
-        """The same with warps, and asynchronous writes, counted from others on, and other numbers of instructions, of which some are asynchronous."""
+        """The same with warps, and asynchronous writes, counted from others on, and other numbers of instructions, of
+        which some are asynchronous.
+        """
         are_same = (numbers == np.arange(len(numbers))).all()
 
         def moved(table: np.ndarray, *, are_writes: bool) -> np.ndarray:
@@ -103,7 +109,9 @@ class Epochs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """The same of one array, which begins at an address: of whole lines of `1 << line` bytes, and of cells of `1 << shift`; and what has been written there."""
+    """The same of one array, which begins at an address: of whole lines of `1 << line` bytes, and of cells of `1 <<
+    shift`; and what has been written there.
+    """
 
     address: int
     shift: int
@@ -156,7 +164,7 @@ def _since(tables: tuple[np.ndarray, ...], limit: int) -> Epochs:
 
 
 def _at(table: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """What a table has at places; 0 where there is no table."""
+    """The entries of a table at places; 0 without a table."""
     found: np.ndarray = table[at] if len(table) else np.zeros(len(at), np.int64)
     return found
 
@@ -169,7 +177,9 @@ def _units(memory: np.ndarray, shift: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """What some CTAs have done since `begin`. Warps, and asynchronous writes, are counted as in the history that it is of; instructions are places in the program."""
+    """What some CTAs have done since `begin`. Warps, and asynchronous writes, are counted as in the history that it
+    is of; instructions are places in the program.
+    """
 
     begin: Begin
     waves: tuple[tuple[int, int, tuple[int, ...]], ...]  # the first warp, warps of a CTA, the CTAs
@@ -202,7 +212,9 @@ class Record:
                 yield part, shadow
 
     def meets(self, history: History) -> bool:
-        """Has a cell that these CTAs have written been touched by those of a history, or the other way round? Or is there no room for them?"""
+        """Has a cell that these CTAs have written been touched by those of a history, or the other way round? Or is
+        there no room for them?
+        """
         if history.writes + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
             return True
         return any(_meets(part, shadow) for part, shadow in self._shadows(history))
@@ -269,7 +281,7 @@ def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, per_cta: int) -> N
 
 
 def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, per_cta: int) -> None:
-    """Of cells that are read here and there alone, one reader of each, as `loops` keeps them."""
+    """Merge the readers of cells that are only read in both: one reader of each, in the form of `loops`."""
     if len(epochs.writers):
         written = epochs.is_written
         writers[epochs.at[written]] = epochs.writers[written]

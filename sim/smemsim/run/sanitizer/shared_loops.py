@@ -27,11 +27,16 @@ __all__ = [
 
 
 class Tables(NamedTuple):
-    """What is kept of each word: who wrote it last, with the clock and the line, and whether by a strong operation; the clocks of the threads that read
-    it, by their warp in the cluster, and the line of the last; the same of strong loads and of strong writes, `has_strong` where there are any; the operations
-    that read it, as an entry of `sets` (`operation_sets.py`); and the marks (`lanes.py`) of the last write and the last reads.
+    """The record of each word.
 
-    `joint` has, where `has_joint`, the operations that write a word beside the last one, since the two make no race: reductions, and copies of the same bytes."""
+    - The last writer with clock and line, and whether it was a strong operation.
+    - The clocks of reading threads, by their warp in the cluster, and the line of the last read; the same for strong
+      loads and strong writes (`has_strong`: there are any).
+    - The reading operations, as an entry of `sets` (`operation_sets.py`), and the marks (`lanes.py`) of the last
+      write and the last reads.
+    - `joint` (if `has_joint`): operations that write a word together with the last one without a race: reductions,
+      and copies of the same bytes.
+    """
 
     who: np.ndarray
     when: np.ndarray
@@ -53,8 +58,10 @@ class Tables(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What warps know, as in `clocks.VectorClocks`, of which these are the tables; of operations whether they are of the generic proxy, whether they are copies of threads
-    (cp.async), their stream and chain, and whether it is noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
+    """The knowledge of warps, the tables of `clocks.VectorClocks`. For operations: are they of the generic proxy,
+    copies of threads (cp.async), their stream and chain, and whether others than matrix instructions read their
+    bytes. Also the last synchronisation of the lanes of each warp.
+    """
 
     clock: np.ndarray
     seen: np.ndarray
@@ -72,13 +79,15 @@ class Known(NamedTuple):
 
 @compiled
 def _is_done(by, warp, done):  # type: ignore[no-untyped-def]
-    """Does a warp know that an operation, as who wrote a word, is over? Of its unit: each has a power of two of columns."""
+    """Does a warp know that an operation, as the writer of a word, is complete? Each unit has a power of two of
+    columns.
+    """
     return done[warp, by - _OPERATIONS & done.shape[1] - 1]
 
 
 @compiled
 def _readers_are_done(word, warp, seen, when, line):  # type: ignore[no-untyped-def]
-    """Has a warp seen all that threads have read of a word? Of itself it has."""
+    """Has a warp seen all reads of a word by threads? It has seen its own."""
     late = False
     if line[word]:
         count = when.shape[1]
@@ -124,8 +133,9 @@ def _no_strong(word, warp, seen, tables):  # type: ignore[no-untyped-def]
 
 @compiled
 def read(flat, count, threads, line, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Threads read `count` words each, from the places `flat` (in bytes) on. False where a word is unwritten or not seen, and where an operation wrote it
-    of which that is to be told (`stops_at_operations`, and not noted yet)."""
+    """Threads read `count` words each, from the places `flat` (in bytes) on. False if a word is uninitialised or not
+    seen, and if an operation wrote it that must be reported (`stops_at_operations`, not recorded yet).
+    """
     columns = known.seen.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
@@ -219,7 +229,7 @@ def _are_by(begin, count, who, by):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
-    """Does a proxy fence of one of the warps lie behind the end of a copy?"""
+    """Does a proxy fence of one of the warps follow the end of a copy?"""
     fenced = False
     for warp in range(first, first + warps):
         fenced |= known.done_fenced[warp, number & known.done_fenced.shape[1] - 1]
@@ -228,7 +238,9 @@ def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
 
 @compiled
 def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no-untyped-def]
-    """Threads copy `count` words each (cp.async) to the places `flat`, by the open operations of their warps. As `write`."""
+    """Threads copy `count` words each (cp.async) to the places `flat`, by the open operations of their warps. As
+    `write`.
+    """
     who, seen = tables.who, known.seen
     columns = seen.shape[1]
     for n in range(len(flat)):
@@ -271,7 +283,8 @@ def _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_opera
     stream, base, who = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1], tables.who
     before = _NOBODY
     for n in range(len(begins)):
-        if before != _NOBODY and _are_by(begins[n], count, who, before):  # most words lie as one operation has brought them
+        # most words lie as one operation has brought them
+        if before != _NOBODY and _are_by(begins[n], count, who, before):
             continue
         for word in range(begins[n], begins[n] + count):
             by = who[word]
@@ -315,8 +328,10 @@ def _others_have_written(begins, count, first, warps, tables, known):  # type: i
 
 @compiled
 def operation_reads(begins, count, first, warps, mine, own, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. LOOK where one is unwritten,
-    not seen, or not fenced, and as in `read`; else it joins their readers (FULL where there is no room for that)."""
+    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each
+    of `begins` on. LOOK where one is unwritten, not seen, or not fenced, and as in `read`; else it joins their
+    readers (FULL where there is no room for that).
+    """
     if not _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_operations, tables, known):
         return _LOOK
     if tables.has_joint and not _others_have_written(begins, count, first, warps, tables, known):
@@ -327,8 +342,9 @@ def operation_reads(begins, count, first, warps, mine, own, is_generic, stops_at
 
 @compiled
 def operations_read(begins, count, windows, firsts, warps, marks, owns, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_reads` of several operations, each of the same words of its window, which begins at an entry of `windows`. LOOK where one
-    has to be looked at; some of the others are noted then."""
+    """`operation_reads` of several operations, each of the same words of its window, which begins at an entry of
+    `windows`. LOOK where one has to be looked at; some of the others are noted then.
+    """
     for n in range(len(windows)):
         found = operation_reads(
             begins + windows[n], count, firsts[n], warps, marks[n], owns[n], is_generic, stops_at_operations, tables, known
@@ -340,7 +356,9 @@ def operations_read(begins, count, windows, firsts, warps, marks, owns, is_gener
 
 @compiled
 def _are_over(begin, count, mine, who, done, read_line, read_mark):  # type: ignore[no-untyped-def]
-    """Have operations that are over written words that follow one another, and no threads read them? Without branches, by indices that have no sign."""
+    """Have operations that are over written words that follow one another, and no threads read them? Without
+    branches, by indices that have no sign.
+    """
     late, mask = False, len(done) - 1
     for at in range(begin, begin + count):
         word = np.uint64(at)
@@ -352,8 +370,12 @@ def _are_over(begin, count, mine, who, done, read_line, read_mark):  # type: ign
 
 @compiled
 def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. 0 where something is suspicious; 2 where that `looks` for
-    words that threads have read with no fence.proxy.async between, and finds one, else 1: not for the address that tcgen05.alloc has written."""
+    """Operation `own` of a warp, by a lane with mark `mine`, writes `count` words from each of `begins` on. Returns 0
+    if something is suspicious, else 1.
+
+    2 if it `looks` for words that threads have read without fence.proxy.async between, and finds one. The address
+    that tcgen05.alloc has written does not count.
+    """
     done_as, has_address = 1, False
     base = warp // known.seen.shape[1] * known.seen.shape[1]
     done, read_done, streams, sets = known.done[warp], known.read_done[warp], known.stream, tables.sets
@@ -384,13 +406,14 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
                 return 0
             if read_line[word] and not _readers_are_done(word, warp, known.seen, tables.read_when, read_line):
                 return 0
-            is_address = by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0  # of tcgen05.alloc
+            # of tcgen05.alloc
+            is_address = by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0
             has_address |= is_address
             if looks and read_line[word] and not is_address and _are_unfenced(word, warp, known.fenced, tables.read_when):
                 done_as = 2
             if has_strong and not _no_strong(word, warp, known.seen, tables):
                 return 0
-    for n in range(len(begins) if has_address else 0):  # who has read the address is not asked for again
+    for n in range(len(begins) if has_address else 0):  # readers of the address are not checked again
         for word in range(begins[n], begins[n] + count):
             by = who[word]
             if by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0:
@@ -407,8 +430,9 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
 
 @compiled
 def operations_write(begins, count, windows, warps, marks, owns, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_writes` of several operations, each of the same words of its window, which begins at an entry of `windows`. 0 where one has to be looked
-    at; some of the others are noted then."""
+    """`operation_writes` of several operations, each of the same words of its window, which starts at an entry of
+    `windows`. 0 if one must be checked; some of the others are recorded then.
+    """
     done_as = 1
     for n in range(len(windows)):
         done = operation_writes(begins + windows[n], count, warps[n], marks[n], owns[n], is_generic, line, looks, tables, known)
@@ -420,8 +444,9 @@ def operations_write(begins, count, windows, warps, marks, owns, is_generic, lin
 
 @compiled
 def know_alike(done, read_done, warps, columns, shift):  # type: ignore[no-untyped-def]
-    """Do the warps of all CTAs, so many of each, know the same of operations that these issue alike, which have these columns for the first CTA, and for each other one
-    those `shift` behind?"""
+    """Do the warps of all CTAs, so many of each, have the same knowledge of their equal operations? Their columns are
+    given for the first CTA; those of the others are `shift` after it.
+    """
     for first in columns:
         for begin in range(warps, len(done), warps):
             column = first + begin // warps * shift
@@ -461,7 +486,9 @@ def renumber(who, new):  # type: ignore[no-untyped-def]
 
 @compiled
 def note_epoch(flat, count, pitch, epoch, many, stamps, writes):  # type: ignore[no-untyped-def]
-    """`count` words each, from the places `flat` (in bytes) on, get the stamp of their CTA's epoch and of `many` threads; of reads, where they have no later one."""
+    """`count` words each, from the places `flat` (in bytes) on, get the stamp of their CTA's epoch and of `many`
+    threads. Reads do so only if they have no later one.
+    """
     for n in range(len(flat)):
         first = flat[n] >> 2
         now = epoch[first // pitch] | many

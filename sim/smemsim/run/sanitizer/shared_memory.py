@@ -1,8 +1,8 @@
-"""The shadow of shared memory (PTX ISA 8: races of reads and writes; 9.7.13.4, proxies): of each word the last writer and its readers, and what is wrong
-with the next access.
+"""The shadow of shared memory (PTX ISA 8: races of reads and writes; 9.7.13.4, proxies): the last writer and the
+readers of each word, and the findings of the next access.
 
-The tables are plain arrays over words (`loops.Tables`). Most accesses find nothing suspicious, which `loops` sees and notes them; what is left is looked
-at here once more, by numpy, and told.
+The tables are plain arrays over words (`loops.Tables`). `loops` checks and records most accesses, which are
+unsuspicious. The rest is checked here again, by numpy, and reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedShadow"]
 
 
-ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
+ATOMIC = -2  # in `who`: atomic and other strong operations of any thread, and operations on mbarriers
 _NONE = np.zeros(0, np.int64)
 HANDED_ON = ("arrive",)  # what does not excuse that stores of one CTA are read by another: rule order.narrow_arrival
 
@@ -59,7 +59,7 @@ _BYTES = np.arange(WORD, dtype=np.uint8)
 
 
 class SharedShadow:
-    """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
+    """The accesses of one wave, and whether the next one is ordered after them."""
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, lanes: Lanes, objects: MbarrierObjects, knowledge: Knowledge | None
@@ -84,17 +84,18 @@ class SharedShadow:
                 begin = (cta * x.pitch + x.scratch) // WORD
                 self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
         self.epochs = Epochs(self._tables, len(x.ctas), x.pitch // WORD)
-        self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None  # passes reads of all threads, see `run/jit/shadow.py`
+        # passes reads of all threads, see `run/jit/shadow.py`
+        self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None
         self._observed: dict[
             int, dict[int, tuple[int, np.ndarray]]
         ] = {}  # by word and warp: the clock of a strong read, those of the strong writes it has found
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
-            None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
+            None  # clocks of strong reads and writes of scope .cta, if a cluster has several CTAs
         )
 
     @property
     def kept(self) -> shared_loops.Tables:
-        """The tables as they are: those of one CTA, where that stands for all (`folding`)."""
+        """The present tables: those of one CTA for a cohort (`folding`)."""
         return self._tables
 
     @property
@@ -106,7 +107,9 @@ class SharedShadow:
 
     @property
     def noted(self) -> NotedTables:
-        """The tables in which compiled blocks note accesses that an epoch orders; valid as long as `folding` is the same."""
+        """The tables in which compiled blocks note accesses that an epoch orders; valid as long as `folding` is the
+        same.
+        """
         epochs, tables = self.epochs, self._tables
         return NotedTables(
             self.folding, epochs.written, epochs.read, epochs.epoch, self.clocks.clock, self.lanes.now, tables.read_when, tables.read_line,
@@ -114,7 +117,7 @@ class SharedShadow:
         )  # fmt: skip
 
     def are_in_step(self) -> bool:
-        """Do the warps of all CTAs have the same clocks, meetings and epochs, where the first one stands for all?"""
+        """Do the warps of all CTAs of a cohort have the same clocks, synchronisations and epochs?"""
         return self.folding is not None and self.folding.are_in_step(self.epochs)
 
     def unfold(self) -> None:
@@ -136,7 +139,9 @@ class SharedShadow:
         return self.epochs.read.copy(), tables.read_line.copy(), tables.read_when.copy(), tables.read_mark.copy()
 
     def unfold_where_others_read(self, cta: int, before: tuple[np.ndarray, ...]) -> None:
-        """The tables become those of all CTAs; of those from one on what is kept of reads is what it was `before` the last ones, which are those of the others."""
+        """Expand the tables to all CTAs. For CTAs from one on, the record of reads is the one `before` the last reads,
+        which are those of the others.
+        """
         folding, self.by_epochs = self.folding, None
         assert folding is not None
         self.unfold()
@@ -185,7 +190,9 @@ class SharedShadow:
         )
 
     def has_epochs(self) -> bool:
-        """Do the epochs of CTAs say what is ordered: no CTA reaches the windows of others, and all accesses are of whole words? `epochs` is made."""
+        """Do the epochs of CTAs decide the order: does no CTA reach the windows of others, and are all accesses whole
+        words? Makes `epochs`.
+        """
         if self.per_cluster != self.per_cta or self.parts.kept:
             self.epochs.forget()
             return False
@@ -195,7 +202,9 @@ class SharedShadow:
     # ---- words
 
     def places(self, flat: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """(the words, the warps) of accesses of the running threads, `size` bytes each at places `flat`; an entry for each word."""
+        """(the words, the warps) of accesses of the running threads, `size` bytes each at places `flat`; an entry for
+        each word.
+        """
         at, warps = flat >> 2, self.x.threads >> 5
         if size > WORD:
             count = size // WORD
@@ -208,7 +217,7 @@ class SharedShadow:
         return found
 
     def are_touched(self, at: np.ndarray) -> bool:
-        """Has anybody written or read one of these words?"""
+        """Has any thread or operation accessed one of these words?"""
         return bool((self.who[at] != NOBODY).any() or self.read_line[at].any() or self.read_by[at].any())
 
     def of_cta(self, cta: Cta, offsets: np.ndarray | WordRanges) -> WordRanges:
@@ -217,7 +226,7 @@ class SharedShadow:
         return runs.behind(cta.index * (self.x.pitch // WORD))
 
     def nobody_wrote(self, at: np.ndarray) -> np.ndarray:
-        """Has nobody written these words?"""
+        """Are these words uninitialised?"""
         nobody: np.ndarray = self.who[at] == NOBODY
         return nobody
 
@@ -228,7 +237,9 @@ class SharedShadow:
         return found | self.parts.holes_of(at) if self.parts.has_holes else found
 
     def blank_of(self, at: np.ndarray, flat: np.ndarray, size: int, who: np.ndarray | None = None) -> np.ndarray:
-        """Which of the bytes of these words that accesses of `size` bytes at places `flat` touch are uninitialised, as bits."""
+        """Which of the bytes of these words that accesses of `size` bytes at places `flat` touch are uninitialised,
+        as bits.
+        """
         bits = self.blank_bytes(at, who)
         return bits if size >= WORD or not bits.any() else bits & self.parts.bits(flat, size)
 
@@ -242,15 +253,15 @@ class SharedShadow:
         return self.reporting.lines.get(int(self.line[begin + written[np.argmin(np.abs(written - (word - begin)))]]))
 
     def has_holes(self, at: WordRanges) -> bool:
-        """Are some bytes of words that somebody has written uninitialised?"""
+        """Are some bytes of written words uninitialised?"""
         return self.parts.has_holes and bool(self.parts.holes_of(at.words).any())
 
     def fill_part(self, at: np.ndarray, flat: np.ndarray, size: int) -> None:
-        """Bytes of words are written: the others of words that nobody has written yet are holes."""
+        """Bytes of words are written: the other bytes of uninitialised words become holes."""
         self.parts.fill(at, self.parts.bits(flat, size), self.who[at] == NOBODY)
 
     def writer(self, place: int) -> str:
-        """Who wrote the word at a place last, as findings call it."""
+        """The last writer of the word at a place, by its name in findings."""
         return self.reporting.writer(int(self.who[place]), int(self.line[place]))
 
     def _written_at(self, place: int) -> Access:
@@ -258,7 +269,7 @@ class SharedShadow:
         return self.reporting.written(int(self.who[place]), int(self.line[place]))
 
     def is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
-        """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
+        """Is an operation that now writes words not ordered after their readers, by the instruction of a line?"""
         clocks, first = self.clocks, int(op.warps[0])
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         if (self.read_when[at] > clocks.has_seen(first, readers)).any():
@@ -269,7 +280,9 @@ class SharedShadow:
     # ---- ordinary accesses
 
     def is_read(self, i: Instruction, flat: np.ndarray, size: int, *, stops_at_operations: bool) -> bool:
-        """The running threads read whole words. False, and nothing is noted, where a closer look is needed (`read`)."""
+        """The running threads read whole words. False, and nothing is recorded, if a closer check is
+        needed (`read`).
+        """
         if self.parts.kept or size < WORD:
             return False
         places = np.ascontiguousarray(flat, np.int64)
@@ -284,7 +297,7 @@ class SharedShadow:
         return bool(done)
 
     def _to_look_at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of an access of the running threads the places and the threads that the tables have to be asked for: those of one CTA, where that stands for all."""
+        """The places and threads of an access for the tables: those of one CTA for a cohort."""
         if self.folding is not None:
             of_one = self.folding.of_one(places, self.epochs)
             if of_one is not None:
@@ -330,12 +343,14 @@ class SharedShadow:
         self._in_scope(i, at, warps, scope, writes=False)
 
     def is_written(self, i: Instruction, flat: np.ndarray, size: int, values: Values | None) -> bool:
-        """The running threads write whole words. False, and nothing is noted, where a closer look is needed (`write`)."""
+        """The running threads write whole words. False, and nothing is recorded, if a closer check is
+        needed (`write`).
+        """
         if self.parts.kept or size < WORD:
             return False
         places, threads = self._to_look_at(np.ascontiguousarray(flat, np.int64))
         if self.folding is not None and shared_loops.is_shared_by_threads(places, size // WORD, threads, self._marks):
-            self.unfold()  # whose value stays is to be said of all
+            self.unfold()  # the remaining value must be the same for all
             places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
         done = shared_loops.write(places, size // WORD, threads, i.line, self._tables, self._known)
         if not done and self._frees(self.places_of(places, size), np.repeat(threads >> 5, size // WORD)):
@@ -348,7 +363,7 @@ class SharedShadow:
         return bool(done)
 
     def is_written_apart(self, i: Instruction, flat: np.ndarray, size: int) -> bool:
-        """`is_written` where no word is written by several threads; False, and nothing is noted, where one is."""
+        """`is_written` if no word is written by several threads. False, and nothing is recorded, if one is."""
         if self.parts.kept or size < WORD:
             return False
         return not self.share_words(flat, size) and self.is_written(i, flat, size, None)
@@ -390,7 +405,8 @@ class SharedShadow:
         self._bytes_seen(i, at, warps, bits, values)
         self._readers_done(i, at, warps, values, self.parts.read_by(at, bits))
         self._written(i, at, warps)
-        before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
+        # what a warp wrote before it last met others is known to them
+        before = np.where(when == self.when[at], who, NOBODY)
         is_gone = (who >= 0) & (who < OPERATIONS) & (who != self.who[at])
         own = Write(warps, self.clocks.clock[warps], np.full(len(at), i.line))
         self.parts.note_others(at, bits, self.who[at] == warps, Write(np.where(is_gone, who, -1), when, line), own)
@@ -399,8 +415,12 @@ class SharedShadow:
             self._one_stays(i, flat, at, warps, values)
 
     def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool, scope: int = GPU) -> None:
-        """Warps write words by operations that make no race among themselves within a scope; those that left all as it was (not `changed`) have only looked.
-        Of a word that nobody had written they are the first writers in any case: atom.exch may leave there what happened to lie there."""
+        """Warps write words by operations that do not race among themselves within a scope. Those that changed nothing
+        (not `changed`) have only looked.
+
+        For an uninitialised word they count as the first writers in any case: atom.exch may leave the uninitialised
+        content there.
+        """
         self.epochs.forget()
         changed = changed or bool(self.nobody_wrote(at).any())
         if size < WORD:
@@ -438,8 +458,9 @@ class SharedShadow:
         return [i.line for i in body if i.op == "st" and id(i) in self._updates]
 
     def _is_update(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
-        """Warps store by relaxed or volatile stores what they make of a value that they have loaded there so: has another one done the same, and nothing orders
-        the two (rule order.update)? Plain ones race."""
+        """Warps store, by relaxed or volatile stores, a value that they compute from such a load of the same word: has
+        another one done the same, unordered (rule order.update)? Plain accesses race anyway.
+        """
         who = self.who[at]
         theirs = (who >= 0) & (who < OPERATIONS) & (who != warps) & self.strong[at] & np.isin(self.line[at], self._updating_lines)
         mine, other, when, places = warps[theirs], who[theirs], self.when[at[theirs]], at[theirs]
@@ -468,8 +489,9 @@ class SharedShadow:
         line[at] = i.line
 
     def _observe(self, at: np.ndarray, warps: np.ndarray) -> None:
-        """Warps read words by strong operations: the strong writes that they find there, that of an atomic with those before it, lie in front of what they do
-        behind (rule order.observation)."""
+        """Warps read words by strong operations. The strong writes that they observe (for an atomic with those before
+        it) happen before their later actions (rule order.observation).
+        """
         who, when = self.who[at], self.when[at]
         found = self.strong[at] & (who >= 0) & (who < OPERATIONS) & (who != warps)
         found[found] = self.clocks.has_seen(warps[found], who[found]) < when[found]
@@ -477,7 +499,8 @@ class SharedShadow:
             clocks = self.tables.changed_when[place] * any(self.line[place] in lines for lines in self._lines.values())
             clocks[other % self.per_cluster] = self.when[place]
             of_word = self._observed.setdefault(place, {})
-            if warp not in of_word or (clocks > of_word[warp][1]).any():  # who finds the same ones again has found them before
+            # a warp that observes the same writes again has observed them before
+            if warp not in of_word or (clocks > of_word[warp][1]).any():
                 of_word[warp] = int(self.clocks.clock[warp]), clocks
 
     @functools.cached_property
@@ -486,11 +509,14 @@ class SharedShadow:
         return {op: {i.line for i in self.x.launch.program.inlined.body if i.op == op} for op in ("atom", "red")}
 
     def _have_observed(self, at: np.ndarray, warps: np.ndarray, others: np.ndarray, when: np.ndarray) -> np.ndarray:
-        """Which clocks of others' strong writes to words lie in front of what warps do now, as a strong read has found them, or an atomic of their own?"""
+        """Which clocks of others' strong writes to words happen before the present actions of warps, because a strong
+        read, or an atomic of their own, has observed them?
+        """
         known = np.zeros(len(at), bool)
         for n, (place, warp, other, clock) in enumerate(zip(at.tolist(), warps.tolist(), others.tolist(), when.tolist(), strict=True)):
             if self.who[place] == warp:
-                known[n] = self.strong[place] and self.line[place] in self._lines["atom"]  # what a reduction has found, nobody is told
+                # the old value of a reduction is not returned
+                known[n] = self.strong[place] and self.line[place] in self._lines["atom"]
                 continue
             known[n] = any(
                 clocks[other % self.per_cluster] >= clock and (reader == warp or self.clocks.has_seen(warp, reader) >= since)
@@ -499,7 +525,9 @@ class SharedShadow:
         return known
 
     def _in_scope(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
-        """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like plain ones (PTX ISA 9.1 §8.4)."""
+        """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like
+        plain ones (PTX ISA 9.1 §8.4).
+        """
         if self.per_cluster == self.per_cta:
             return
         tables = self.tables
@@ -539,7 +567,9 @@ class SharedShadow:
         mine: np.ndarray,
         values: Values | None = None,
     ) -> None:
-        """X008 where a lane touches words that another one of its warp has written (`mine`: the warp has), and they have not met since."""
+        """X008 where a lane touches words that another one of its warp has written (`mine`: the warp has), and they
+        have not met since.
+        """
         late = mine & self.lanes.apart(self.mark[at], warps, lanes)
         if values is not None and late.any():
             late &= ~values.lay_there
@@ -557,8 +587,10 @@ class SharedShadow:
             )  # fmt: skip
 
     def _lanes_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, done: str) -> None:
-        """X008 where a lane touches by a strong operation what another one of its warp has written by a plain store, and they have not met since; or loads by a
-        volatile load what another one has stored by a volatile store, and is in no loop that waits for it (rule order.warp_synchronous)."""
+        """X008 if a lane accesses, by a strong operation, a word that another lane of its warp has written by a plain
+        store, without a synchronisation since. Also if it loads, by a volatile load outside of a polling loop, a word
+        that another lane has stored by a volatile store (rule order.warp_synchronous).
+        """
         mine = self.who[at] == warps
         if not mine.any():
             return
@@ -618,8 +650,9 @@ class SharedShadow:
         self.who[at], self.line[at], self.strong[at] = MBARRIER, i.line, False
 
     def is_copied(self, i: Instruction, flat: np.ndarray, size: int, numbers: np.ndarray, values: Values | None) -> bool:
-        """cp.async of the running threads, the open operations of whose warps have these numbers, writes `size` bytes at places `flat`. False, and nothing is noted,
-        where a closer look is needed (`copied`)."""
+        """cp.async of the running threads writes `size` bytes at places `flat`; the open operations of their warps have
+        these numbers. False, and nothing is recorded, if a closer check is needed (`copied`).
+        """
         self.epochs.forget()
         if self.parts.kept:
             return False
@@ -650,7 +683,9 @@ class SharedShadow:
             self._one_stays(i, at, at, warps, values)
 
     def part_of_copies(self, op: Operation, part: Operation, lanes: int) -> None:
-        """What some lanes have copied by an operation of cp.async, another one has brought: `part`. What others of them have copied there too, is left as it is."""
+        """Words that some lanes have copied by an operation of cp.async belong to another operation, `part`. Words that
+        other lanes have copied, too, stay.
+        """
         words = np.flatnonzero(self.who == OPERATIONS + op.number)
         mine = (lanes >> np.minimum(self.mark[words] & MANY, WARP) & 1).astype(bool)
         self.who[words[mine]] = OPERATIONS + part.number
@@ -661,8 +696,9 @@ class SharedShadow:
     # ---- asynchronous operations
 
     def is_read_by(self, op: Operation, at: WordRanges, *, stops_at_operations: bool, by_any: bool = False) -> bool:
-        """An operation reads words, issued by its lane or (`by_any`) by each of its warp. False, and nothing is noted, where a closer look is needed
-        (`read_by_operation`)."""
+        """An operation reads words, issued by its lane or (`by_any`) by each of its warp. False, and nothing is
+        recorded, if a closer check is needed (`read_by_operation`).
+        """
         self.epochs.forget()
         first, mark = int(op.warps[0]), self._mark_of(op, NO_LANE if by_any else op.lane)
 
@@ -689,7 +725,9 @@ class SharedShadow:
         return found == operation_sets.DONE
 
     def are_read_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges, *, stops_at_operations: bool) -> bool:
-        """Operations of one instruction read the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
+        """Operations of one instruction read the same words of CTAs' windows. False if one must be checked alone: each
+        must be reported then.
+        """
         self.epochs.forget()
         ops, ctas = self._ops_to_look_at(ops, ctas)
         pitch, first = self.x.pitch // WORD, ops[0]
@@ -727,14 +765,14 @@ class SharedShadow:
         return self.operations.each(ops), [self.x.ctas[n] for n in range(self.operations.units) for _ in ops]
 
     def read_by_operation(self, op: Operation, at: np.ndarray) -> np.ndarray:
-        """An operation reads words; returns who had written them, NOBODY also where what was meant to lie there has not come."""
+        """An operation reads words. Returns their writers; NOBODY also if the intended bytes have not arrived."""
         self.epochs.forget()
         who: np.ndarray = self.who[at]
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
         if not facts_of(op.kind).is_generic and self.operations.generic[who[by_op] - OPERATIONS].any():
             numbers = who[by_op] - OPERATIONS
             allocs = [n for n in distinct(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
-            if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
+            if allocs:  # an address of tensor memory is no operand: the intended bytes have not arrived
                 who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
                 by_op &= who != NOBODY
         by_warp = (who >= 0) & (who < OPERATIONS)
@@ -760,8 +798,9 @@ class SharedShadow:
         self._is_noted(note)
 
     def _keeps_writers(self, at: np.ndarray, warps: np.ndarray, who: np.ndarray) -> None:
-        """Warps, by operations, write words beside operations (`who`, NOBODY for none) that make no race with theirs: those that they do not know to be over count
-        on (`joint`)."""
+        """Warps, by operations, write words beside operations (`who`, NOBODY for none) that make no race with theirs:
+        those that they do not know to be over count on (`joint`).
+        """
         others = np.flatnonzero((who >= OPERATIONS) & ~self.clocks.done[warps, self.clocks.column(np.maximum(who - OPERATIONS, 0))])
         if others.size and not self.tables.has_joint:
             self._tables = self.tables._replace(joint=np.zeros(len(self.who), np.int32), has_joint=True)
@@ -774,8 +813,10 @@ class SharedShadow:
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, done: str, exempt: Callable[[Operation], np.ndarray] | None = None,
         reader: Operation | None = None,
     ) -> None:  # fmt: skip
-        """X004 or X005 where words are read or overwritten (`done`) that operations beside the last one still write. Which words an operation may write with one
-        that now writes, `exempt` says; who reads copies of the same bytes needs only one."""
+        """X004 or X005 if words are read or overwritten (`done`) that operations besides the last one still write.
+        `exempt` says which words an operation may write together with the present one. A reader of copies of the same
+        bytes needs only one.
+        """
         if not self._tables.has_joint:
             return
         for op, written in self._each_of(self.tables.joint[at]):
@@ -799,7 +840,7 @@ class SharedShadow:
         return int(self.lanes.now[op.warps[0]]) << LANE_BITS | lane if len(op.warps) == 1 else -1
 
     def _order_of(self, op: Operation) -> VectorClocks:
-        """The order by which an operation is issued behind others."""
+        """The order in which an operation is issued after others."""
         return self.clocks.tensor or self.clocks if op.kind.startswith("tcgen05") else self.clocks
 
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
@@ -829,8 +870,9 @@ class SharedShadow:
             )  # fmt: skip
 
     def _but_of_warpgroup(self, op: Operation, places: np.ndarray, other: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-        """Which of the words that not all warps of a wgmma have seen are not its own warps', each behind its own fence.proxy.async. Those are a remark:
-        rule order.warpgroup."""
+        """Which of the words that not all warps of a wgmma have seen are not its own warps' words, each after its own
+        fence.proxy.async? Those are a remark: rule order.warpgroup.
+        """
         order, writer = self._order_of(op), np.where(np.isin(other, op.warps), other, op.warps[0])
         own = unseen & (writer == other) & (order.fenced[writer, writer % order.columns] >= self.when[places])
         if own.any():
@@ -852,7 +894,8 @@ class SharedShadow:
         unseen, formal = self._order_of(op).missing(
             lambda order: ~order.done[w][:, order.column(number)].all(axis=0) & apart, but=self._handed_on(number)
         )
-        if unseen.any() and self.clocks.too_early and self._refilled[places[unseen]].all():  # by a load that came too early, which is told
+        # by a load that was issued too early, which is reported
+        if unseen.any() and self.clocks.too_early and self._refilled[places[unseen]].all():
             return
         if unseen.any():
             late, writer = places[unseen], self.operations[int(number[unseen][0])]
@@ -887,7 +930,9 @@ class SharedShadow:
         op.doubt(said.code, places, tell)
 
     def is_written_by(self, op: Operation, at: WordRanges) -> bool:
-        """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
+        """An operation writes words. False, and nothing is recorded, if a closer check is needed
+        (`written_by_operation`).
+        """
         self.epochs.forget()
         is_generic, line = facts_of(op.kind).is_generic, op.instruction.line
         first, mark = int(op.warps[0]), self._mark_of(op, op.lane)
@@ -902,7 +947,9 @@ class SharedShadow:
         return bool(done)
 
     def _looks_for_reads(self, op: Operation) -> bool:
-        """Is it to be told that threads have read, with no fence.proxy.async between, what an operation overwrites (rule order.proxy_reads)? Once for each instruction."""
+        """Must reads of threads without fence.proxy.async before the overwriting operation be reported (rule
+        order.proxy_reads)? Once for each instruction.
+        """
         return not facts_of(op.kind).is_generic and self.x.launch.result.findings.found("X003", op.instruction.line, "read") is None
 
     def _are_addresses(self, at: np.ndarray) -> np.ndarray:
@@ -917,7 +964,8 @@ class SharedShadow:
         warp, clocks, tables = int(op.warps[0]), self.clocks, self._tables
         readers = warp // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         when, columns = tables.read_when[at], readers % clocks.columns
-        late = (when > clocks.fenced[warp, columns]) & (when <= clocks.seen[warp, columns])  # others are a race, which is told
+        # others are a race, which is reported
+        late = (when > clocks.fenced[warp, columns]) & (when <= clocks.seen[warp, columns])
         places = at[late.any(axis=1) & (tables.read_line[at] > 0)]
         if not len(places):
             return
@@ -933,8 +981,9 @@ class SharedShadow:
         )  # fmt: skip
 
     def are_written_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
-        """Operations of one instruction, of one warp each, write the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told
-        then."""
+        """Operations of one instruction, of one warp each, write the same words of CTAs' windows. False if one must be
+        checked alone: each must be reported then.
+        """
         self.epochs.forget()
         if self.parts.kept:
             return False
@@ -956,7 +1005,9 @@ class SharedShadow:
         return bool(done)
 
     def _frees(self, at: np.ndarray, warps: np.ndarray) -> bool:
-        """Do mbarrier objects lie in words that warps write, and may they end all of them? Then nothing is kept of these any more."""
+        """Do mbarrier objects lie in words that warps write, and may they end all of them? Then nothing is kept of
+        these any more.
+        """
         objects = self._tables.who[at] == MBARRIER
         if self.folding is not None or not objects.any() or not self.objects.are_over(at[objects], warps[objects]):
             return False
@@ -980,7 +1031,7 @@ class SharedShadow:
         self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
         if self._looks_for_reads(op):
             self._over_reads(op, at[~same & (self.who[at] != NOBODY) & ~self._are_addresses(at)])
-        held = self.who[at] != NOBODY  # who has read the others came too early, which is told
+        held = self.who[at] != NOBODY  # readers of the others came too early, which is reported
         self._readers_done(op.instruction, at[held], warps[held], exempt=functools.partial(self._may_write_beside, op, lay_there, held))
         self._keeps_writers(at, warps, joint)
         by_warp = (who >= 0) & (who < OPERATIONS)
@@ -994,14 +1045,18 @@ class SharedShadow:
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 
     def _may_write_beside(self, op: Operation, lay_there: np.ndarray | None, held: np.ndarray, other: Operation) -> np.ndarray:
-        """Which of words may an operation write beside another one: both are reductions, or it writes what lies there and the other one is alike?"""
+        """Which words may an operation write together with another one: both are reductions, or it writes the same
+        bytes and the other one is equal?
+        """
         is_piped = bool(self.operations.piped(op, np.array([other.number]))[0])
         same = np.zeros(len(held), bool) if lay_there is None or op.instruction.name != other.instruction.name else lay_there
         found: np.ndarray = same[held] | is_piped | (other is op)
         return found
 
     def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
-        """Which words have come by a copy like this one? Each warp of several may issue the copy, and the barrier count them all."""
+        """Which words were written by a copy like this one? Each of several warps may issue the copy, and the barrier
+        counts them all.
+        """
         numbers = distinct(who[who >= OPERATIONS]) - OPERATIONS
         alike = [n for n in numbers.tolist() if self.operations[n].instruction.name == op.instruction.name]
         return np.isin(who, np.array(alike, np.int64) + OPERATIONS)
@@ -1026,7 +1081,9 @@ class SharedShadow:
         self.mark[at] |= MANY
 
     def _one_stays(self, i: Instruction, flat: np.ndarray, at: np.ndarray, warps: np.ndarray, values: Values | None) -> None:
-        """Threads have written at the same places `flat` (of words `at`) with one instruction: wrong where their values differ."""
+        """Threads have written at the same places `flat` (of words `at`) with one instruction: wrong where their
+        values differ.
+        """
         lost = np.zeros(len(at), bool) if values is None else ~values.stay
         if not lost.any():
             return
@@ -1048,7 +1105,9 @@ class SharedShadow:
     def _missing(
         self, test: Callable[[VectorClocks], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL, but: tuple[str, ...] = ()
     ) -> tuple[np.ndarray, Formal]:
-        """`VectorClocks.missing` without the words that the write leaves unchanged, as `values` (or `which` of them) says."""
+        """`VectorClocks.missing` without the words that the write leaves unchanged, as `values` (or `which` of them)
+        says.
+        """
         late = test(self.clocks)
         if not late.any():
             return late, ""
@@ -1093,7 +1152,9 @@ class SharedShadow:
         values: Values | None = None,
         does: str = "write",
     ) -> None:
-        """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last writer of the word wrote them?"""
+        """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last
+        writer of the word wrote them?
+        """
         if not self.parts.has_others:
             return
         found = self.parts.others(at)  # (words, bytes)
@@ -1113,7 +1174,9 @@ class SharedShadow:
             )  # fmt: skip
 
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
-        """What does not excuse that operations are not known to be over: cp.async writes as threads do, and its bytes were seen missing (rule order.narrow_arrival)."""
+        """Which obstacles do not excuse an incomplete operation? cp.async writes like threads, and its bytes were seen
+        missing (rule order.narrow_arrival).
+        """
         return HANDED_ON if self.operations.copies[numbers].any() else ()
 
     def _between(self, one: int, other: int, line: int) -> str:
@@ -1132,7 +1195,9 @@ class SharedShadow:
     def _not_waited_for(
         self, i: Instruction, at: np.ndarray, late: np.ndarray, warp: int, op: Operation, done: str, formal: Formal
     ) -> None:
-        """X004 or X005: of words that a warp reads or overwrites (`done`) some are still written by an operation, which wrote the first of them."""
+        """X004 or X005: of words that a warp reads or overwrites (`done`) some are still written by an operation,
+        which wrote the first of them.
+        """
         why, repair = "", ""
         if done == "read":
             why, repair = self.reporting.other_stage(self.reporting.last_wait(np.array([warp]), late), late, op)
@@ -1140,7 +1205,8 @@ class SharedShadow:
             repair = (
                 self.reporting.too_weak(op, warp) or repair or self.reporting.wait_for(op, warp) + self.reporting.or_free_later(op, warp)
             )
-            if self.clocks.too_early and self._refilled[late].all():  # by a load that came too early, which is told
+            # by a load that was issued too early, which is reported
+            if self.clocks.too_early and self._refilled[late].all():
                 return
         elif self._is_unread(i, late, op):
             why = "it refills the stage before any thread has read what the earlier copy brought"
@@ -1157,11 +1223,11 @@ class SharedShadow:
 
     @functools.cached_property
     def _refilled(self) -> np.ndarray:
-        """Words that a load has brought again before anybody had read what the one before brought there."""
+        """Words that a load has brought again before any thread had read the previous bytes."""
         return np.zeros(self.words, bool)
 
     def _is_unread(self, i: Instruction, at: np.ndarray, op: Operation) -> bool:
-        """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
+        """Does a load overwrite words of another load that no thread is known to have read since that was issued?"""
         if not is_bulk(i) or not facts_of(op.kind).is_copy or self.read_line[at].any():
             return False
         readers = operation_sets.members_of(self.tables.sets, distinct(self.read_by[at]))
@@ -1178,8 +1244,9 @@ class SharedShadow:
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, read_by: np.ndarray | None = None,
         exempt: Callable[[Operation], np.ndarray] | None = None,
     ) -> None:  # fmt: skip
-        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done? `read_by` says which warps read the same bytes; see
-        `_others_have_written`."""
+        """May the words at `at` be overwritten: has each writing warp seen all their readers complete? `read_by` says
+        which warps read the same bytes; see `_others_have_written`.
+        """
         self._threads_have_read(i, at, warps, self.read_when, self.read_line, values, read_by=read_by)
         if self.tables.has_strong:
             self._threads_have_read(i, at, warps, self.tables.polled_when, self.tables.polled_line, values)
@@ -1191,7 +1258,9 @@ class SharedShadow:
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
         read_by: np.ndarray | None = None, wrote: bool = False, does: str = "write",
     ) -> None:  # fmt: skip
-        """`_readers_done` for readers that are threads, whose clocks are in `table`; they `wrote` by strong operations."""
+        """`_readers_done` for readers that are threads, whose clocks are in `table`; they `wrote` by
+        strong operations.
+        """
         read = np.flatnonzero(lines[at])
         if not read.size:
             return
@@ -1215,7 +1284,9 @@ class SharedShadow:
     def _threads_have_changed(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, does: str = "write"
     ) -> None:
-        """X008 where words are touched that any warp has changed by a strong operation, and not only the last one, and nothing orders the two."""
+        """X008 where words are touched that any warp has changed by a strong operation, and not only the last one,
+        and nothing orders the two.
+        """
         self._threads_have_read(
             i, at, warps, self.tables.changed_when, self.tables.changed_line, values, wrote=True, does=does,
         )  # fmt: skip
@@ -1248,9 +1319,9 @@ class SharedShadow:
 
 
 def _may_leave_others(places: np.ndarray, warps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Of what threads write with one instruction: which lie where one warp has a value that another one has not?
+    """Of the words that threads write with one instruction: which get different values from different warps?
 
-    Warps that write the same values, in whatever order of lanes, are copies of each other: whichever comes last, one of the same values stays.
+    Warps that write the same values are copies of each other: whichever is last, one of the same values stays.
     """
     _, value = np.unique(values, return_inverse=True)
     of_warps = np.unique(np.stack([places, value, warps], axis=1), axis=0)

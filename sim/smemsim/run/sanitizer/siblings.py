@@ -1,8 +1,9 @@
 """Arrivals of one instruction at mbarriers of several CTAs of a cluster (rule order.sibling_arrivals).
 
-DeepGEMM's consumers free a stage of a multicast pipeline so: each lane of a warp arrives at the mbarrier of another CTA. A warp that knows that a phase of one of these
-mbarriers is over knows that the instructions which arrived there have been executed, and so has each of their other lanes. By the PTX ISA lanes are threads, and
-nothing orders the arrivals of two.
+DeepGEMM's consumers free a stage of a multicast pipeline like this: each lane of a warp arrives at the mbarrier of
+another CTA. A warp that knows that a phase of one of these mbarriers is complete knows that the arriving instructions
+have been executed, also by their other lanes. By the PTX ISA lanes are threads, and nothing orders the arrivals of
+two.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class SiblingArrivals:
                 phases[phase][self.x.steps, i.line, warp] += count * lanes
 
     def are_known(self, warp: int, barrier: Mbarrier) -> bool:
-        """Has each instruction that has arrived in the phase before the current one of an mbarrier arrived, by another lane, in a phase of another CTA's mbarrier of which a
-        warp knows that it is over?"""
+        """Has each instruction that arrived in the previous phase of an mbarrier arrived, by another lane, in a phase
+        of another CTA's mbarrier that a warp knows to be complete?
+        """
         last = self._arrived.get(barrier, {}).get(barrier.state.phase - 1, collections.Counter())
         if last.total() < barrier.state.expected:
             return False

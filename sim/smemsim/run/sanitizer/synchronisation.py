@@ -1,4 +1,6 @@
-"""What threads commit and wait for in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and whose mbarrier.init they have seen (9.7.13.15.9)."""
+"""What threads commit and wait for in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and whose mbarrier.init they
+have seen (9.7.13.15.9).
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ def by_warps(threads: np.ndarray) -> list[tuple[int, int]]:
 
 @dataclasses.dataclass(eq=False)
 class _Groups:
-    """The operations of an open group, and of the groups that are committed and not waited for, of some lanes of a warp (a bit set) that have issued, committed and
-    waited for the same. What the first `read` committed groups read is over."""
+    """The operations of an open group, and of the groups that are committed and not waited for, of some lanes of a warp
+    (a bit set) with the same history. The reads of the first `read` committed groups are complete.
+    """
 
     lanes: int
     open: list[Operation] = dataclasses.field(default_factory=list)
@@ -58,10 +61,12 @@ class _Groups:
 
 
 class CommitGroups:
-    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations of cp.async, by their warp.
+    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations
+    of cp.async, by warp.
 
-    An operation of several lanes is over for their warp when each of them has waited for it. While the CTAs of a `cohort` issue, commit and wait for the same, the groups of a
-    kind are those of the first one; these are copied for the others when one does something else. Those of cp.async never are: their operations have lanes.
+    An operation of several lanes is complete for their warp when each of them has waited for it. While the CTAs of a
+    `cohort` issue, commit and wait for the same, the groups of a kind are those of the first one; a split copies
+    them. Those of cp.async are not shared: their operations have lanes.
     """
 
     def __init__(self, clocks: VectorClocks, operations: Operations, cohort: Cohort | None) -> None:
@@ -92,7 +97,7 @@ class CommitGroups:
 
     @property
     def _warps(self) -> int:
-        """Of a CTA."""
+        """The warps of a CTA."""
         return len(self.clocks.clock) // self.operations.units
 
     def unfold(self, kind: str) -> None:
@@ -111,7 +116,9 @@ class CommitGroups:
                 self._groups[warp + n * self._warps, kind] = [g.of(n) for g in each]
 
     def threads(self, x: Wave, kind: str) -> Threads:
-        """The running threads, by their warps, whose groups of a kind change: those of the first CTA while it stands for all. Of wgmma warps have whole groups."""
+        """The running threads, by warp, whose groups of a kind change: those of the first CTA for a cohort. For wgmma
+        warps have whole groups.
+        """
         own = self.cohort.own_running(x) if self.cohort is not None and kind in self.of_first else None
         if own is None:
             self.unfold(kind)
@@ -128,7 +135,9 @@ class CommitGroups:
         return list(dict.fromkeys(op for g in each for some in (*g.pending, g.open) for op in some))
 
     def _of(self, warp: int, kind: str, lanes: int, *, makes: bool = False) -> list[_Groups]:
-        """The groups of some lanes of a warp, apart from those of its other lanes; lanes that have issued nothing have none, unless this call `makes` them."""
+        """The groups of some lanes of a warp, apart from those of its other lanes; lanes that have issued nothing
+        have none, unless this call `makes` them.
+        """
         each = self._groups.get((warp, kind))
         if each is None:
             if not makes:
@@ -152,7 +161,9 @@ class CommitGroups:
         return found
 
     def joins(self, ops: Sequence[Operation], kind: str, lanes: int = 0) -> None:
-        """Operations belong to the next group that their threads commit: these `lanes`, else the one that issued the operation, or all of its warps."""
+        """Operations belong to the next group that their threads commit: these `lanes`, else the one that issued the
+        operation, or all of its warps.
+        """
         if kind not in self.of_first:
             ops = self.operations.each(ops)
         elif ops[0].cohort is None:
@@ -175,8 +186,10 @@ class CommitGroups:
                 groups.open = []
 
     def counted(self, threads: Threads, barrier: Any, splits: Callable[[Operation, int], Operation]) -> None:
-        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that threads have issued until now, committed or not; no group changes
-        (PTX ISA 9.1 §9.7.13.15.15). Of an operation that other lanes have a part in it counts what `splits` makes of that of these lanes."""
+        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that threads have issued until now, committed or
+        not; no group changes (PTX ISA 9.1 §9.7.13.15.15). For an operation with other lanes it counts the part of
+        these lanes, which `splits` makes.
+        """
         for warp, lanes in threads:
             self.copies.pop(warp, None)
             some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
@@ -207,8 +220,11 @@ class CommitGroups:
     def wait(
         self, threads: Threads, kind: str, left: int, splits: Callable[[Operation, int], Operation], *, only_read: bool = False
     ) -> list[tuple[int, list[Operation]]]:
-        """Threads wait until at most `left` of their groups are pending, `only_read` for what these read: each warp that has waited for operations, and for which.
-        Of copies in which other lanes have a part, that of these lanes is over: `splits` makes an operation of it."""
+        """Threads wait until at most `left` of their groups are pending, `only_read` for their reads. Yields each warp
+        that has waited for operations, and these.
+
+        If other lanes have a part in a copy, the part of these lanes is complete: `splits` makes an operation of it.
+        """
         waited = []
         for warp, lanes in threads:
             over: dict[Operation, int] = {}  # by which lanes
@@ -230,7 +246,9 @@ class CommitGroups:
         return waited
 
     def younger(self, op: Operation, kind: str) -> int | None:
-        """How many groups the threads of an operation have committed after its own group, which is pending; None if it is not."""
+        """How many groups the threads of an operation have committed after its own group, which is pending; None if
+        it is not.
+        """
         self.unfold(kind)
         for groups in self._groups.get((int(op.warps[0]), kind), ()):
             for n, group in enumerate(groups.pending, 1):
@@ -239,7 +257,9 @@ class CommitGroups:
         return None
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
-        """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
+        """A warp waits for the group of an operation, and so for all earlier ones, committed or not. Returns these
+        operations.
+        """
         self.unfold(kind)
         (groups,) = self._of(warp, kind, ALL_LANES, makes=True)
         count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
@@ -268,7 +288,9 @@ def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operati
 
 
 def _is_over(op: Operation, lanes: int, splits: Callable[[Operation, int], Operation], *, only_read: bool) -> Operation | None:
-    """What is over of an operation for which these lanes have waited: it, a part of it, or nothing, where other lanes have issued it too."""
+    """The complete part of an operation for which these lanes have waited: all, a part, or nothing, if other lanes have
+    issued it, too.
+    """
     known = op.groups
     if only_read:
         known.waited_read |= lanes
@@ -295,7 +317,7 @@ class Initialised:
     def __init__(self, clocks: VectorClocks) -> None:
         self.clocks = clocks
         self._made: dict[Any, _Made] = {}
-        self._published: set[Any] = set()  # those with a fence.mbarrier_init behind
+        self._published: set[Any] = set()  # those with a later fence.mbarrier_init
 
     def spread(self, first: Initialised, twins: Twins) -> None:
         """Those of all CTAs, from those of the first one."""
@@ -312,7 +334,9 @@ class Initialised:
         self._made[barrier] = _Made(warp, int(self.clocks.clock[warp]), i, {warp})
 
     def publish(self, warps: set[int]) -> None:
-        """fence.mbarrier_init of warps: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        """fence.mbarrier_init of warps: a thread that synchronises with them at a barrier of the cluster, relaxed or
+        not, has seen their mbarrier.init.
+        """
         self._published |= {barrier for barrier, made in self._made.items() if made.warp in warps}
 
     def met(self, warps: set[int]) -> None:
@@ -322,8 +346,9 @@ class Initialised:
             self._published.discard(barrier)
 
     def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, Formal]]:
-        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
-        EXCUSES alone is in the way."""
+        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the
+        instruction, and which of EXCUSES alone is in the way.
+        """
         made = self._made.get(barrier)
         if made is None or made.seen_by.issuperset(warps.tolist()):
             return

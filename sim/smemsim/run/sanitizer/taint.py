@@ -1,10 +1,12 @@
-"""Values that may be wrong: what an instruction read too early, or where nobody had written, as marks that follow the value to where it is used.
+"""Taint: marks of values that may be wrong, because they were read too early or are uninitialised. The marks follow the
+value to its use.
 
-A kernel may read what it throws away: the rows below a ragged tile, the lanes without a product, the element past the end of a row. That harms nobody,
-so what is wrong with a read is a doubt about its value, and is told where the value is used. A value is used when it decides an address, a branch that does
-more than choose between values, a guard, or goes to global memory; moved, converted, multiplied or stored to shared or tensor memory it is not: the result has its doubts instead. Of D of
-a matrix instruction a row has the doubts of its row of A, and a column those of its row of B. The PTX ISA has no chapter about this: it leaves the value
-undefined (5.1, 9.7.9: state spaces are not initialised), and what depends on it.
+A kernel may read values that it discards: the rows below a ragged tile, the lanes without a product, the element past
+the end of a row. So a bad read only taints its value, and the finding is reported at a use. Uses are: an address, a
+branch that does more than choose between values, a guard, a store to global memory. Moving, converting, multiplying,
+and storing to shared or tensor memory are not uses: the result is tainted instead. In D of a matrix instruction a row
+has the taint of its row of A, and a column that of its row of B. The PTX ISA has no chapter about this: it leaves the
+value undefined (5.1, 9.7.9: state spaces are not initialised), and everything that depends on it.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ class Origins:
         self._known: dict[Hashable, int] = {}
         self._tells: list[Tell] = []
         self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
-        self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}  # by number what `of` has been given for `computed`
+        # by number what `of` has been given for `computed`
+        self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}
         self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
         self._of_results: set[int] = set()  # of these the ones for which only results count
 
@@ -83,8 +86,10 @@ class Origins:
         computed: Callable[[Instruction], Tell] | None = None,
         only_results: bool = False,
     ) -> int:
-        """The mark of the doubt with this key alone, told by its first `tell`. If it is milder for a value that is only copied, `computed` gives what tells it of
-        what an instruction computes with the value (`only_results`: if that is a result, see `is_result`)."""
+        """The mark of one taint with this key, reported by its first `tell`. If it is milder for a value that is only
+        copied, `computed` gives the report for computed values (`only_results`: only if it is a result, see
+        `is_result`).
+        """
         mark = self._known.get(key)
         if mark is None:
             number = len(self._tells)
@@ -123,7 +128,9 @@ class Origins:
         return joined
 
     def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
-        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or what the values alone decide."""
+        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or
+        what the values alone decide.
+        """
         if not self._computed or not marks.any():
             return marks
         known, which = np.unique(marks, return_inverse=True)
@@ -156,7 +163,9 @@ class Origins:
             self._tells[number](user)
 
     def milder(self, marks: np.ndarray, name: str, of: Callable[[Tell], Tell]) -> np.ndarray:
-        """The marks with other doubts in place of their own: told by what `of` makes of the first ones' tells, which `name` stands for."""
+        """The marks with other taints instead of their own, reported by what `of` makes of the first reports. `name`
+        identifies `of`.
+        """
         known, which = np.unique(marks, return_inverse=True)
         made = []
         for mark in known.tolist():
@@ -176,26 +185,30 @@ class Origins:
         return bool(self._whole)
 
     def abandon(self, concerns: Callable[[Hashable], bool] = lambda key: True) -> None:
-        """The kernel ends, and nobody uses its values any more: told is what spoiled a result wholly, of the doubts whose key concerns somebody."""
+        """The kernel ends, and its values are not used any more: report what spoiled a whole result, for the taints
+        whose key concerns a live operation.
+        """
         for number, key in self._whole.items():
             if concerns(key):
                 self._tells[number](None)
 
 
-# ---- Where doubtful values go: through the registers of threads, and through words of shared and local memory
-#
-# Sorts and scans read one element past their tile and throw it away: the comparison with it is masked, a `selp` takes the other value. Triton loads the
-# product of an iteration that a causal mask leaves out, reduces it, and drops the result. So arithmetic hands the marks on to its result, but for `and`,
-# `or`, `selp` and `setp` whose other operands settle the result; exchanges hand them on to the warp, stores to the words that they write, matrix
-# instructions row by row. Everything else is a use: a store to global memory, an address, a branch or a guard, an atomic operation.
+# ---- The path of tainted values: through the registers of threads, and through words of shared and local memory.
+# Sorts and scans read one element past their tile and discard it: the comparison is masked, a `selp` takes the other
+# value. Triton loads the product of an iteration that a causal mask leaves out, reduces it, and drops the result. So
+# arithmetic passes the marks on to its result, except `and`, `or`, `selp` and `setp` whose other operands decide the
+# result. Exchanges pass them on to the warp, stores to the words that they write, matrix instructions row by row.
+# Everything else is a use: a store to global memory, an address, a branch or a guard, an atomic operation.
 
 
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
 PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
 INTEGERS = frozenset(f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64))
-BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
-BITWISE = frozenset(("and", "lop3", "not", "or", "xor"))  # whose bytes of a result come of the same bytes of what they read
+# of packed types
+BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))
+# whose bytes of a result come of the same bytes of what they read
+BITWISE = frozenset(("and", "lop3", "not", "or", "xor"))
 CHOOSING = {
     "bfe": 2,
     "bfi": 2,
@@ -203,10 +216,11 @@ CHOOSING = {
     "shf": 1,
     "shl": 1,
     "shr": 1,
-}  # that take bits of a register: how many of their last operands say which
+}  # that take bits of a register: how many of their last operands are bit numbers
 RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
 MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
-UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
+# of integers: a byte of a result comes of the same and lower bytes of what they read
+UPWARD = frozenset(("add", "mad", "mul", "sub"))
 MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
@@ -218,7 +232,7 @@ def is_followed(i: Instruction) -> bool:
     """Is what an instruction reads from memory followed to where it is used?"""
     if i.op == "cp":  # from shared memory to that of another CTA
         return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
-    if i.op == "atom":  # what others make of a value that nobody has written is none either
+    if i.op == "atom":  # a value computed from an uninitialised one is uninitialised, too
         return "exch" in i.modifiers
     return i.op in ("ld", "ldmatrix", "wgmma", "wmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
@@ -240,7 +254,9 @@ class Words:
         self.marks = np.zeros((words, WORD), np.int32)
 
     def of(self, flat: np.ndarray, size: int) -> np.ndarray:
-        """The marks of accesses of `size` bytes at `flat`: (n, bytes of one), or (n, words of one) if the bytes of each word have the same."""
+        """The marks of accesses of `size` bytes at `flat`: (n, bytes of one), or (n, words of one) if the bytes of
+        each word have the same.
+        """
         if size < WORD:
             found: np.ndarray = self.marks.reshape(-1)[flat[:, None] + np.arange(size)]
             return found[:, :1] if (found == found[:, :1]).all() else found
@@ -264,7 +280,7 @@ class Words:
         self.put(flat, size, np.zeros(len(flat), np.int32))
 
     def widen(self, threads: int, words: int) -> None:
-        """Every thread has `words` now, of which those behind what it had are without a mark."""
+        """Every thread has `words` now; the new ones have no mark."""
         self.marks = _widened(self.marks, threads, words * WORD).reshape(-1, WORD)
 
 
@@ -282,7 +298,9 @@ def _bytes_of(bits: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
 
 
 def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
-    """Marks of parts (parts, n): a single row if all rows are the same, and those of bytes if the bits of each byte have the same."""
+    """Marks of parts (parts, n): a single row if all rows are the same, and those of bytes if the bits of each byte
+    have the same.
+    """
     if (parts == parts[:1]).all():
         return parts[:1]
     if len(parts) < MOST_BYTES * 2:
@@ -292,8 +310,9 @@ def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
 
 
 def is_result(by: Instruction | None) -> bool:
-    """Is what an instruction has computed with a value more than the value itself: a matrix product, or one of two other values that it decides between? Padding
-    is converted and scaled, and nothing else."""
+    """Is what an instruction has computed with a value more than the value itself: a matrix product, or one of two
+    other values that it decides between? Padding is converted and scaled, and nothing else.
+    """
     return by is not None and by.op in RESULTS
 
 
@@ -316,7 +335,9 @@ def _words(flat: np.ndarray, size: int) -> np.ndarray:
 
 
 class Taint:
-    """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in `doubts`."""
+    """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in
+    `doubts`.
+    """
 
     def __init__(self, x: Wave, blank: Callable[[np.ndarray], np.ndarray], is_used: Callable[..., None]) -> None:
         self.x, self.total, self.words = x, x.total, len(x.shared) // WORD
@@ -328,14 +349,16 @@ class Taint:
         self.marks: dict[int, np.ndarray] = {}
         self.parts: dict[
             int, np.ndarray
-        ] = {}  # of registers whose halves or bytes have marks of their own, (parts, threads): `marks` has what they make
+            # of registers whose halves or bytes have marks of their own, (parts, threads): `marks` has what they make
+        ] = {}
         self.shared: Words | None = None  # made when the first doubtful value is stored
         self.local: Words | None = None
-        self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
-        self.is_stored = False  # is what is told of values just now that a store puts them into global memory, and no more?
-        self.is_voted = False  # does what is told come from a vote in which other lanes had a value (`_voted`)?
-        self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
-        self._pieces: list[Piece] | None = None  # where the store that runs writes
+        # what the load that runs reads: for every thread a mark for each word of its own
+        self.read: np.ndarray | None = None
+        self.is_stored = False  # is the present report only about a store to global memory?
+        self.is_voted = False  # does the present report come from a vote in which other lanes had a value (`_voted`)?
+        self.matrix_is_unwritten = False  # has the running ldmatrix read uninitialised words?
+        self._pieces: list[Piece] | None = None  # the destination of the running store
         for slot, reader in x.program.never_given.items():
             self._mark(slot, np.arange(self.total), self.origins.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
 
@@ -355,11 +378,15 @@ class Taint:
     # ---- what instructions tell
 
     def nobody(self, i: Instruction, *, is_whole: bool = False) -> int:
-        """The mark of what an instruction reads from shared memory that nobody has written; `is_whole`: nothing of what it makes is without."""
+        """The mark of an instruction that reads uninitialised shared memory. `is_whole`: its whole
+        result is affected.
+        """
         return self.origins.of(("shared", i.line), lambda user: self.is_used(i.line, user, is_voted=self.is_voted), is_whole=is_whole)
 
     def padding(self, i: Instruction) -> int:
-        """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written: compilers copy the padding of structures."""
+        """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written:
+        compilers copy the padding of structures.
+        """
         return self.origins.of(
             ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored, is_voted=self.is_voted),
             computed=lambda by: lambda user: self.is_used(i.line, user, is_voted=self.is_voted),
@@ -376,12 +403,14 @@ class Taint:
         self.read[threads] = self.origins.join(self.read[threads], marks)
 
     def taken(self) -> np.ndarray | None:
-        """What threads have just loaded, which an instruction hands on itself: the marks of the bytes of every thread; None where nothing is in doubt."""
+        """The values that threads have just loaded and that an instruction passes on: the marks of the bytes of every
+        thread; None if nothing is tainted.
+        """
         read, self.read = self.read, None
         return read
 
     def copied(self, threads: np.ndarray, flat: np.ndarray) -> None:
-        """What threads have just loaded goes to places of shared memory (cp.async)."""
+        """Values that threads have just loaded go to places of shared memory (cp.async)."""
         read, self.read = self.read, None
         if read is not None and (self.shared is not None or read.any()):
             self.put_stored(flat, read.shape[1], read[threads])
@@ -431,8 +460,9 @@ class Taint:
         return lambda by: functools.partial(self._say_local, i, by=by)
 
     def _say_local(self, i: Instruction, user: Instruction | None, *, is_padding: bool = False, by: Instruction | None = None) -> None:
-        """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone, unless it is the result
-        of a matrix product (`by`). Padding beside bytes that it has written may be copied."""
+        """R507: a thread uses a word of its local memory that it has not written. A remark if it only copies the word,
+        unless it is the result of a matrix product (`by`). Padding next to written bytes may be copied.
+        """
         is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
         if is_copied and is_padding:
             return
@@ -461,7 +491,9 @@ class Taint:
         return read or bool(self.slots) or self.shared is not None
 
     def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
-        """Threads (n,) get the value that `sources` (n,) have; `undefined`: who get none (rule order.shuffles), which is told where it is used."""
+        """Threads (n,) get the value of `sources` (n,). `undefined`: those that get none (rule order.shuffles), which
+        is reported at a use.
+        """
         result, value = i.operands[:2]
         parts = _joined_if_alike(self._parts_of(value, np.arange(self.total), self._count(value)))[:, sources]
         if undefined is not None:
@@ -491,7 +523,9 @@ class Taint:
         return found
 
     def of_words(self, i: Instruction, words: np.ndarray) -> np.ndarray:
-        """The marks of the bytes of words of shared memory, (..., 4), that an instruction reads; those that nobody has written have the instruction's own."""
+        """The marks of the bytes of words of shared memory, (..., 4), that an instruction reads; uninitialised bytes
+        have the mark of the instruction.
+        """
         bits = self.blank(words)[..., None]
         found = np.zeros((*words.shape, WORD), np.int32) if self.shared is None else self.shared.marks[words]
         if bits.any():
@@ -512,7 +546,9 @@ class Taint:
         return found
 
     def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
-        """Values of `size` bytes with these marks, (n,) or of their bytes (n, bytes), are stored at places of shared memory."""
+        """Values of `size` bytes with these marks, (n,) or of their bytes (n, bytes), are stored at places of shared
+        memory.
+        """
         self._shared().put(flat, size, marks)
 
     def put_words(self, words: np.ndarray, marks: np.ndarray) -> None:
@@ -525,7 +561,9 @@ class Taint:
         self._shared().put(places.reshape(-1), 1, marks.reshape(-1))
 
     def parts_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, count: int = WORD) -> np.ndarray | None:
-        """The marks of the bytes, or halves, of 32-bit registers (registers, threads, parts); None where there are none."""
+        """The marks of the bytes, or halves, of 32-bit registers (registers, threads, parts); None where there are
+        none.
+        """
         if self.of_registers(operands, threads) is None:
             return None
         return np.stack([self._parts_of(operand, threads, count).T for operand in operands])
@@ -596,7 +634,9 @@ class Taint:
                 self._mark_parts(item.slot, threads, _joined_if_alike(own))
 
     def _exchange(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray) -> None:
-        """An exchange hands on the marks of what it puts there as a store does: of threads at one place each gets the value of the one in front of it."""
+        """An exchange passes on the marks of its new value like a store. Of threads at one place each gets the value of
+        the previous one.
+        """
         self._operands_used(i, threads)
         put = self._part(i.operands[2], threads)
         given = np.zeros(self.total, np.int32)
@@ -611,7 +651,9 @@ class Taint:
             self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
 
     def _store(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
-        """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a use; gives where it has stored any."""
+        """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a
+        use; gives where it has stored any.
+        """
         size = bits_of(i.modifiers[-1]) // 8
         marks = [self._stored(item, threads, size) for item in items]
         if not any(own.any() for own in marks):
@@ -662,7 +704,9 @@ class Taint:
         return self.local
 
     def _active(self, x: Wave, i: Instruction) -> np.ndarray:
-        """The threads that execute an instruction; a guard with a mark is used, but that of a branch that chooses between values."""
+        """The threads that execute an instruction; a guard with a mark is used, but that of a branch that chooses
+        between values.
+        """
         threads = x.threads
         if i.guard is None:
             return threads
@@ -678,7 +722,9 @@ class Taint:
         return active
 
     def _chosen_by(self, i: Instruction, decides: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """The marks of values (n,) that a predicate with marks has chosen, which have marks of their `own`, or none: then it alone decides what the result is."""
+        """The marks of values (n,) that a predicate with marks has chosen, which have marks of their `own`, or none:
+        then it alone decides what the result is.
+        """
         alone = self.origins.computed(i, decides, is_result=True)
         return self.origins.join(own, np.where(own == 0, alone, decides))
 
@@ -730,7 +776,9 @@ class Taint:
     def _compared(
         self, i: Instruction, sources: Sequence[Operand], marks: list[np.ndarray | None], threads: np.ndarray
     ) -> list[np.ndarray | None]:
-        """The marks of what `setp` compares, without those of threads in which the bits that have none decide what it gives."""
+        """The marks of what `setp` compares, without those of threads in which the bits that have none decide what it
+        gives.
+        """
         kind = i.modifiers[-1]
         values = [value_of(source, self.x.r, threads, kind) for source in sources[:2]] if kind in INTEGERS else [None]
         numbers = [value for value in values if value is not None]
@@ -743,8 +791,10 @@ class Taint:
         return [None if m is None else np.where(settled, np.int32(0), m) for m in marks]
 
     def _voted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
-        """The marks of a vote: none where a lane that has a value settles it. Where lanes that have one vote beside others, they have what they need from it in many
-        kernels (FlashAttention-4 rescales all rows if one of them, which may lie past the end, has to be): its use is a remark."""
+        """The marks of a vote: none if a lane with a known value decides it. If only some lanes have a value, the vote
+        is enough for many kernels: its use is a remark. (FlashAttention-4 rescales all rows if one of them, which may
+        be past the end, needs it.)
+        """
         own = self._part(i.operands[1], threads)
         doubtful = own != 0
         warps = threads // WARP
@@ -773,7 +823,9 @@ class Taint:
         return voted
 
     def _handed_on_in_parts(self, i: Instruction, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or bytes, of a register; None of other instructions."""
+        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or bytes, of a register;
+        None of other instructions.
+        """
         is_packed = not PACKED.isdisjoint(i.modifiers)
         result, *sources = i.operands or (None,)
         if i.op == "mov" and isinstance(sources[0], Vector):
@@ -802,7 +854,9 @@ class Taint:
         return None
 
     def _of_values(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The marks (parts, n) of a result of which some parts do not depend on some of what is read, for what the rest of it holds; None where all may."""
+        """The marks (parts, n) of a result some parts of which do not depend on some inputs, for the values of the
+        others; None if all may depend.
+        """
         if i.op in CHOOSING:
             return self._by_numbers(i, sources, threads)
         if i.op == "selp":
@@ -832,7 +886,7 @@ class Taint:
         return found
 
     def _selected(self, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The same of `selp`, which takes one of two, where a part of them has marks of its own."""
+        """The same for `selp`, which takes one of two, if a part of them has its own marks."""
         *taken, predicate = sources
         count = max(self._count(source) for source in taken)
         if count == 1 or self._of(predicate, threads) is not None:
@@ -842,7 +896,9 @@ class Taint:
         return found
 
     def _bitwise(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The same of what computes bit by bit: bytes that change nothing of it, such as those behind a mask, give it no doubt."""
+        """The same for bitwise operations: bytes that cannot change the result, such as those behind a mask, do not
+        taint it.
+        """
         kind = i.modifiers[0]
         words, table = (sources[:3], sources[3]) if i.op == "lop3" else (sources, Immediate(TABLES[i.op]))
         values = [value for source in words if (value := value_of(source, self.x.r, threads, kind)) is not None]
@@ -861,7 +917,9 @@ class Taint:
         return self._joined([np.where(bits, own, 0) for bits, own in zip(which, parts, strict=True)])
 
     def _carried(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The same of sums and products of integers: what is carried goes upward, and the bits of a product below those of a factor that is not in doubt are 0."""
+        """The same for sums and products of integers: carries go upward, and the bits of a product below those of an
+        untainted factor are 0.
+        """
         mode, kind = i.modifiers[:-1], i.modifiers[-1]
         if mode not in ((), ("lo",), ("hi",), ("wide",)):
             return None
@@ -927,7 +985,9 @@ class Taint:
         return found
 
     def _converted(self, i: Instruction, result: Register, source: Operand, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-        """The same of `cvt` of one number, which looks at the lower bytes of a wider register: an integer keeps them, and has its sign, or 0, above."""
+        """The same of `cvt` of one number, which looks at the lower bytes of a wider register: an integer keeps them,
+        and has its sign, or 0, above.
+        """
         if not isinstance(source, Register) or "pred" in (source.type, result.type):
             return None
         to, of = i.modifiers[-2:]
@@ -942,14 +1002,16 @@ class Taint:
         return [(result.slot, own)]
 
     def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper half, or of another pair."""
+        """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper
+        half, or of another pair.
+        """
         numbers = 2 if i.modifiers[-1] == "f32" else 1
         first = [self._part(source, threads) for source in sources]
         if i.modifiers[-1] in PAIRS:
             halves = self._parts_of(sources[0], threads, 2)
         else:
             halves = np.stack([first[numbers - 1], first[0]])
-        return self._joined([halves, *first[numbers:]])  # behind them scales
+        return self._joined([halves, *first[numbers:]])  # after them scales
 
     def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
         marks = self._of(operand, threads)
@@ -1056,21 +1118,22 @@ def _value(x: Wave, operand: Operand, threads: np.ndarray) -> np.ndarray:
     return values
 
 
-# ---- What matrix instructions make of doubtful operands: a row of D has the doubts of its row of A, a column those of its row of B
-#
-# DeepGEMM's wgmma of 64 rows read tiles of 16 and 32 rows, and with them the stages behind, of which nobody has waited for anything; their epilogue
-# leaves those rows of D alone (sm90_bf16_gemm.cuh, `BLOCK_M < WGMMA::M`). So an operand's words are traced back to its rows.
+# ---- Tainted operands of matrix instructions: a row of D has the taint of its row of A, a column that of its row of
+# B. DeepGEMM's wgmma of 64 rows read tiles of 16 and 32 rows, and with them the next stages, for which no thread has
+# waited; their epilogue ignores those rows of D (sm90_bf16_gemm.cuh, `BLOCK_M < WGMMA::M`). So the words of an
+# operand are traced back to its rows.
 
 
 Probe: TypeAlias = tuple[
     tuple[object, ...], Tell, np.ndarray, np.ndarray
-]  # a doubt's key and how it is told, rows and columns of D that have it
+]  # the key and the report of a taint, and the rows and columns of D that have it
 
 
 class Overwrites:
-    """Overwrites of words that some rows of a product may still read, when nobody knows any more who used those rows.
+    """Overwrites of words that some rows of a product may still read, after the users of those rows are forgotten.
 
-    The next time that its line runs, they get a doubt: the kernel uses them then as it did before. Where it does not run again, the overwrite is told.
+    The next time that its line runs, those rows are tainted: the kernel uses them then as before. If it does not run
+    again, the overwrite is reported.
     """
 
     def __init__(self) -> None:
@@ -1094,7 +1157,7 @@ class Overwrites:
 
     @property
     def is_open(self) -> bool:
-        """Is there one that would be told now?"""
+        """Is there one that would be reported now?"""
         return bool(self._open)
 
     def ended(self) -> None:

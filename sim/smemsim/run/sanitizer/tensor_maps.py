@@ -1,11 +1,14 @@
-"""Tensor maps in global memory that the kernel itself makes: the tensormap proxy (PTX ISA 9.1 §8, proxies; §9.7.13.4, fence.proxy.tensormap).
+"""Tensor maps in global memory that the kernel itself makes: the tensormap proxy (PTX ISA 9.1 §8, proxies; §9.7.13.4,
+fence.proxy.tensormap).
 
-A transfer reads its map through a proxy of its own. What threads have written there, by tensormap.replace or by stores, it sees behind a
-fence.proxy.tensormap::generic.release of the writer, an order between the two, and a fence.proxy.tensormap::generic.acquire that names the map, on the way to the
-thread that issues the transfer. tensormap.cp_fenceproxy is the write and the release in one.
+A transfer reads its map through a proxy of its own. It sees writes of threads, by tensormap.replace or by stores,
+only after three things on the way to the issuing thread: a fence.proxy.tensormap::generic.release of the writer, an
+order between the two, and a fence.proxy.tensormap::generic.acquire that names the map. tensormap.cp_fenceproxy is the
+write and the release in one.
 
-A map that the host or an earlier launch has written to global memory needs the acquire too, in each CTA (CUDA C++ Programming Guide). No failure without it is
-known, so a missing one is a remark. Maps in parameters and in constant memory need none.
+A map that the host or an earlier launch has written to global memory needs the acquire, too, in each CTA (CUDA C++
+Programming Guide). No failure without it is known, so a missing one is a remark. Maps in parameters and in constant
+memory need none.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ ACQUIRE, RELEASE = "fence.proxy.tensormap::generic.acquire.gpu", "fence.proxy.te
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Fence:
-    """A fence of a warp: whoever knows the `operation` that stands for it lies behind it. `seen` is what its warp had seen; an acquire `knows` releases."""
+    """A fence of a warp. A thread that knows its `operation` is after it. `seen` is what its warp had seen; an acquire
+    `knows` releases.
+    """
 
     operation: Operation
     seen: np.ndarray
@@ -108,7 +113,9 @@ class MapsInMemory:
         return any(begin <= address < begin + size for begin, size in constants)
 
     def _tell_unfenced(self, i: Instruction, warp: int, address: int) -> None:
-        """A remark on a map in global memory that the host or an earlier launch has written, if the CTA has not acquired it (rule order.map_in_global_memory)."""
+        """A remark on a map in global memory that the host or an earlier launch has written, if the CTA has not
+        acquired it (rule order.map_in_global_memory).
+        """
         said = races.map_not_acquired(Access("use", f"warp {self.reporting.warp(warp)}", i), address)
         self.reporting.x.launch.find(
             said.code, i, said.what, halves=said.halves, why=said.why, repair="fence.proxy.tensormap::generic.acquire.sys [map], 128 before the first use, or pass the map as a __grid_constant__ parameter",

@@ -1,7 +1,8 @@
-"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): who wrote and who reads each cell, and whether those that touch it now have waited for that.
+"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): the writers and readers of each cell, and whether the next
+access has waited for them.
 
-tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
-tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.1 §9.7.16.6).
+tcgen05.ld and .st of a warp are complete after its tcgen05.wait; tcgen05.mma, .cp and .shift after a wait at the
+mbarrier of a later tcgen05.commit. Those of one thread execute one after the other (PTX ISA 9.1 §9.7.16.6).
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
 class TensorShadow:
-    """What tcgen05 instructions of one wave leave behind, and whether the next one is ordered behind them."""
+    """The accesses of tcgen05 instructions of one wave, and whether the next one is ordered after them."""
 
     def __init__(
         self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, taint: Taint, knowledge: Knowledge | None
     ) -> None:
         self.x, self.operations, self.reporting, self.taint = x, operations, reporting, taint
-        self.all_order, self.clocks = clocks, clocks.tensor or clocks  # that of everything, and that of tcgen05 instructions
+        # that of everything, and that of tcgen05 instructions
+        self.all_order, self.clocks = clocks, clocks.tensor or clocks
         self.ctas, self.per_cta = len(x.tensor), x.stride // WARP
         # While that is there, and all CTAs do the same, the tables are those of the first one.
         self.knowledge = knowledge if self.ctas and clocks.tensor is None else None
@@ -61,20 +63,24 @@ class TensorShadow:
         groups = -(-self.per_cta // GROUP)
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
-        self.read_by, self.sets = np.zeros(shape, np.int32), operation_sets.made()  # operations that may still read, as entries of sets
+        # operations that may still read, as entries of sets
+        self.read_by, self.sets = np.zeros(shape, np.int32), operation_sets.made()
         self.unread = np.zeros(
             shape, np.uint8
-        )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nobody has read
+        )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nothing has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
-        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
-        self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
-        self.marks: np.ndarray | None = None  # of uninitialised values, of the four bytes of each cell, made when the first one is written
-        # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of uninitialised cells
+        # for them, by line: what arrived later, to be reported when the value is used
+        self.late: dict[int, Callable[[], None]] = {}
+        # of uninitialised values, of the four bytes of each cell, made when the first one is written
+        self.marks: np.ndarray | None = None
+        # By CTA: its accumulators that only adding operations have accessed, each with the last one and its box. The
+        # tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
         self._last: dict[int, list[Operation]] = {}  # by thread: what its last commit came after
-        self.loading = 0  # registers of loads that nobody has waited for, by their bits
+        self.loading = 0  # registers of loads without a wait, by their bits
         self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
         self._stores: dict[int, _Pending] = {}
 
@@ -132,7 +138,7 @@ class TensorShadow:
         return found
 
     def _to_look_at(self, accesses: Sequence[Any], passes: Callable[[Sequence[Any]], bool]) -> Sequence[Any]:
-        """Of accesses (warp, CTA, ...) those that the tables have to be asked for: the first CTA's, where all do the same and it `passes`."""
+        """The accesses (warp, CTA, ...) for which the tables are needed: the first CTA's for a cohort that `passes`."""
         if self.knowledge is not None:
             own = cast("Cohort", self.x.cohort).own_accesses(accesses)
             if own is not None and self.knowledge.is_the_same() and passes(own):
@@ -157,10 +163,11 @@ class TensorShadow:
     # ---- threads
 
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
-        """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
+        """Warps read boxes (warp, CTA, first lane, first column, end column). Returns whether some cells are
+        uninitialised.
 
-        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`). If no
-        tcgen05.wait::ld follows at all, it is a remark (rule tcgen05.registers).
+        A use of the registers before tcgen05.wait::ld is not reported: Triton does it, and ptxas waits for the
+        registers (`Named`). A load that no tcgen05.wait::ld follows is a remark (rule tcgen05.registers).
         """
         user = self.named.unwaited_user(i)
         if user is not None:
@@ -189,7 +196,9 @@ class TensorShadow:
         return is_unwritten
 
     def _has_stored(self, i: Instruction, at: Any, warp: int) -> None:
-        """A remark if a warp loads cells that it has stored, with no tcgen05.wait::st between (rule tcgen05.own_stores)."""
+        """A remark if a warp loads cells that it has stored, with no tcgen05.wait::st between (rule
+        tcgen05.own_stores).
+        """
         own = (self.who[at] == warp) & (self.when[at] == PENDING)
         if not own.any():
             return
@@ -205,7 +214,9 @@ class TensorShadow:
             )  # fmt: skip
 
     def _has_loaded(self, i: Instruction, at: Any, warp: int) -> None:
-        """A remark if a warp stores to cells that it loads, with no tcgen05.wait::ld and no use of the loaded registers between (rule tcgen05.own_loads)."""
+        """A remark if a warp stores to cells that it loads, with no tcgen05.wait::ld and no use of the loaded
+        registers between (rule tcgen05.own_loads).
+        """
         read_when = self.read_when[(int(self.x.tid[warp * WARP]) // WARP // GROUP, *at)]
         if not read_when.any():
             return
@@ -241,7 +252,9 @@ class TensorShadow:
         return parts
 
     def passes_load(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
-        """Does each warp read what an operation has written that it knows to be over, or what it has itself, and is none of it in doubt?"""
+        """Does each warp read what an operation has written that it knows to be over, or what it has itself, and is
+        none of it in doubt?
+        """
         if self.marks is not None:
             return False
         for warp, cta, lane, first, end in boxes:
@@ -293,7 +306,9 @@ class TensorShadow:
                 self._loads[warp] = left
 
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
-        """tcgen05.dealloc by warps (warp, CTA, first column, column behind the last): nobody may be using the columns any more; what is in them counts as unwritten."""
+        """tcgen05.dealloc by warps (warp, CTA, first column, end column): no operation may use the columns any more,
+        and their content becomes uninitialised.
+        """
         for warp, cta, first, end in self._to_look_at(given, self.passes_freed):
             self.are_free(i, warp, cta, first, end)
             self.empties(cta, first, end)
@@ -362,13 +377,15 @@ class TensorShadow:
         return [self._begun(thread, op) for thread, op in zip(threads, ops, strict=False)]
 
     def are_unread_products(self, cells: np.ndarray) -> bool:
-        """Do cells (places among all) hold what an mma has left, and nobody has read?"""
+        """Do cells (places among all) hold a result of an mma that nothing has read?"""
         self.unfold()
         return bool((self.unread.reshape(-1)[cells] == PRODUCT).all())
 
     def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
-        """An mma reads and writes boxes. Have only operations touched them so that the tensor core has executed in front of it, or nobody, and is no product lost?
-        Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        """An mma reads and writes boxes. Have only operations accessed them that the tensor core has executed before
+        it, and is no product lost? Then it is recorded without a finding; else it must be reported by `reads` and
+        `writes`.
+        """
         of_reads, of_writes = (
             [(members[n].index, lanes, slice(first, end)) for n, lanes, first, end in boxes] for boxes in (reads, writes)
         )
@@ -391,7 +408,9 @@ class TensorShadow:
         return True
 
     def _is_of_piped(self, op: Operation, at: Any) -> bool:
-        """Have only operations touched cells, if anybody, that the tensor core has executed in front of this one, and stores that its warp has seen?"""
+        """Have only operations accessed cells, if any, that the tensor core has executed before this one, and stores
+        that its warp has seen?
+        """
         warp, cells = int(op.warps[0]), self.who[at]
         if self.read_when[(slice(None), *at)].any():
             return False
@@ -403,7 +422,7 @@ class TensorShadow:
         return all(self._is_piped(op.instruction, warp, self.operations[n]) for n in numbers)
 
     def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
-        """Has anybody touched one of the cells of boxes, as `stored` takes them?"""
+        """Has any access touched a cell of boxes, in the form of `stored`?"""
         each = [(cta, slice(lane, lane + lanes), slice(first, end)) for _, cta, lane, first, end in boxes]
         return any(
             bool((self.who[at] != NOBODY).any() or self.read_by[at].any() or self.read_when[(slice(None), *at)].any()) for at in each
@@ -432,14 +451,17 @@ class TensorShadow:
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
-        if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
+        # for tcgen05.shift: moved values are not followed
+        if self.reads(op, members, reads) and self.marks is not None:
             for which, lanes, first, end in reads:
                 self.taint.origins.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
         self.writes(op, members, writes)
 
     def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
-        """An operation adds to an accumulator, and touches nothing else of tensor memory. Have only operations done so that the tensor core has executed in front
-        of it? Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        """An operation adds to an accumulator, and accesses nothing else of tensor memory. Have only operations done so
+        that the tensor core has executed before it? Then it is recorded without a finding; else it must be reported
+        by `reads` and `writes`.
+        """
         held = [self._added.get(member.index, {}).get((d, which)) for which, member in enumerate(members)]
         warp = int(op.warps[0])
         if self.marks is not None or not all(one is not None and self._is_piped(op.instruction, warp, one[0]) for one in held):
@@ -471,7 +493,9 @@ class TensorShadow:
         return is_doubtful
 
     def _joins(self, op: Operation, at: Any) -> None:
-        """An operation joins the readers of cells; those leave them that are over, or that the tensor core executes before it."""
+        """An operation joins the readers of cells; those leave them that are over, or that the tensor core executes
+        before it.
+        """
         warp, before = int(op.warps[0]), self.read_by[at]
         first = int(before.flat[0])
         if (before == first).all():  # most often one operation has read them all
@@ -493,13 +517,16 @@ class TensorShadow:
         return joined
 
     def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
-        """An operation reads boxes as numbers of less than 32 bits, several a column: R508 where a product left its sums there, one a column."""
+        """An operation reads boxes as numbers of less than 32 bits, several a column: R508 where a product left its
+        sums there, one a column.
+        """
         for which, lanes, first, end in boxes:
             self._touched(members[which].index)
             at = (members[which].index, lanes, slice(first, end))
             by = distinct(self.who[at][self.who[at] >= OPERATIONS]) - OPERATIONS
             for before in (self.operations[n] for n in by.tolist()):
-                if before.kind != "tcgen05.mma" or "ashift" in before.instruction.modifiers:  # .ashift leaves rows of A moved, too
+                # .ashift leaves rows of A moved, too
+                if before.kind != "tcgen05.mma" or "ashift" in before.instruction.modifiers:
                     continue
                 where, i = self._where(at, self.who[at] == OPERATIONS + before.number), op.instruction
                 self.x.launch.find(
@@ -524,12 +551,16 @@ class TensorShadow:
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def committed(self, thread: int) -> list[Operation]:
-        """The operations that a commit of a thread is the first to come after; where there are none, those of its commit before. They may stand for those of all CTAs."""
+        """The operations that a commit of a thread is the first to come after; where there are none, those of its
+        commit before. They may stand for those of all CTAs.
+        """
         thread = thread if self.knowledge is None else thread % self.x.stride
         return [op for key, op in self._open.items() if key[0] == thread] or self._last.get(thread, [])
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
-        """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase of the barrier is."""
+        """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase
+        of the barrier is.
+        """
         if self.knowledge is not None and not cast("Cohort", self.x.cohort).own_count([thread for thread, _ in commits]):
             self.unfold()
         threads = {thread if self.knowledge is None else thread % self.x.stride for thread, _ in commits}
@@ -553,7 +584,9 @@ class TensorShadow:
     # ---- inside
 
     def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
-        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
+        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether
+        it reads uninitialised cells.
+        """
         self._touched(at[0])
         who, clocks, x = self.who[at], self.clocks, self.x
         first = int(who.flat[0])
@@ -639,7 +672,7 @@ class TensorShadow:
         return Access({"reads": "read", "overwrites": "write"}.get(done, "free"), f"warp {self._warp(warp)}", i)
 
     def _wait_for(self, op: Operation, warp: int) -> str:
-        """What to change where a warp does not wait for an operation."""
+        """The fix if a warp does not wait for an operation."""
         if self.clocks.why_early(warp):
             return "wait for every phase of that mbarrier in turn; the warp that commits waits first until this warp has read, so that it is never two phases ahead"
         if change := self.reporting.relaxed_wait(warp):
@@ -647,7 +680,9 @@ class TensorShadow:
         return f"{self.reporting.commit_of(op.instruction)} first"
 
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
-        """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
+        """Does the tensor core execute an instruction that a warp issues now after an operation? It does if that was
+        issued before, by any warp.
+        """
         first = int(before.warps[0])
         return i.modifiers[0] in _PIPED and (first == warp or bool(self.clocks.seen[warp, first] >= before.when))
 
@@ -669,7 +704,9 @@ class TensorShadow:
         )  # fmt: skip
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
-        """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
+        """The marks of cells, by their place among all, that an instruction reads; uninitialised ones have the mark of
+        the instruction.
+        """
         found: np.ndarray = self.taint.origins.all(self.of_bytes(i, cells), axis=-1)
         return found
 
@@ -702,8 +739,9 @@ class TensorShadow:
         self.marks.reshape(-1, WORD)[cells] = marks
 
     def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
-        """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2): the upper halves of cells that nobody has written are
-        uninitialised."""
+        """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2). The upper
+        halves of uninitialised cells stay uninitialised.
+        """
         self.unfold()
         mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
         before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
@@ -719,7 +757,7 @@ class TensorShadow:
         )  # fmt: skip
 
     def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
-        """What a line read before anybody had written it is used."""
+        """An uninitialised value that a line read is used."""
         if line in self.late:
             self.late.pop(line)()
         elif line in self.early:
@@ -731,9 +769,9 @@ class TensorShadow:
             self.x.launch.find(said.code, i, said.what, repair, milder=milder, why=said.why, halves=said.halves)
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
-        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
+        """An operation writes cells that were read uninitialised before: the reader did not wait.
 
-        Not where the reader was done before the operation was issued: then it could not.
+        Not if the reader was complete before the operation was issued: then it could not wait.
         """
         for line, (reader, cells) in list(self.early.items()):
             missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
@@ -757,8 +795,9 @@ class TensorShadow:
         return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
-        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`: dead work changes no result. One number everywhere
-        is no loss."""
+        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`:
+        dead work changes no result. One number everywhere is no loss.
+        """
         held = self.unread[at]
         if (held == PRODUCT).all():
             by = int(self.who[at].flat[0]) - OPERATIONS
@@ -793,7 +832,9 @@ class TensorShadow:
 
 
 def _is_lost(held: np.ndarray) -> bool:
-    """Is what nobody has read in some cells a product, or numbers that a sum was to begin with, so that it may not be overwritten?"""
+    """Is the unread content of some cells a product, or the start values of a sum, so that it must not
+    be overwritten?
+    """
     return bool((held == PRODUCT).all() or ((held >= FILL).all() and (held == NUMBERS).any()))
 
 

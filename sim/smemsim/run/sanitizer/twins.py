@@ -1,4 +1,6 @@
-"""What is known of all CTAs of a wave, from what is known of the first one (`first.py`): numbers of warps and operations, clocks, flags and mbarriers of each."""
+"""What is known of all CTAs of a wave, from what is known of the first one (`first.py`): numbers of warps and
+operations, clocks, flags and mbarriers of each.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ V = TypeVar("V")
 
 
 class Twins:
-    """CTAs of `warps` warps each, of which the first one stood for all. Each has so many `columns` for operations, and rows of flags have `width` of them; `made` has of each
-    mbarrier of the first CTA those of all, and `used` are those of its own of which not all have been invalidated."""
+    """CTAs of `warps` warps each, the first of which stood for all. Each has `columns` for operations, and rows of
+    flags have `width` of them. `made` has, for each mbarrier of the first CTA, those of all. `used` are its own
+    mbarriers that are not all invalidated.
+    """
 
     def __init__(self, ctas: Sequence[Cta], warps: int, columns: int, width: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
         self.ctas, self.count, self.warps, self.columns, self.width, self.made, self.used = (
@@ -56,5 +60,5 @@ class Twins:
         return found
 
     def rows(self, of_one: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """What `VectorClocks.rows` has of warps, or is released: (CTAs, ...)."""
+        """The rows of `VectorClocks.rows` for warps, or of a release: (CTAs, ...)."""
         return *map(self.clocks, of_one[:2]), *map(self.flags, of_one[2:])

@@ -1,4 +1,6 @@
-"""The words of R507: which bytes or registers no instruction has written, which instruction reads them, and which one uses the value."""
+"""The words of R507: which bytes or registers no instruction has written, which instruction reads them, and which one
+uses the value.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def uninitialised(
     is_copied: bool = False,
     is_voted: bool = False,
 ) -> tuple[Clauses, Severity | None]:
-    """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it, or if lanes that have a value vote too."""
+    """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
+    or if lanes that have a value vote too.
+    """
     why = COPIED if is_copied else VOTED if is_voted else ""
     return Clauses(
         "R507", f"{where} is read before anything has written it", (Half("read", i.name, i), *uses(user, by)), why

@@ -1,4 +1,6 @@
-"""Reads of shared memory before anybody had written it, whose writer may still come: then the reader did not wait (PTX ISA 8, a read that races)."""
+"""Reads of uninitialised shared memory whose writer may still come: then the reader did not wait (PTX ISA 8, a read
+that races).
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,21 @@ UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that 
 
 
 class UninitialisedReads:
-    """By line: the instruction, the words that it read before anybody had written them, and what the reader had waited for last."""
+    """By line: the instruction, the uninitialised words that it read, and the last wait of the reader."""
 
     def __init__(self, x: Wave, reporting: Reporting, words: int, beside: Callable[[int], Instruction | None]) -> None:
-        """`beside` says what has written the written word next to a word."""
+        """`beside` gives the writer of the written word next to a word."""
         self.to_change: np.ndarray = np.zeros(0, np.int64)  # words that red.async is about to change
         self.x, self.reporting, self.words, self.beside = x, reporting, words, beside
         self._reads: dict[int, tuple[Instruction, np.ndarray]] = {}
         self._waits: dict[int, Waited] = {}
-        self.late: dict[int, Callable[[], None]] = {}  # of those whose words came later: how to tell that once the value is used
+        # words that arrived later: how to report that when the value is used
+        self.late: dict[int, Callable[[], None]] = {}
 
     def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | int = WHOLE) -> None:
-        """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which may be thrown away."""
+        """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which
+        may be thrown away.
+        """
         words = self._reads.setdefault(i.line, (i, np.zeros(self.words, np.uint8)))[1]
         if not is_followed(i):
             own = np.zeros(self.words, np.uint8)
@@ -53,11 +58,13 @@ class UninitialisedReads:
 
     @property
     def has_read(self) -> bool:
-        """Has anybody read what nobody had written?"""
+        """Was uninitialised memory read?"""
         return bool(self._reads)
 
     def comes(self, op: Operation, runs: WordRanges, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
-        """An operation brings words; `is_unordered` says of a line and words whether it is not ordered behind those who read them there."""
+        """An operation brings words. `is_unordered` says, for a line and words, whether it is not ordered after their
+        readers.
+        """
         for line, (i, words) in list(self._reads.items()):
             late = runs.words[words[runs.words] != 0]
             if late.size and is_unordered(line, late):
@@ -73,7 +80,9 @@ class UninitialisedReads:
                 self.reporting.came_late(i, tell, self.late)
 
     def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
-        """An instruction uses a value that a line read so; nobody can any more, where there is no user. `is_copied`, `is_voted`: `end_of`."""
+        """An instruction uses a value that a line read so. No user: it cannot be used any more. `is_copied`,
+        `is_voted`: `end_of`.
+        """
         if line in self.late:
             self.late.pop(line)()
         elif line in self._reads:
@@ -111,7 +120,7 @@ class UninitialisedReads:
         )
 
     def nothing_came(self) -> None:
-        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        """Nothing can continue: uninitialised reads were meant to wait for loads that are still to come."""
         loads = [i for i in self.reporting.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
@@ -126,7 +135,9 @@ class UninitialisedReads:
                 )  # fmt: skip
 
     def _passed(self, i: Instruction, op: Operation | None = None) -> str:
-        """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended of the mbarrier that counts `op`."""
+        """The fix if the last wait before a read, one of its consumer, passed before the first phase of the mbarrier
+        that counts `op` had ended.
+        """
         waits = [other for other in self.reporting.lines.values() if is_wait(other) and other.line < i.line]
         last = max(waits, key=lambda wait: wait.line, default=None)
         if last is None or before_loads(last, self.x):
