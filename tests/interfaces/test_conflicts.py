@@ -111,7 +111,7 @@ def test_a_layout_says_where_rows_and_columns_lie() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--access: missing"),
+        ([], "--access is missing"),
         (["--access", "ld:4:lane * x"], "only numbers, lane, step"),
         (["--access", "ld:4:lane // 0"], "divides by 0"),
         (["--access", "ld:3:lane"], "needs one of 1, 2, 4, 8, 16 bytes"),
@@ -167,7 +167,7 @@ def test_banks_are_drawn_pass_by_pass(access: str, passes: int, rows: list[str])
 
 
 def test_what_banks_do_not_take_is_said() -> None:
-    for words, said in (([], "--access: missing"), (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: not of banks")):
+    for words, said in (([], "--access is missing"), (["--access", "ld:4:lane * 4", "--rows", "8"], "--rows: not of banks")):
         done = CliRunner().invoke(main, ["show", "banks", *words])
         assert done.exit_code == 2
         assert said in done.output

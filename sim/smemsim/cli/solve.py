@@ -172,7 +172,7 @@ def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, 
     if files or strange:
         raise InputError(f"{strange or 'files'}: nothing of --conflicts")
     if not given["access"]:
-        raise InputError("--access: missing; smemsim solve --help has an example")
+        raise InputError("--access is missing; smemsim solve --help has an example")
     bits = element_format(given["dtype"]).bits if given["dtype"] else 8
     if bits % 8:
         raise InputError(f"--dtype {given['dtype']}: needs elements of whole bytes")
@@ -189,7 +189,7 @@ def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, 
 def _missing(**given: Any) -> None:
     names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is None]
     if names:
-        raise InputError(f"{', '.join(names)}: missing; smemsim solve --help has examples")
+        raise InputError(f"{', '.join(names)} {'are' if names[1:] else 'is'} missing; smemsim solve --help has examples")
 
 
 def _of_scenario(path: pathlib.Path, where: str) -> Answer:

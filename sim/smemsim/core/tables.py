@@ -385,7 +385,7 @@ class Source:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as e:
-            raise TableError(f"{path}: byte {e.start} is not UTF-8", located=True) from None
+            raise TableError(f"{path}: not a text file (byte {e.start} is not UTF-8); needs TOML or JSON", located=True) from None
         return cls.of_text(path, text)
 
     @classmethod

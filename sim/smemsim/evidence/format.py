@@ -200,7 +200,7 @@ def find_suites(path: pathlib.Path) -> list[pathlib.Path]:
             raise TraceError(f"{path}: not a trace (a trace is a folder with {MANIFEST} and {DATA})")
         path = path.parent
     if not path.is_dir():
-        raise TraceError(f"{path}: no such folder")
+        raise TraceError(f"{path}: no such folder; a trace is a folder with manifest.json and data.npz")
     folders = sorted(p.parent for p in path.rglob(MANIFEST))
     if not folders:
         raise TraceError(f"{path}: no trace in it (a trace is a folder with {MANIFEST} and {DATA})")

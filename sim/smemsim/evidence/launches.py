@@ -579,7 +579,7 @@ def read_text(path: pathlib.Path, most: int = MOST_PTX) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         hint = "; a cubin? smemsim reads PTX, which `nvcc -ptx` writes" if path.suffix in (".cubin", ".o", ".fatbin", ".ptx") else ""
-        raise InputError(f"{path}: byte {e.start} is not UTF-8{hint}") from None
+        raise InputError(f"{path}: not a text file (byte {e.start} is not UTF-8){hint}") from None
 
 
 # ---- Recorded launches: the folder with `kernel.ptx` and `launch.json` (see `launch_file`), and what a GPU made of it
