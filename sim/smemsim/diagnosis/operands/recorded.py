@@ -8,6 +8,7 @@ is kept.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -67,6 +68,22 @@ class _ReadAlike(NamedTuple):
     ends: np.ndarray
 
 
+@dataclasses.dataclass(eq=False)
+class _Running:
+    """What is known while CTAs run: traces by wave, and what was found out about operands that look alike."""
+
+    waves: dict[Wave, dict[int, CtaTrace]] = dataclasses.field(default_factory=dict)
+    together: dict[Wave, SharedTrace] = dataclasses.field(default_factory=dict)
+    maps: dict[int, tuple[TensorMap, str]] = dataclasses.field(
+        default_factory=dict
+    )  # by identity: the content of a map without its address
+    places: dict[SharedOperand, Places | None] = dataclasses.field(default_factory=dict)
+    read_alike: dict[Any, _ReadAlike | None] = dataclasses.field(default_factory=dict)  # by the instruction and the words of a CTA's events
+    matrices: dict[Any, Matrix | str] = dataclasses.field(default_factory=dict)
+    ways: dict[Any, Told] = dataclasses.field(default_factory=dict)  # by the load and how an operand lies in it; see `ways`
+    done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)  # what CTAs did whose pieces are kept
+
+
 class Reads(MergeableObserver):
     """The operand check of a launch: an observer of its transfers and products that collects the reads of the matrix
     instructions of all CTAs.
@@ -99,14 +116,7 @@ class Reads(MergeableObserver):
         self._forget()
 
     def _forget(self) -> None:
-        self._waves: dict[Wave, dict[int, CtaTrace]] = {}
-        self._together: dict[Wave, SharedTrace] = {}
-        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: the content of a map without its address
-        self._places: dict[SharedOperand, Places | None] = {}
-        self._read_alike: dict[Any, _ReadAlike | None] = {}  # by the instruction and the words of a CTA's events
-        self._matrices: dict[Any, Matrix | str] = {}
-        self._ways: dict[Any, Told] = {}  # by the load and how an operand lies in it; see `ways`
-        self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
+        self._running = _Running()
 
     # ---- pieces of other processes
 
@@ -116,7 +126,7 @@ class Reads(MergeableObserver):
 
     def finish(self) -> Reads:
         """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
-        for wave in self._waves:
+        for wave in self._running.waves:
             self._close(wave)
         self._forget()
         self.factors.finish()
@@ -149,7 +159,7 @@ class Reads(MergeableObserver):
     @property
     def has_seen(self) -> bool:
         """Was there a transfer, or a matrix instruction that reads shared memory?"""
-        return bool(self.maps or self.instructions or self.copies or self.pieces or self._waves)
+        return bool(self.maps or self.instructions or self.copies or self.pieces or self._running.waves)
 
     @property
     def missed(self) -> dict[str, int]:
@@ -209,10 +219,10 @@ class Reads(MergeableObserver):
         """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if heard of one after the other."""
         ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
         numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
-        if x not in self._waves:
+        if x not in self._running.waves:
             trace = self._courses(x)[first.cta] = CtaTrace(first.cta)
-            self._together[x] = SharedTrace(numbers, trace)
-        its = self._together.get(x)
+            self._running.together[x] = SharedTrace(numbers, trace)
+        its = self._running.together.get(x)
         is_alike = (
             its is not None and its.ctas == numbers and len({len(cta.shared.writers) for cta in ctas}) == 1 and its.load_alike(loads, key)
         )
@@ -226,13 +236,13 @@ class Reads(MergeableObserver):
 
     def _part(self, x: Wave) -> None:
         """CTAs of a wave do not do the same any more: what each has done is noted by itself."""
-        its = self._together.pop(x, None)
+        its = self._running.together.pop(x, None)
         if its is not None:
-            self._waves[x] |= {trace.cta: trace for trace in its.others()}
+            self._running.waves[x] |= {trace.cta: trace for trace in its.others()}
 
     def _multiply_together(self, x: Wave, products: Products) -> bool:
         """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to be looked at."""
-        its = self._together.get(x)
+        its = self._running.together.get(x)
         if its is None or products.ctas != its.ctas:
             return False
         own, trace = products.own, its.first
@@ -260,11 +270,11 @@ class Reads(MergeableObserver):
         """
         cta = x.numbered(its.first.cta)
         key = tuple([(id(event.instruction), event.idesc, event.a, event.b) for event in own])
-        if key not in self._read_alike:
-            if len(self._read_alike) > MOST_CACHED:
-                self._read_alike.clear()
-            self._read_alike[key] = self._reads_of(cta, own)
-        reads = self._read_alike[key]
+        if key not in self._running.read_alike:
+            if len(self._running.read_alike) > MOST_CACHED:
+                self._running.read_alike.clear()
+            self._running.read_alike[key] = self._reads_of(cta, own)
+        reads = self._running.read_alike[key]
         if reads is None:
             return None
         noted: dict[tuple[str, int | None], Noted] = {}
@@ -355,7 +365,7 @@ class Reads(MergeableObserver):
         """Note what the two CTAs of a pair have brought for one instruction, once for all that do so as far apart."""
         if event.cta_group == 1:
             return
-        steps = [self._waves[x][cta.number].steps[-1:] for cta in _group_of(x, event)]
+        steps = [self._running.waves[x][cta.number].steps[-1:] for cta in _group_of(x, event)]
         if not all(own and own[0].event is event for own in steps):
             return
         of_first, of_second = (own[0] for own in steps)
@@ -402,12 +412,12 @@ class Reads(MergeableObserver):
 
     def _courses(self, x: Wave) -> dict[int, CtaTrace]:
         """What the CTAs of a wave have done."""
-        traces = self._waves.get(x)
+        traces = self._running.waves.get(x)
         if traces is None:
-            for wave in [w for w in self._waves if w not in x.launch.waves]:
+            for wave in [w for w in self._running.waves if w not in x.launch.waves]:
                 self._close(wave)
-                del self._waves[wave]
-            traces = self._waves[x] = {}
+                del self._running.waves[wave]
+            traces = self._running.waves[x] = {}
         return traces
 
     def _course(self, x: Wave, cta: Cta) -> CtaTrace:
@@ -513,11 +523,11 @@ class Reads(MergeableObserver):
 
     def _places_read(self, shared: SharedMemory, what: SharedOperand) -> Places | None:
         """The place of an operand; None if it is not known."""
-        if what not in self._places:
-            if len(self._places) > MOST_CACHED:
-                self._places.clear()
-            self._places[what] = places_of(shared, what)
-        return self._places[what]
+        if what not in self._running.places:
+            if len(self._running.places) > MOST_CACHED:
+                self._running.places.clear()
+            self._running.places[what] = places_of(shared, what)
+        return self._running.places[what]
 
     def _operand(
         self, trace: CtaTrace, cta: Cta, use: tuple[Mma, str], what: SharedOperand, places: Places | None, writer: int
@@ -535,7 +545,12 @@ class Reads(MergeableObserver):
         key = pattern, self._relative(loads)
         told = places.told.get(key)
         if told is None:
-            for cache, most in ((places.told, MOST_CACHED), (self._matrices, MOST_CACHED), (self._ways, MOST_CACHED), (ways(), MOST_WAYS)):
+            for cache, most in (
+                (places.told, MOST_CACHED),
+                (self._running.matrices, MOST_CACHED),
+                (self._running.ways, MOST_CACHED),
+                (ways(), MOST_WAYS),
+            ):
                 if len(cache) > most:
                     cache.clear()
             load = loads[0] if writer else None  # which has written all of the lines
@@ -570,12 +585,12 @@ class Reads(MergeableObserver):
 
     def _told_alike(self, key: Any, look: Callable[[], Told | str]) -> Told | str:
         """What is known of an operand inside a load, by its key."""
-        before = self._ways.get(key) or ways().get(key)
+        before = self._running.ways.get(key) or ways().get(key)
         if before is not None:
             return before
         found = look()
         if isinstance(found, Told):  # a reason may lie in the load's coordinates
-            (ways() if found.is_absolute else self._ways)[key] = found
+            (ways() if found.is_absolute else self._running.ways)[key] = found
         return found
 
     def _read(self, word: int, major: str, loads: tuple[Issued, ...], told: Told) -> OperandRead:
@@ -583,9 +598,9 @@ class Reads(MergeableObserver):
         held = tuple(loads[n] for n in told.order)
         first, at = held[0], held[0].event.coordinates
         key = (first.map_key, first.transfer.tensor_map.global_address, told.dimensions, told.is_absolute or at)
-        if key not in self._matrices:
-            self._matrices[key] = matrix_of(first, told.dimensions)
-        matrix = self._matrices[key]
+        if key not in self._running.matrices:
+            self._running.matrices[key] = matrix_of(first, told.dimensions)
+        matrix = self._running.matrices[key]
         assert isinstance(matrix, Matrix)
         outer, inner = matrix.place(at)
         begin = (outer + told.begin[0], inner + told.begin[1])
@@ -607,21 +622,21 @@ class Reads(MergeableObserver):
         )  # fmt: skip
 
     def _map_key(self, tm: TensorMap) -> str:
-        held = self._maps.get(id(tm))
+        held = self._running.maps.get(id(tm))
         if held is None:
             key = (tm.call, tm.data_type.name, tm.global_dim, tm.global_strides, tm.box_dim, tm.element_strides, tm.swizzle.name, int(tm.interleave),
                    tm.oob_fill.name)  # fmt: skip
-            held = self._maps[id(tm)] = tm, hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
+            held = self._running.maps[id(tm)] = tm, hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
         return held[1]
 
     # ---- pieces
 
     def _close(self, wave: Wave) -> None:
         groups: dict[tuple[Any, ...], list[CtaTrace]] = {}
-        its = self._together.pop(wave, None)
-        for trace in self._waves[wave].values():
+        its = self._running.together.pop(wave, None)
+        for trace in self._running.waves[wave].values():
             groups.setdefault(trace.does(), []).append(trace)
-        new = {does: alike for does, alike in groups.items() if does not in self._done}
+        new = {does: alike for does, alike in groups.items() if does not in self._running.done}
         self._judge_all([alike[0] for alike in new.values()])
         for does, (first, *others) in new.items():
             if not self._keep_all(first):
@@ -629,8 +644,8 @@ class Reads(MergeableObserver):
                 self._judge_all(rest)
                 for trace in rest:
                     self._keep_all(trace)
-            elif len(self._done) < MOST_PIECES:
-                self._done.add(does)
+            elif len(self._running.done) < MOST_PIECES:
+                self._running.done.add(does)
 
     def _judge_all(self, traces: list[CtaTrace]) -> None:
         """Judge all instructions of some CTAs, as they came."""
