@@ -1252,8 +1252,8 @@ import ctypes, sys
 PTX = b'''.version 8.0 .target sm_90a .address_size 64
 .visible .entry fill(.param .u64 to) { .reg .b64 %d<3>; .reg .b32 %r<2>; ld.param.u64 %d1, [to]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %d2, %r1, 4;
   add.s64 %d1, %d1, %d2; st.global.u32 [%d1], 1; ret; }
-.visible .entry waits(.param .u64 to) { .reg .b64 %d<3>; .reg .b32 %r<3>; .reg .pred %p<3>; ld.param.u64 %d1, [to]; mov.u32 %r1, %ctaid.x;
-  setp.eq.u32 %p1, %r1, 5; @%p1 st.release.gpu.global.u32 [%d1], 1; @%p1 ret;
+.visible .entry waits(.param .u64 to) { .reg .b64 %d<3>; .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u64 %d1, [to]; mov.u32 %r1, %ctaid.x;
+  ld.global.u32 %r3, [%d1 + 8]; add.u32 %r4, %r1, %r3; setp.eq.u32 %p1, %r4, 5; @%p1 st.release.gpu.global.u32 [%d1], 1; @%p1 ret;
 L: ld.acquire.gpu.global.u32 %r2, [%d1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra L; ret; }'''
 def filled(name):
     cu, c, m, f, to = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
