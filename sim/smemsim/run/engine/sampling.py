@@ -18,18 +18,15 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.engine.behaviours import outcomes
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.wave import GATHERING, YIELDED, Wave
-from smemsim.run.lower.cfg import loop_around
+from smemsim.run.lower.cfg import hears_outside, looks_outside, loop_around
 
-__all__ = ["Sample", "Sampled", "line_of", "looks_outside", "sample_of", "trap_of_part", "waits_for_others"]
+__all__ = ["Sample", "Sampled", "line_of", "sample_of", "trap_of_part", "waits_for_others"]
 
 
 AXES = "xyz"
 SHOWN = 12  # CTAs that a sentence names
 MOST_OTHERS = 16  # clusters that are added because a bounds test has another outcome
 WHOLE = 2  # a sample of more than one in so many clusters is no sample: all of them run
-_STRONG = frozenset(("acquire", "relaxed", "volatile", "mmio"))
-_LOOKS = ("ld", "ldu", "atom")
-_OWN = ("shared", "local", "param", "const")  # spaces that no CTA of another cluster writes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +110,6 @@ def _why(at: Sequence[int], counts: Sequence[int]) -> str:
 # ---- A launch of a part that waits for a CTA that was left out
 
 
-def looks_outside(i: Instruction) -> bool:
-    """Does an instruction read what a CTA of another cluster may have written?"""
-    return i.op in _LOOKS and not any(word.startswith(_OWN) for word in i.modifiers)
-
-
 def _looking(wave: Wave) -> Iterable[tuple[Instruction, np.ndarray]]:
     """The loads and atomics on global memory in the loops in which threads of a wave still are, with these threads."""
     running = np.flatnonzero(wave.pc < GATHERING)
@@ -147,8 +139,7 @@ def trap_of_part(launch: Launch, i: Instruction) -> str:
     """Why a `trap` in a launch of a part is no finding; "" if it is one. Kernels that wait for other CTAs with a
     limit on the time trap so.
     """
-    hears = any(looks_outside(o) and (o.op == "atom" or not _STRONG.isdisjoint(o.modifiers)) for o in launch.program.inlined.body)
-    if not launch.left_out or not hears:
+    if not launch.left_out or not any(hears_outside(other) for other in launch.program.inlined.body):
         return ""
     return f"the kernel executes trap at {line_of(i)}, and reads what other CTAs write; {_missing(launch, 'be what it lacks')}"
 

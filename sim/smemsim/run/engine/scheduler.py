@@ -15,7 +15,7 @@ from smemsim.run.engine.hangs import refuse_host
 from smemsim.run.engine.warp_scheduler import Apart
 from smemsim.run.engine.wave import ALL, EXITED, GATHERING, WARP, YIELDED, ReadOnlyLoop, StateCycle, Wave
 from smemsim.run.isa.barriers.skipped_barriers import note_acts
-from smemsim.run.lower.cfg import computes, following
+from smemsim.run.lower.cfg import computes, following, waits_outside
 from smemsim.run.slots import Slot
 
 __all__ = ["OutOfTime", "Stuck", "run_wave"]
@@ -25,6 +25,7 @@ PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of all threads, after which a wave without stores yields even if no thread is seen to poll
 HOST_TURNS = 1 << 11  # turns in which all threads poll, after which only the host could end that
+LOOKS_OUTSIDE = 3  # looks in a row that find a loop of a part of a grid waiting for other CTAs, until it counts as held up
 TRIPS = 1024  # turns of loops from one look for a way out to the next
 ENDS = ("exit", "ret", "trap")
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
@@ -65,6 +66,7 @@ class _Run:
         self.idles = 0  # turns in a row in which all threads polled and nothing changed
         self.works = False  # does some thread do more than poll in this turn?
         self.endless, self.circle = ReadOnlyLoop(), StateCycle()
+        self.outside = 0  # how often in a row the loop waited for what other CTAs write
         self.apart: Apart | None = None
         self.parts_at = self.limit // 2
         wave.progress.endless, wave.progress.gave_way, wave.progress.paused = "", False, False
@@ -193,13 +195,20 @@ class _Run:
             return False  # it may be what the loop looks for
         reason = self.endless.turn(wave, after) or ("" if self.gives_way else self.circle.turn(wave, after)) or _quiet(wave)
         if self.trips % TRIPS == 0:
-            reason = reason or _no_way_out(wave)
+            reason = reason or _no_way_out(wave) or self._waits_for_left_out(after)
         polled = wave.progress.polls != self.polls
         if self._parts(reason):
             reason = ""
         if self.loops % (GLANCES if polled else PATIENCE) and not reason:
             return False
         return self._yields(wave.pc == after, reason, polled=polled)
+
+    def _waits_for_left_out(self, block: int) -> str:
+        """Why threads that jump back to a block wait for CTAs of a launch of which a part runs, in words; empty while that is not seen."""
+        if not self.wave.launch.left_out:
+            return ""
+        self.outside = self.outside + 1 if waits_outside(self.wave.program, block) else 0
+        return "waits for what other CTAs write, and some were left out" if self.outside >= LOOKS_OUTSIDE else ""
 
     def _parts(self, reason: str) -> bool:
         """Do the threads of the loop run apart from now on, since they come back to one state for ever where they run

@@ -12,7 +12,20 @@ from smemsim.core.ptx.module import Instruction, Label, Pair, Register, Sink, Ve
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Program
 
-__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "leads_by", "loop_around", "read_first"]
+__all__ = [
+    "behind",
+    "block_of",
+    "comes_by",
+    "computes",
+    "following",
+    "hears_outside",
+    "is_read",
+    "leads_by",
+    "looks_outside",
+    "loop_around",
+    "read_first",
+    "waits_outside",
+]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -69,6 +82,25 @@ def loop_around(program: Program, n: int) -> set[int]:
                 came[after] = m
                 open_.append(after)
     return set()
+
+
+_STRONG = frozenset(("acquire", "relaxed", "volatile", "mmio"))
+_OF_CLUSTER = ("shared", "local", "param", "const")  # spaces that no CTA of another cluster writes
+
+
+def looks_outside(i: Instruction) -> bool:
+    """Does an instruction read what a CTA of another cluster may have written?"""
+    return i.op in ("ld", "ldu", "atom") and not any(word.startswith(_OF_CLUSTER) for word in i.modifiers)
+
+
+def hears_outside(i: Instruction) -> bool:
+    """Does it read that by a strong load or an atomic operation, as waits do?"""
+    return looks_outside(i) and (i.op == "atom" or not _STRONG.isdisjoint(i.modifiers))
+
+
+def waits_outside(program: Program, n: int) -> bool:
+    """Does the shortest loop around block n hear of CTAs of other clusters?"""
+    return any(hears_outside(i) for m in loop_around(program, n) for i in program.blocks[m].instructions)
 
 
 def _way_back(came: dict[int, int], m: int, n: int) -> set[int]:
