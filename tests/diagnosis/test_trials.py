@@ -90,6 +90,21 @@ def test_a_change_that_brings_another_finding_is_none():
     assert run.findings[0].repair
 
 
+def test_ctrl_c_ends_all_trials(monkeypatch):
+    run, runs = Gpu.run, []
+
+    def interrupted(self, *given):
+        done = run(self, *given)
+        done.interrupted = bool(runs)
+        runs.append(done)
+        return done
+
+    monkeypatch.setattr(Gpu, "run", interrupted)
+    body = INIT.format(2) + EXPECT.format(128) + EXPECT.format(384) + LOAD + WAIT.format("") + LEAVE
+    assert not any(f.tried or f.failed for f in ran(body)[0].findings)
+    assert len(runs) == 2  # the launch, and one trial of two
+
+
 def test_a_right_kernel_and_a_remark_are_not_run_again():
     run, _ = ran(STORED.format(FENCE) + BULK + WAITED)
     assert not run.findings

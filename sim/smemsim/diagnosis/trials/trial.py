@@ -69,6 +69,8 @@ class _Trials:
             run = self.again(edited(self.module, candidate.edits), max(self.end - time.monotonic(), LEAST_SECONDS))
         except SmemsimError:
             return None
+        if run.interrupted:
+            self.left = 0
         if run.interrupted or run.out_of_time:
             return None
         return {key: f.severity for f in run.findings if f.severity in GRAVE for key in _keys(f)}
