@@ -219,7 +219,11 @@ class Lazily(Sequence[T]):
     def __getitem__(self, n: slice) -> list[T]: ...
 
     def __getitem__(self, n: int | slice) -> T | list[T]:
-        return [self._make(k) for k in range(*n.indices(self._count))] if isinstance(n, slice) else self._make(n)
+        if isinstance(n, slice):
+            return [self._make(k) for k in range(*n.indices(self._count))]
+        if n >= self._count:
+            raise IndexError(n)
+        return self._make(n)
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

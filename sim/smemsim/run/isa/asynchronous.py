@@ -265,13 +265,13 @@ def _because(op: AsyncOp, write: SharedWrite) -> str:
 
 def own_address(i: Instruction, cta: Cta, address: int) -> int:
     """The address without rank of an operand in `.shared::cta`."""
-    place = ClusterAddress.decode(address)
-    if place.cta_rank != cta.rank:
-        what = (
-            f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+    rank = address >> RANK_SHIFT
+    if rank != cta.rank:
+        rank = ClusterAddress.decode(address).cta_rank
+        raise unmodelled(
+            i, f"{address:#x} is in CTA {rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
         )
-        raise unmodelled(i, what)
-    return place.smem_address
+    return address & OFFSET_MASK
 
 
 def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = None) -> None:
@@ -291,7 +291,7 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
 
 def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
     """X010, a remark, if the mbarrier that counts a copy is in another CTA than its destination."""
-    to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
+    to, counted = (dst & 0xFFFFFFFF) >> RANK_SHIFT, (mbar & 0xFFFFFFFF) >> RANK_SHIFT
     if to != counted:
         x.launch.find(
             "X010", i, f"the copy writes to CTA {to} of the cluster, and its mbarrier is in CTA {counted}",
@@ -309,8 +309,9 @@ def touched(transfer: Any, begin: int) -> np.ndarray:
 
 def touched_runs(transfer: Any, begin: int) -> WordRanges:
     """`touched` as runs of words."""
-    if transfer.geometry.is_whole_lines and (transfer.whole or not transfer.is_store):
-        at, size = transfer.smem_address - begin, LINE * len(transfer.lines)
+    form, lines = transfer.boxes.form, transfer.boxes.lines
+    if form.geometry.is_whole_lines and (transfer.whole or not form.is_store):
+        at, size = form.smem_address - begin, LINE * lines.shape[1]
         return WordRanges(np.array([at // WORD], np.int64), size // WORD, lambda: touched(transfer, begin) // WORD)
     return WordRanges.of(touched(transfer, begin) // WORD)
 

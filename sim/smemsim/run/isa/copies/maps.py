@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import numpy as np
 
@@ -55,17 +55,27 @@ def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> Ten
     if address % LIMITS.object_alignment:
         message = f"the CUtensorMap object is at {address:#x}, {address % LIMITS.object_alignment} B past a multiple of {LIMITS.object_alignment} B"
         stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
-    try:
-        raw = x.launch.memory.span(address, SIZE).tobytes()
-    except OutsideError as problem:
-        message = f"the address of the CUtensorMap is {address:#x}: {problem}"
-        stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
+    region = x.launch.memory.holding(address, address + SIZE)
+    if region is None:
+        _stop_outside(x, i, address)
+    raw = region.data[address - region.begin : address - region.begin + SIZE].tobytes()
     tm = _decoded(raw)
-    _tell_cut(x, raw, tm)
+    if _CUT.peek(x.launch):
+        _tell_cut(x, raw, tm)
     if x.observer is not None and not bank <= address < bank + size:
         for thread in threads:
             x.observer.map_used(x, i, thread, address, SIZE)
     return tm
+
+
+def _stop_outside(x: Wave, i: Instruction, address: int) -> NoReturn:
+    """X001: no array holds a map."""
+    try:
+        x.launch.memory.span(address, SIZE)
+    except OutsideError as problem:
+        message = f"the address of the CUtensorMap is {address:#x}: {problem}"
+        stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
+    raise unmodelled(i, f"a CUtensorMap at {address:#x}")
 
 
 # The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and

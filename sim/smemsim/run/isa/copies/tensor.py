@@ -207,8 +207,8 @@ class _Source(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """The first address that it may read."""
-        return self.transfer.global_span[0]
+        """The first address that it, or one of those that are moved with it, may read."""
+        return self.transfer.boxes.span[0]
 
     def at(self) -> tuple[np.ndarray, int]:
         """The addresses, and the bytes at each."""
