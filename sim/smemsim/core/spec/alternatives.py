@@ -394,7 +394,8 @@ def _c_last(product: Callable[..., np.ndarray], row: MmaArithmetic) -> Callable[
     def added(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, options: Any, **given: Any) -> np.ndarray:
         d = product(a, b, np.zeros_like(c), options=options, **given).view(np.float32)
         start = np.ascontiguousarray(c, np.uint32).view(np.float32) * np.float32(2.0**-options.scale_c)
-        return np.asarray(d + start).view(np.uint32)
+        with np.errstate(all="ignore"):  # infinities that cancel
+            return np.asarray(d + start).view(np.uint32)
 
     return added
 
