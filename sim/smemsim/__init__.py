@@ -1,10 +1,10 @@
-"""smemsim: which byte does the tensor core read?
+"""smemsim runs CUDA kernels without a GPU, bit for bit, and finds their bugs.
 
-A model, bit for bit, of how TMA writes swizzled tiles into shared memory and how `wgmma` (sm_90a) and `tcgen05` (sm_100a, sm_103a)
-read them back through 64-bit shared-memory matrix descriptors, held against traces captured on an H200.
+It models how TMA writes tiles into shared memory, and how `wgmma` (sm_90a) and `tcgen05` (sm_100a, sm_103a) read them
+through shared-memory matrix descriptors. The model is compared with traces of an H200.
 
-Everything public is an attribute of this module; parts are imported when first used, so that decoding a word needs neither numpy
-nor numba.
+All public names are attributes of this module. Parts are imported at their first use: decoding a word needs neither
+numpy nor numba.
 """
 
 from __future__ import annotations

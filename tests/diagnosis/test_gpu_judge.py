@@ -535,7 +535,7 @@ def test_the_last_line_says_what_was_not_judged():
     assert "not checked: operands that begin where no tensor load wrote" in found.summary()
     assert found.as_dict()["judged"]["missed"] == found.judged.missed != {}
     silent = run(kernel(1, loads, steps(0, 0)), gpu, tensor(gpu, (64, 64), (BOX, ROWS)), sanitize=False)
-    assert silent.summary().endswith("not checked: anything: it ran without the watch")
+    assert silent.summary().endswith("not checked: anything: it ran without the sanitizer")
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_what_looks_like_rounding_is_no_difference_unless_every_bit_is_asked_for
     np.save("far.npy", RESULT * (1 + 2.0**-9 * rng.standard_normal(100)))
     done = run(f"{GOOD} --expect arg0=near.npy")
     assert done.exit_code == 0
-    assert "(as expected but for what looks like rounding: " in done.stdout
+    assert "(as expected except for rounding: " in done.stdout
     assert "largest relative error" in done.stdout
     assert "--exact demands every bit)" in done.stdout
     assert "(as expected)" in run(f"{GOOD} --expect arg0=same.npy --exact").stdout  # a reference of a wider type counts once it is rounded

@@ -49,14 +49,14 @@ def test_the_loop_is_where_the_time_goes(profiled):
     inside = [line for line in profiled["lines"] if 7 <= line["line"] <= 12]
     assert inside
     assert inside[0] == profiled["lines"][0]
-    assert profiled["parts"]["watch"] > 0
+    assert profiled["parts"]["sanitizer"] > 0
 
 
-def test_without_the_watch_no_time_goes_there_and_text_says_so(tmp_path):
+def test_without_the_sanitizer_no_time_goes_there_and_text_says_so(tmp_path):
     text = _run(tmp_path, "--profile", "--no-sanitize", rounds=5000).output  # long enough for a sample on any machine
     assert "profile: " in text
     assert "execution: " in text
-    assert "watch: " not in text
+    assert "sanitizer: " not in text
 
 
 def test_a_profile_is_of_one_process(tmp_path):

@@ -28,7 +28,7 @@ __all__ = ["main"]
 COMMANDS = {
     "run": ("run.run", "Run a kernel's PTX: what does it compute, and what is wrong with it?"),
     "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and check every kernel that it launches."),
-    "plan": ("plan.plan_command", "Plan an operand tile: what should I write?"),
+    "plan": ("plan.plan_command", "Plan an operand tile: which descriptors and tensor maps do I need?"),
     "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
     "solve": ("solve.solve", "Find descriptors that read an operand, the fault in a wrong D, or a layout without bank conflicts."),
     "show": ("show.show", "Draw where every element lies, and what is wrong with it."),
@@ -189,17 +189,19 @@ def _place(error: BaseException) -> str:
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Run kernels and say what is wrong, plan operand tiles, check and show them, find descriptors, explain descriptors, tensor maps and dot products, replay hardware traces.
+    """smemsim runs CUDA kernels without a GPU and finds their bugs.
+
+    It plans, checks and shows operand tiles of tensor cores. It explains descriptors, tensor maps and dot products.
 
     \b
-    smemsim run kernel.ptx --launch launch.toml         run my kernel: which line, which field is wrong?
+    smemsim run kernel.ptx --launch launch.toml         run a kernel: which line is wrong, and why?
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K
-                                                        what should I write?
-    smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
-    smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
-    smemsim explain D308                                what does this code mean, and how is it fixed?
+                                                        which descriptors and tensor maps do I need?
+    smemsim check kernel.toml                           does an instruction read the tile that I meant?
+    smemsim show kernel.toml --html report.html         where is each element, and which are wrong?
+    smemsim explain D308                                what does a finding mean, and how is it fixed?
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
-                                                        which descriptors read this operand from that memory?
+                                                        which descriptors read this operand from memory?
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode encode_calls.cu --arch sm_90a        the cuTensorMapEncode calls of a source file
     xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
@@ -207,8 +209,8 @@ def main() -> None:
     smemsim map tensor_map.bin --at 0,64                one TMA load
     smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000
     smemsim replay golden/
-    smemsim campaign smem --cases 1e8                   whole spaces of inputs: what disagrees?
-    smemsim evidence --open sm_100a                     which alternatives of our rules are not refuted?
+    smemsim campaign smem --cases 1e8                   tests over whole spaces of inputs
+    smemsim evidence --open sm_100a                     which rules are not measured yet?
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """

@@ -1,4 +1,4 @@
-"""`smemsim plan`: what should I write for this tile?"""
+"""`smemsim plan`: the descriptors and tensor maps of a tile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["plan_command"]
 PLANNED = "OK: this plan is legal, and in the simulation its descriptors read what its boxes load"
 
 
-@click.command("plan", short_help="Plan an operand tile: what should I write?")
+@click.command("plan", short_help="Plan an operand tile: its descriptors and tensor maps.")
 @click.argument("tile", metavar="ROWSxK | MxNxK")
 @click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}; sm_100a when left out with --cta-group 2.")
 @click.option("--dtype", required=True, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}.")

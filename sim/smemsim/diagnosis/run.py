@@ -337,7 +337,7 @@ class Judged:
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
     """The coverage of the operand check of a launch. `why_not` says what check does not model."""
     if reads is None:
-        return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
+        return Judged(0, 0, 0, 0, 0, {"anything: it ran without the sanitizer": 0})
     reads.finish()
     missed = (
         {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
@@ -623,7 +623,7 @@ class Run:
         if self.approximate:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:
-            grades.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
+            grades.append(f"descriptors and tensor maps are not checked: {self._not_judged}")
         grades += self.bounds
         if self.unsure:
             lines = ", ".join(map(str, self.unsure))
@@ -695,6 +695,11 @@ class Run:
         if self.reads is not None and takes_over(self.launch) and self.launch.config.cancel == "resident" and fits:
             judged.missed[NOTHING_TAKEN] = 0
         return judged
+
+    @property
+    def checked(self) -> Judged:
+        """What the operand check of the launch covered, and what it did not, with the reasons (`judged` is the old name)."""
+        return self.judged
 
     def rounding(self, dtype: str) -> Rounding:
         """The accepted difference of an output of an element type from another implementation, which sums in another
@@ -772,7 +777,7 @@ class Run:
             "ok": self.ok, "strictly_ok": self.is_strictly_ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence), "bounds": list(self.bounds),
-            "judged": dict(vars(self.judged)), "sanitized": self.reads is not None, "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
+            "checked": dict(vars(self.checked)), "judged": dict(vars(self.checked)), "sanitized": self.reads is not None, "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
             **({"later": self.later} if self.later else {}),

@@ -112,7 +112,7 @@ KEYS: dict[str, Key] = {
     "cooperative": Key("bool", "true: a cooperative launch (of recorded launches)"),
     "cancel": Key("any", "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
     "schedule": Key("any", "the order in which things happen: a seed, earliest, latest, or all:N for each of these and N seeds; the usual one, if left out"),
-    "sanitize": Key("any", "false: without the watch, as with `--no-sanitize`"),
+    "sanitize": Key("any", "false: without the sanitizer, as with `--no-sanitize`"),
     "watch_global": Key("any", "false: no races in global memory (`--no-global-races`)"),
     "counters": Key("any", "upper bounds of counters (P905), of the launch or by line: {shared_wavefronts = 1024, global_sectors = {\"gemm.cu:91\" = 64}}"),
     "ctas": Key(Kind('a list of numbers of CTAs, or "sample"', _are_ctas, {"type": ["array", "string"]}), 'run these CTAs alone, with those of their clusters; "sample": those that stand for the grid; all, if left out'),

@@ -413,16 +413,16 @@ def checked_of(launches: list[Launched], arch: str) -> str:
     """What was checked in the launches and what was not, and the command that checks operands without a tensor map; ""
     if nothing ran.
     """
-    judged = [x.run["judged"] for x in launches if x.run and "judged" in x.run]
-    if not judged:
+    checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
+    if not checked:
         return ""
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     said = [f"races, waits and uninitialised values in {seen} of {len(launches)} launch{'es' * (len(launches) != 1)}"] if seen else []
-    counts = {side.upper(): [sum(j[side][n] for j in judged) for n in (0, 1)] for side in "ab"}
+    counts = {side.upper(): [sum(j[side][n] for j in checked) for n in (0, 1)] for side in "ab"}
     layouts = ", ".join(f"{side} {done} of {of}" for side, (done, of) in counts.items() if of)
     said += [f"operand layouts of matrix instructions ({layouts})"] if layouts else []
     left = [side for side, (done, of) in counts.items() if done < of]
-    missed = list(dict.fromkeys(reason for j in judged for reason in j["missed"]))
+    missed = list(dict.fromkeys(reason for j in checked for reason in j["missed"]))
     told = f"checked: {'; '.join(said) or 'nothing'}"
     if missed:
         told += f". Not checked: {'; '.join(missed[:MOST_MISSED])}{' ...' * (len(missed) > MOST_MISSED)}"

@@ -23,21 +23,21 @@ __all__ = ["PARTS", "Hot", "Profile", "Sampler"]
 
 
 PARTS = {
-    "execution": "what instructions do, but for products",
+    "execution": "instructions, without products",
     "products": "the arithmetic of matrix instructions",
-    "watch": "who wrote, who reads, and what orders the two",
-    "judging": "descriptors, maps and operands",
-    "compilation": "PTX read and linked, machine code made",
-    "rest": "waves and their memories begun and ended, and what the command does itself",
+    "sanitizer": "the order of accesses, and uninitialised memory",
+    "operand check": "descriptors, tensor maps and operands",
+    "compilation": "reading and linking of PTX, JIT compilation",
+    "rest": "begin and end of waves, and the command itself",
 }
-EVERY = 0.001  # seconds from look to look
+EVERY = 0.001  # seconds between samples
 MOST_LINES = 20  # of a text
 _PACKAGE = pathlib.Path(__file__).resolve().parents[2]
 # The part of a frame on the stack; the first one that fits counts.
 _PLACES = (
     ("compilation", ("base/compiling/build.py", "run/jit/objects.py", "run/jit/segments.py")),
-    ("judging", ("diagnosis/", "planning/")),
-    ("watch", ("run/sanitizer/", "run/jit/shadow.py", "run/jit/stores.py")),
+    ("operand check", ("diagnosis/", "planning/")),
+    ("sanitizer", ("run/sanitizer/", "run/jit/shadow.py", "run/jit/stores.py")),
     ("products", ("core/arithmetic/",)),
 )
 _MATRICES = ("mma", "tcgen05", "wgmma", "wmma")
@@ -100,7 +100,7 @@ class Profile:
             for part, seconds in sorted(self.parts.items(), key=lambda item: -item[1])
         ]
         for hot in self.lines[:MOST_LINES]:
-            where = f"line {hot.first}" if hot.count == 1 else f"lines {hot.first} to {hot.last}, {hot.count} instructions as machine code"
+            where = f"line {hot.first}" if hot.count == 1 else f"lines {hot.first} to {hot.last}, {hot.count} instructions, JIT-compiled"
             split = ", ".join(
                 f"{part} {seconds / hot.seconds:.0%}" for part, seconds in sorted(hot.parts.items(), key=lambda item: -item[1])
             )
