@@ -66,8 +66,9 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
             )
         else:
             yield Repair(
-                "D302", where, f"the layout code selects swizzle {d.swizzle}; the tile has {s.swizzle}", text, fields, changes, numbers
-            )
+                "D302", where, f"the layout code selects swizzle {d.swizzle}; the tile has {s.swizzle}", text, fields, changes, numbers,
+                "the swizzle decides where each 16 B chunk of the tile lies",
+            )  # fmt: skip
     elif strides:
         code, what, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
@@ -182,7 +183,7 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
 def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str, str]:
     """The code, what is wrong, and why."""
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
-        return "D309", "the values of LBO and SBO are swapped", ""
+        return "D309", "the values of LBO and SBO are swapped", "the two fields step along different directions of the tile"
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
         return (
             "D301",
@@ -258,7 +259,9 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
             "R503" if panel else "R502",
             "the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place",
             f"K steps {table[0]} must be {table[1]}{also}",
-            f"the next {mode.width} B of K lie in another block of the tile" if panel else "",
+            f"the next {mode.width} B of K lie in another block of the tile"
+            if panel
+            else "each K step must start at the address of its first k",
             used=table[0],
             needed=table[1],
         )
@@ -268,6 +271,7 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
             "R504",
             "later blocks of M or N start in the wrong place",
             f"blocks {table[0]} must be {table[1]}{also}",
+            "each block must start at the address of its first row",
             used=table[0],
             needed=table[1],
         )

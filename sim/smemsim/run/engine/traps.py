@@ -108,8 +108,9 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
     repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
     who = Half("access", f"{thread_name(x, thread)} ({i.name})", i)
     x.launch.find(
-        "X002", i, f"{space} address {address:#x} is not a multiple of the {align} bytes that the access needs", repair, halves=(who,)
-    )
+        "X002", i, f"{space} address {address:#x} is not a multiple of the {align} bytes that the access needs", repair, halves=(who,),
+        why=f"the access traps: CUDA error {MISALIGNED_ADDRESS}",
+    )  # fmt: skip
     raise HardwareTrap(f"{message}", cuda_error=MISALIGNED_ADDRESS)
 
 
