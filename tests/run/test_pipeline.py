@@ -96,6 +96,21 @@ def test_groups_of_cp_async_are_not_held_back():
     assert not other.is_late
 
 
+def test_loads_of_several_tensors_that_take_turns_in_the_same_stages_are_one_ring():
+    recorder = PipelineRecorder()
+    (ring,) = usual(WRONG)[2].rings
+    recorder.fillings = [dataclasses.replace(one, sizes=((None, n % 3),)) for n, one in enumerate(ring.fillings)]
+    (whole,) = Pipeline.of(recorder, str).rings
+    assert (whole.held, whole.allowed) == (ring.held, ring.allowed)
+
+
+def test_a_recorder_changes_neither_findings_nor_bytes():
+    run, left, _ = usual(RIGHT)
+    alone, arrays = smemsim.launch_file(FOLDER, progress=False)
+    assert arrays["C"].numpy().tobytes() == left
+    assert [f.code for f in alone.findings] == [f.code for f in run.findings] == []
+
+
 @pytest.mark.parametrize("text", [RIGHT, WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("schedule", ["latest", 3])
 def test_no_schedule_changes_the_verdict(tmp_path, text, schedule):

@@ -15,7 +15,7 @@ from smemsim.core.finding import Finding, Half, at_instruction
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.pipeline import Filling, Lanes, Origin, PipelineRecorder
 from smemsim.run.pipeline.barriers import Passes
-from smemsim.run.pipeline.knowledge import READERS
+from smemsim.run.pipeline.knowledge import READERS, WARP
 
 __all__ = ["SAYS", "Held", "Ring", "Verdicts", "shorter", "warps_named"]
 
@@ -168,9 +168,22 @@ class Verdicts:
     @classmethod
     def of(cls, recorder: PipelineRecorder, place: Callable[[Instruction], str], *, is_over: bool = True) -> Self:
         """What was recorded, by rings. `is_over`: the kernel came to its end."""
+        joined: dict[Any, Any] = {}  # of rings that share stages, as those of K and V may: the one that they are part of
+        stages: dict[Any, Any] = {}
+
+        def whole(ring: Any) -> Any:
+            while (other := joined.get(ring, ring)) != ring:
+                ring = other
+            return ring
+
+        for one in recorder.fillings:
+            own = whole(one.ring)
+            other = whole(stages.setdefault((one.kind, one.thread // WARP, one.stage), own))
+            if other != own:
+                joined[own] = other
         rings: dict[Any, list[Filling]] = collections.defaultdict(list)
         for one in recorder.fillings:
-            rings[one.ring].append(one)
+            rings[whole(one.ring)].append(one)
         made = (Ring.of(one) for one in rings.values() if len(one) > 1)
         return cls(tuple(made), place, recorder.is_cut, is_over, recorder.lanes, dict(recorder.passes), recorder.numbers)
 
