@@ -70,17 +70,19 @@ def page() -> str:
     known = sum(f.name in card for k in kernels for f in k.faults)
     lines = [
         "# Planted faults", "",
-        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`), each a change of one place, compiled by nvcc 13.0. smemsim runs their "
-        f"PTX; an {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX plain and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
-        "that ran there gave a wrong result, an error or no end; the others computed the right numbers all the same.", "",
-        "Found: the tool reports something of the kernel, and more than of the clean one. Right: it does so at one of the lines where the fault stands or strikes (for smemsim: in its first finding, with a code "
-        "that names the cause). False alarms: clean kernels of which it reports something.", "",
+        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`). Each changes one place of a correct kernel, compiled by nvcc 13.0. smemsim runs their "
+        f"PTX. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX without a tool and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
+        "that ran there gave a wrong result, an error or a hang. The others computed the right numbers.", "",
+        "- *Found*: the tool reports something for the kernel, and more than for the correct one.",
+        "- *Right*: a report is at a line of the fault or of its effect. For smemsim it must be the first finding, with a code that names the cause.",
+        "- *False alarms*: correct kernels with a report.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|",
         *(_row(tool, kernels, card, [_sanitizer(tool)]) for tool in SANITIZER),
         _row("all four", kernels, card, [_sanitizer(tool) for tool in SANITIZER]),
         _row("**smemsim**", kernels, here, [_here()]), "",
-        "A hang is found by a tool only where it says so: no tool of compute-sanitizer ends one here. Made by `python -m tools.faults table` of `tests/data/faults.json`, which "
-        "`python -m tools.faults run` (no GPU) and `python -m tools.faults card` (on a Hopper GPU) write.", "",
+        "A hang counts as found only if the tool reports it. No tool of compute-sanitizer ended one here.", "",
+        "`python -m tools.faults table` makes this page from `tests/data/faults.json`. `python -m tools.faults run` (no GPU) and `python -m tools.faults card` "
+        "(on a Hopper GPU) write that file.", "",
     ]  # fmt: skip
     for kernel in kernels:
         lines += [
@@ -101,11 +103,12 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
     """The faults in kernels that no card at hand runs."""
     lines = [
         "# Planted faults on Blackwell", "",
-        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} kernels with tcgen05, tensor memory, pairs of CTAs and clusterlaunchcontrol, made in the same way for sm_100a. They have run "
-        "here alone: there was no Blackwell GPU, so that nothing says what a card makes of them, and no other tool's answer stands beside.", "",
+        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} kernels with tcgen05, tensor memory, pairs of CTAs and clusterlaunchcontrol, made in the same way for sm_100a. Only "
+        "smemsim has run them: there was no Blackwell GPU. So there are no results of a card, and of no other tool.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|", _row("**smemsim**", kernels, here, [_here()]), "",
-        "`tcgen05.relinquish_alloc_permit` that is missing is no fault: it lets other CTAs of the SM allocate sooner. Neither is a missing `tcgen05.fence` where the barrier between the two threads "
-        "releases and acquires: the PTX ISA (9.7.16.6.3) lets the ordinary memory model order tcgen05 instructions too.", "",
+        "These are no faults:", "",
+        "- a missing `tcgen05.relinquish_alloc_permit`: it lets other CTAs of the SM allocate sooner;",
+        "- a missing `tcgen05.fence` if the barrier between the two threads releases and acquires: in the PTX ISA (9.7.16.6.3) the ordinary memory model orders tcgen05 instructions too.", "",
     ]  # fmt: skip
     for kernel in kernels:
         lines += [f"## {kernel.name}", "", kernel.says, "", "| | kind | fault | smemsim | outputs |", "|---|---|---|---|---|"]
