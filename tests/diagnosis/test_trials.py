@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from gpu_faults import BLACKWELL, FAULTS, RING, TRITON
+from gpu_faults import BLACKWELL, FAULTS, MULTICAST, RING, TRITON
 from gpu_faults import kernel as golden
 from launches import kernel
 from smemsim import Gpu, TensorMap
@@ -116,6 +116,7 @@ def test_a_right_kernel_and_a_remark_are_not_run_again():
         ("half of one phase expected", TRITON, "expect 24576 bytes in line 81"),
         ("an arrival too many", RING, "mbarrier.init with 2 arrivals in lines 50, 58, 66"),
         ("no wgmma.fence", RING, "wgmma.fence.sync.aligned before line 289"),
+        ("CTAs end on their own", MULTICAST, "barrier.cluster.arrive and barrier.cluster.wait before line 316"),
         ("zeros not waited for", BLACKWELL, "tcgen05.wait::st.sync.aligned after line 77"),
     ],
 )

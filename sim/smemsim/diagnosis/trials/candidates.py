@@ -8,7 +8,7 @@ A change is tried by execution (`trial.py`). Nothing here reads a message: a cha
 | X003 | fence.proxy.async after the ordinary stores, or before what orders them |
 | X004, X005, X007 | a smaller N of wait_group; commit_group and wait_group; .acquire for .relaxed |
 | X006, X010 | the count of mbarrier.init |
-| X008 | bar.warp.sync between lanes, bar.sync between warps |
+| X008 | bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
 | X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides |
 | X014 | wgmma.fence |
 """
@@ -256,6 +256,11 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         )
     elif f.touched:
         yield Candidate((code.put("bar.sync 0;", i, is_before=True),), f"bar.sync 0 (__syncthreads) before line {i.line}", is_all=False)
+    elif not at.arrays and (
+        ends := [end for end in code.named("ret", "exit") if end.guard is None]
+    ):  # shared memory of a CTA that may have ended
+        edits = tuple(code.put("barrier.cluster.arrive; barrier.cluster.wait;", end, is_before=True) for end in ends)
+        yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {_lines(ends)}", is_all=False)
 
 
 _Kind = Callable[[Finding, InLaunch, Instruction, _Code], Iterable[Candidate]]
