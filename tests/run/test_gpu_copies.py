@@ -315,6 +315,15 @@ def test_a_multicast_delivers_to_the_ctas_of_its_mask(arch: str) -> None:
     assert not found[[0, 2]].any()
 
 
+@pytest.mark.parametrize("what", ["tensor.2d.shared::cluster.global.tile", "shared::cluster.global"])
+def test_a_multicast_of_an_empty_mask_delivers_nothing(what: str) -> None:
+    operands = "[%r1], [%rd2, {8, 4}], [%r2], %h0" if "tensor" in what else "[%r1], [%rd3], 64, [%r2], %h0"
+    found, _, _ = in_cluster(
+        f"mov.b16 %h0, 0; cp.async.bulk.{what}.mbarrier::complete_tx::bytes.multicast::cluster {operands};", "mov.u32 %r8, 0;"
+    )
+    assert not found.any()
+
+
 @BOTH
 def test_a_bulk_multicast_and_a_copy_between_ctas(arch: str) -> None:
     found, _, _ = in_cluster(
