@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, tma_load, tma_load_bytes, tma_store
-from smemsim.core.machine.owners import Owners
 from strategies import ITEMSIZES, box_chunks, examples, tiled_arguments
 
 XOR = {"SWIZZLE_NONE": 0, "SWIZZLE_32B": 0x10, "SWIZZLE_64B": 0x30, "SWIZZLE_128B": 0x70}
@@ -97,26 +96,6 @@ def test_a_load_puts_the_clipped_box_at_swizzled_addresses_and_leaves_the_gaps(s
     shared.bytes[:] = before[BEGIN:]
     shared.tma_load(scene.tm, scene.at, smem_address=scene.smem_address, source=scene.world())
     assert np.array_equal(shared.bytes, wanted[BEGIN:])
-
-
-@pytest.mark.parametrize(("swizzle", "inner"), [("128B", 64), ("NONE", 16)])  # whole lines, and rows that are none
-@pytest.mark.parametrize("starts", [[(0, 0), (64, 8), (0, 16)], [(0, 0), (64, 28), (128, 8)], [(64, 4)]])  # some reach out of the tensor
-def test_boxes_that_are_moved_at_once_are_those_that_are_moved_one_by_one(swizzle, inner, starts):
-    pitch, count = 8192 + 128, len(starts)
-    world, owners, room = GlobalMemory(), Owners(count * pitch), np.zeros(count * pitch // 8, np.uint64)
-    at = world.place(np.arange(32 * 128, dtype=np.uint16))
-    tm = TensorMap.tiled(
-        data_type="bf16", global_address=at, global_dim=(128, 32), global_strides=(256,), box_dim=(inner, 8), swizzle=swizzle
-    )
-    windows = [SharedMemory("sm_90a", size=8192, room=room, at=n * pitch, owners=owners.part(n * pitch, pitch)) for n in range(count)]
-    boxes, array = windows[0].boxes(windows[0].form(tm, 0x800), starts, world)
-    SharedMemory.load(windows, boxes, array)
-    for window, start, transfer in zip(windows, starts, boxes.transfers, strict=True):
-        alone = SharedMemory("sm_90a", size=8192)
-        same = alone.tma_load(tm, start, smem_address=0x800, source=world)
-        assert np.array_equal(window.bytes, alone.bytes)
-        assert [each.tolist() for each in window.owned(np.arange(8192))] == [each.tolist() for each in alone.owned(np.arange(8192))]
-        assert (transfer.global_span, transfer.whole, transfer.shared_end) == (same.global_span, same.whole, same.shared_end)
 
 
 @examples(250)

@@ -315,6 +315,25 @@ def test_a_multicast_delivers_to_the_ctas_of_its_mask(arch: str) -> None:
     assert not found[[0, 2]].any()
 
 
+@pytest.mark.parametrize("cohorts", ["on", "off"])
+@pytest.mark.parametrize(("swizzle", "box"), [("none", (16, 8)), ("128B", (64, 8))])
+@pytest.mark.parametrize("step", [10, 22])  # 22: the boxes of the last CTAs reach out of the tensor
+def test_loads_that_ctas_issue_at_once_are_those_of_each(
+    monkeypatch: pytest.MonkeyPatch, step: int, swizzle: str, box: tuple[int, int], cohorts: str
+) -> None:
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    gpu = Device("sm_90a")
+    a, out = gpu.array(TILE), gpu.array(np.zeros((4, SIZE), np.uint8))
+    tm, size = tiled(a.address, swizzle, box), box[0] * box[1] * 2
+    body = f"""
+    mov.u32 %r9, %ctaid.x; mul.lo.u32 %r10, %r9, {step}; mul.lo.u32 %r9, %r9, 8;
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd2, {{%r9, %r10}}], [%r2];
+"""
+    gpu.launch(cluster_kernel(body, f"mov.u32 %r8, {size};"), "k", grid=4, block=32, args=(tm, a, out))
+    for cta, found in enumerate(out.numpy()):
+        assert (found == modelled(gpu, tm, (8 * cta, step * cta), 0)).all()
+
+
 @pytest.mark.parametrize("what", ["tensor.2d.shared::cluster.global.tile", "shared::cluster.global"])
 def test_a_multicast_of_an_empty_mask_delivers_nothing(what: str) -> None:
     operands = "[%r1], [%rd2, {8, 4}], [%r2], %h0" if "tensor" in what else "[%r1], [%rd3], 64, [%r2], %h0"
