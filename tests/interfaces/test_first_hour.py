@@ -91,7 +91,7 @@ def test_a_layout_that_is_not_one_to_one_is_told():
     places = np.array([[figure.address(1024, 32, row, k) for k in range(16)] for row in range(16)])
     answer = smemsim.find_descriptors(places, arch="sm_90a", dtype="tf32", major="K", k=8)
     assert answer.descriptors
-    assert "120 of 256 elements lie where another one lies" in answer.shared
+    assert "120 of 256 elements have the address of another element" in answer.shared
     assert "not one-to-one" in str(answer)
     assert not smemsim.find_descriptors(places[:, :8], arch="sm_90a", dtype="tf32", major="K").shared
 
