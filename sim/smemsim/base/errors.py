@@ -15,7 +15,7 @@ class SmemsimError(Exception):
 
 
 class InputError(SmemsimError, ValueError):
-    """An argument is wrong: a wrong type, a negative size, an unknown name. The message says what is accepted.
+    """An argument is wrong: a wrong type, a negative size, an unknown name. The message lists what is accepted.
 
     >>> import smemsim
     >>> smemsim.SharedMemory(size=-1)
@@ -46,7 +46,9 @@ class InternalError(SmemsimError):
 
 
 class NotKeptWarning(UserWarning):
-    """Compiled code took more than a second to make, and could not be kept for the next process. The message says why, and what to change."""
+    """Compiled code took more than a second to make, and could not be kept for the next process. The message says
+    why, and what to change.
+    """
 
 
 class TraceError(SmemsimError, ValueError):
@@ -60,7 +62,8 @@ class TraceError(SmemsimError, ValueError):
 
 
 class Unmodelled(SmemsimError, NotImplementedError):
-    """The behaviour of the hardware is not known here, or smemsim does not model it yet. `see` names a page or trace about the question.
+    """The behaviour of the hardware is not known here, or smemsim does not model it yet. `see` names a page or trace
+    about the question.
 
     >>> import smemsim
     >>> smemsim.AccumulatorLayout(128, 256, column=500)

@@ -1,4 +1,5 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `capture`, `campaign`, `run`, `exec`, `explain`, `cache`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `capture`,
+`campaign`, `run`, `exec`, `explain`, `cache`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """
@@ -42,7 +43,7 @@ COMMANDS = {
     "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives are not refuted?"),
     "cache": ("cache.cache", "Show or clear the machine code that is kept on this machine."),
 }
-EXAMPLES = {  # what a command is called with, where something is missing
+EXAMPLES = {  # the usage of a command that lacks an argument
     "run": "smemsim run kernel.ptx --block 128 --arg random:bf16:128x64 --arg zeros:f32:1024",
     "exec": "smemsim exec --arch sm_90a -- ./program",
     "plan": "smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K",
@@ -51,7 +52,8 @@ EXAMPLES = {  # what a command is called with, where something is missing
     "map": "smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16",
     "dot": 'smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000',
 }
-ALLOCATED = 20_000  # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
+# objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
+ALLOCATED = 20_000
 TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
 
 
@@ -146,7 +148,9 @@ def _with_example(error: Exception) -> Exception:
 
 @functools.cache
 def _leave_at_once() -> None:
-    """When the process ends, Python's garbage collector looks at no object: after a program of 200,000 branches that took longer than its execution."""
+    """When the process ends, Python's garbage collector looks at no object: after a program of 200,000 branches that
+    took longer than its execution.
+    """
     atexit.register(gc.freeze)
 
 
@@ -165,7 +169,9 @@ def _say_warnings() -> None:
 
 
 def _open_streams() -> None:
-    """Give the command an output and an error stream if it was started without (`2>&-`): what it writes there goes nowhere, and no file takes their place."""
+    """Give the command an output and an error stream if it was started without (`2>&-`): what it writes there goes
+    nowhere, and no file takes their place.
+    """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # the numbers of the three streams
         continue
     os.close(handle)

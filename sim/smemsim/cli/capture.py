@@ -1,4 +1,4 @@
-"""`smemsim capture`: ask the card of this machine what nobody has measured, and hold its answers against the model."""
+"""`smemsim capture`: ask the card of this machine what is not measured yet, and compare its answers with the model."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ SEND = "https://github.com/smemsim/smemsim/issues/new?template=trace.yml"
 @json_option
 @click.pass_context
 def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pathlib.Path | None, dry_run: bool, arch: str | None, as_json: bool) -> None:  # fmt: skip
-    """Run the capture kit on the GPU of this machine. It needs a CUDA driver and cuda-bindings (smemsim[cuda]), and no toolkit.
+    """Run the capture kit on the GPU of this machine. It needs a CUDA driver and cuda-bindings (smemsim[cuda]), and
+    no toolkit.
 
-    Every case that may trap runs in a process of its own. The traces are replayed at once, and the command says what they settled. Nothing is sent anywhere.
-    The folder holds no names of machines or users, and no paths. A capture that was interrupted goes on where it was: run the same command again.
+    Every case that may trap runs in a process of its own. The traces are replayed at once, and the command says what
+    they settled. Nothing is sent anywhere. The folder holds no names of machines or users, and no paths. A capture
+    that was interrupted goes on where it was: run the same command again.
 
     Exit code 0 when everything agrees with the model, 1 when something differs, 2 when nothing could be captured.
 

@@ -61,7 +61,8 @@ def parse_shape(name: str, text: str) -> list[int]:
 
 
 def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(args, arrays) of a launch file from texts such as "u32:5" and "zeros:f32:128x64"; arrays are called arg0, arg1 ... after their places.
+    """(args, arrays) of a launch file from texts such as "u32:5" and "zeros:f32:128x64"; arrays are called arg0, arg1
+    ... after their places.
 
     >>> parse_arguments(("zeros:f32:8", "u32:5"))[0]
     [{'array': 'arg0'}, {'value': 5, 'type': 'u32'}]
@@ -232,14 +233,14 @@ COMMAND_LINE = "command line"
 def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool, as_json: bool, **o: Any) -> None:
     """Execute a kernel from its PTX. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
 
-    Each finding names its line of the source and of the PTX. Findings are wrong descriptors and tensor maps, missing fences and barriers,
-    early reads, accesses out of bounds, and hangs.
+    Each finding names its line of the source and of the PTX. Findings are wrong descriptors and tensor maps, missing
+    fences and barriers, early reads, accesses out of bounds, and hangs.
 
-    An expected array is compared within --rtol and --atol, like numpy.allclose. Without them, differences that look like rounding are printed
-    and do not count.
+    An expected array is compared within --rtol and --atol, like numpy.allclose. Without them, differences that look
+    like rounding are printed and do not count.
 
-    Exit code 0: nothing is wrong. 1: a finding or a difference. 2: the launch cannot be made, its time is over, or a CTA waits for one that
-    --ctas left out. 3: an instruction is not modelled. 130: Ctrl-C.
+    Exit code 0: nothing is wrong. 1: a finding or a difference. 2: the launch cannot be made, its time is over, or a
+    CTA waits for one that --ctas left out. 3: an instruction is not modelled. 130: Ctrl-C.
 
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
@@ -286,7 +287,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         for x in outputs
         if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
-    differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}  # a narrower type in between is no rounding
+    # a narrower type in between is no rounding
+    differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}
     try:
         _write(done, launch, outputs, _told(outputs, compared, explanations), o)
     finally:  # a full disk takes no finding away
@@ -296,7 +298,9 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
-    """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write, and of which types."""
+    """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write,
+    and of which types.
+    """
     from smemsim.run.engine.arrays import miscounted
     from smemsim.run.engine.device import entry_of
 
@@ -538,7 +542,7 @@ def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str
 
 def _files_and_digests(launch: LaunchFile) -> dict[str, str]:
     """The expected outputs of a launch file. A recorded launch may have an expression, which no command evaluates: such
-    an output is not compared, and a line says so.
+    an output is not compared, and a line reports it.
     """
     expected = dict(launch.about.get("expected", {}))
     for name, wanted in launch.about.get("expected", {}).items():

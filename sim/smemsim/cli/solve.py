@@ -1,4 +1,6 @@
-"""`smemsim solve`: find descriptors for an operand, the fault behind a wrong D, or a layout without bank conflicts."""
+"""`smemsim solve`: find descriptors for an operand, the fault that causes a wrong D, or a layout without bank
+conflicts.
+"""
 
 from __future__ import annotations
 
@@ -85,21 +87,21 @@ def solve(
 ) -> None:
     """Find every descriptor that reads an operand. If there is none, prove it, and show the nearest one.
 
-    DUMP is a file of shared memory (.npy of uint8, or raw bytes). OPERAND is an .npy file (rows, k) of raw element bits or of numbers.
+    DUMP is a file of shared memory (.npy of uint8, or raw bytes). OPERAND is an .npy file (rows, k) of raw element
+    bits or of numbers.
 
     With --d --a --b: find the fault of a descriptor or writer that makes this D from A and B.
 
-    With --conflicts: find an XOR swizzle or a padding in which no --access has bank conflicts. AT is the byte offset of each lane; with
-    --layout it is row, column.
+    With --conflicts: find an XOR swizzle or a padding in which no --access has bank conflicts. AT is the byte offset
+    of each lane; with --layout it is row, column.
 
     Exit code 0: a descriptor, a cause or a layout was found. 1: there is none. 2: bad input. 3: not modelled.
 
-    \b
-    smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
-    smemsim solve --layout 'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
-    smemsim solve kernel.toml --operand "step[1].a"
-    smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
-    smemsim solve --conflicts --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16" --access "st:16:lane * 16" --pitch 128
+    \b smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16 smemsim solve --layout
+    'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 smemsim solve
+    kernel.toml --operand "step[1].a" smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16 smemsim
+    solve --conflicts --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16" --access "st:16:lane * 16" --pitch
+    128
     """
     from smemsim.core.picture.lines import print_lines
 

@@ -74,7 +74,8 @@ class Path:
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """The path of a text such as `step[1].a.word`. A dot always ends a key, so a name with dots becomes several keys.
+        """The path of a text such as `step[1].a.word`. A dot always ends a key, so a name with dots becomes several
+        keys.
 
         >>> Path.parse("step[1].a.word").keys
         ('step', 1, 'a', 'word')
@@ -159,8 +160,8 @@ class InWord(NamedTuple):
 class InScenario(NamedTuple):
     """A value of a scenario. `title` names it for readers: "step 2 (mma) a", "map tmA".
 
-    `subject` is the path of the part that is wrong, if another value must change: an operand is wrong, and the map that filled its buffer must
-    change. `inside` is the field, if the value is a word.
+    `subject` is the path of the part that is wrong, if another value must change: an operand is wrong, and the map
+    that filled its buffer must change. `inside` is the field, if the value is a word.
     """
 
     path: Path
@@ -205,11 +206,13 @@ class InLaunch(NamedTuple):
     """An instruction of a launch; None if the finding is about no single instruction.
 
     - `launch`: the name of the PTX file; for PTX without a file, the name of the kernel and `PTX_LINE`.
-    - `place`: the line of the source that the kernel author wrote. It differs from the line of the instruction if a function only wraps it.
+    - `place`: the line of the source that the kernel author wrote. It differs from the line of the instruction if a
+      function only wraps it.
     - `touched`: the bytes of shared memory. Other findings about the same bytes may follow from this one.
     - `operation`: the kind of operation; it distinguishes findings of one code at one line.
     - `arrays`: addresses of global memory, one in each array that is concerned.
-    - `other`, `other_place`: the other access of a race. `within_warp`: the race is between lanes of one warp (bar.warp.sync orders them).
+    - `other`, `other_place`: the other access of a race. `within_warp`: the race is between lanes of one warp
+      (bar.warp.sync orders them).
     """
 
     instruction: Instruction | None
@@ -260,8 +263,8 @@ class Fix(NamedTuple):
 class Half(NamedTuple):
     """One of the accesses that a finding is about.
 
-    `does` is "write", "read", "wait" or similar. `text` names the thread or operation and the bytes. `instruction` is its PTX, `place` its line of
-    the source; both are None if they are not known.
+    `does` is "write", "read", "wait" or similar. `text` names the thread or operation and the bytes. `instruction` is
+    its PTX, `place` its line of the source; both are None if they are not known.
     """
 
     does: str
@@ -281,7 +284,9 @@ class Half(NamedTuple):
 
 
 class Other(NamedTuple):
-    """The other access of a race: its line of the source (`file:line`, "" if unknown), its line of the PTX, and the text of its instruction."""
+    """The other access of a race: its line of the source (`file:line`, "" if unknown), its line of the PTX, and the
+    text of its instruction.
+    """
 
     source_line: str
     ptx_line: int
@@ -295,7 +300,9 @@ class Other(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The four parts of a message, one clause each: what is wrong, where, why, and the fix. `where` has both accesses of a race."""
+    """The four parts of a message, one clause each: what is wrong, where, why, and the fix. `where` has both accesses
+    of a race.
+    """
 
     what: str
     where: tuple[str, ...]
@@ -306,8 +313,8 @@ class Parts(NamedTuple):
 class Element(TypedDict):
     """The first wrong element of an operand: its position, what is read there, and what was meant.
 
-    `block` and `step` count the words of the operand from 0. The element is read at `address` in shared memory, or at `lane`, `column` and `byte` in
-    tensor memory.
+    `block` and `step` count the words of the operand from 0. The element is read at `address` in shared memory, or at
+    `lane`, `column` and `byte` in tensor memory.
     """
 
     block: int
@@ -333,15 +340,18 @@ class Finding:
     """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
     - `code`, `severity`: the rule, and how grave it is.
-    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario or the kernel with the fix.
-      `trial` is the change of the kernel in words, `failed` one that did not help. `parts` has all four
-      parts; `message` is the text without the fix.
+    - `what`, `why`, `repair`: what is wrong, why, and the fix, as clauses. `tried`: smemsim executed the scenario or
+      the kernel with the fix. `trial` is the change of the kernel in words, `failed` one that did not help. `parts`
+      has all four parts; `message` is the text without the fix.
     - `source_line` ("gemm.cu:91"), `ptx_line` (303), `other` (the other access of a race): the place in a launch.
     - `path` ("step[1].a.word"): the place in a scenario. `where`: any place, in words. `at`: the place as an object.
     - `halves`: the accesses with their lines. `alike`: other instructions with the same finding.
-    - `source`, `rule`, `grade`: the document, the name and the evidence of the rule. `cause`: the finding that this one follows from.
-    - `wrong` of `of` elements of an operand are wrong; `first` is the first one; `pattern` says what they have in common.
-    - `changes`: the changes of the scenario that were tried and make it right, all together. `fix`: the change, if it is one.
+    - `source`, `rule`, `grade`: the document, the name and the evidence of the rule. `cause`: the finding that this
+      one follows from.
+    - `wrong` of `of` elements of an operand are wrong; `first` is the first one; `pattern` says what they have in
+      common.
+    - `changes`: the changes of the scenario that were tried and make it right, all together. `fix`: the change, if it
+      is one.
     - `check`: the finding of `smemsim.check` about the executed transfers that this one is made of.
 
     >>> import smemsim
@@ -370,12 +380,13 @@ class Finding:
     alike: tuple[InLaunch, ...] = ()
     mentions: tuple[tuple[int, Location], ...] = dataclasses.field(default=(), compare=False, repr=False)
     compiler: str = ""  # whose fault it is, if it is one of a compiler: "Triton", "TileLang" ...
-    folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)  # whose sources may be shown
+    # whose sources may be shown
+    folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)
     why: str = ""
     halves: tuple[Half, ...] = ()
     tried: bool = False
     trial: str = ""  # the change that was executed, in words
-    failed: str = ""  # a change that was executed, and does not mend it
+    failed: str = ""  # a change that was executed, and does not fix it
 
     @property
     def message(self) -> str:
@@ -403,7 +414,9 @@ class Finding:
 
     @property
     def _headed(self) -> str:
-        """The place that a message starts with: the line of the source or of the PTX, a part of a scenario, or a field."""
+        """The place that a message starts with: the line of the source or of the PTX, a part of a
+        scenario, or a field.
+        """
         if isinstance(self.at, InLaunch) and self.place is not None:
             return self.place.path
         if isinstance(self.at, InWord) and self.where.startswith("_"):
@@ -446,7 +459,9 @@ class Finding:
 
     @property
     def fix(self) -> tuple[str, Value, Value] | None:
-        """The change that makes the scenario right: (path, old value, new value). None if none is known, or if several are needed (`together`)."""
+        """The change that makes the scenario right: (path, old value, new value). None if none is known, or if
+        several are needed (`together`).
+        """
         return (str(self.changes[0].path), *self.changes[0][1:]) if len(self.changes) == 1 else None
 
     @property
@@ -510,7 +525,9 @@ class Finding:
 
     @property
     def source_line(self) -> str:
-        """The line of the source (CUDA, Python) as `file:line`. "" if the PTX has no line table, and for findings without a launch."""
+        """The line of the source (CUDA, Python) as `file:line`. "" if the PTX has no line table, and for findings
+        without a launch.
+        """
         place = self.place if self.place is not None else self.location
         return "" if place is None else str(place)
 
@@ -622,7 +639,9 @@ class Finding:
         return tuple(row for row in self.rows() if row.label != "fix" and row.text)
 
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
-        """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that the text names."""
+        """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that
+        the text names.
+        """
         for half in self.halves:
             yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
         is_named = any(half.instruction is not None for half in self.halves)
@@ -759,7 +778,9 @@ def at_instruction(
     touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (), other: Instruction | None = None, within_warp: bool = False,
     why: str = "", halves: tuple[Half, ...] = (), numbers: Mapping[str, Value] | None = None,
 ) -> Finding:  # fmt: skip
-    """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's; the rest as `InLaunch` has it."""
+    """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's;
+    the rest as `InLaunch` has it.
+    """
     at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp)
     return Finding(code, milder or CODES[code].severity, at, message, repair, because, why=why, halves=halves, numbers=numbers or {})
 
@@ -767,7 +788,8 @@ def at_instruction(
 class TensorMapError(SmemsimError, ValueError):
     """The driver's encode call refuses these arguments.
 
-    `violations` has one sentence for each rule that is broken. `findings` has the same as findings, with the source of each rule.
+    `violations` has one sentence for each rule that is broken. `findings` has the same as findings, with the source
+    of each rule.
 
     >>> import smemsim
     >>> smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10008, global_dim=(64,), global_strides=(), box_dim=(64,))
@@ -851,7 +873,9 @@ def _cut(line: str) -> str:
 
 
 def shortened(line: str) -> str:
-    """A line of PTX, its lists of registers without those in the middle of long ones, and cut where it is still too long."""
+    """A line of PTX, its lists of registers without those in the middle of long ones, and cut where it is still too
+    long.
+    """
     return _cut(_LIST.sub(_shortened, line))
 
 

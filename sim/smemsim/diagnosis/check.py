@@ -49,8 +49,8 @@ __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_
 def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     """(the operand's shape, what lies in shared memory, the global byte of every element (blocks, steps, rows, k)).
 
-    Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have all their elements in
-    shared memory, at least one.
+    Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have
+    all their elements in shared memory, at least one.
     """
     given = _scenario_of(scenario)
     known = {str(path): (path, operand) for path, operand in given.operands() if operand.meant is not None}
@@ -92,21 +92,20 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
 
 
 TABLES = ("buffer", "map", "step")  # of a scenario, upstream first
-NOTES = ("D305", "T208")  # what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
+# what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
+NOTES = ("D305", "T208")
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
 
 
 @in_default_state
 def check(scenario: object) -> Report:
-    """Carry out a scenario and report what is wrong with it.
+    """Run a scenario and report what is wrong with it.
 
-    `scenario` is the path of a TOML or JSON file, the same structure as a dict, or a `Scenario`. `Report.findings` has
-    the findings, the first
-    cause first. Each has a code, a severity, a place, what is wrong and what to write. Findings of operands count the
-    wrong elements and
-    name the first one.
+    `scenario` is the path of a TOML or JSON file, the same structure as a dict, or a `Scenario`. `Report.findings`
+    has the findings, the first cause first. Each has a code, a severity, a place, what is wrong and the fix. Findings
+    of operands count the wrong elements and name the first one.
 
-    Raises InputError with the line and the key for what is no scenario, and Unmodelled for what nobody knows.
+    Raises InputError with the line and the key for an invalid scenario, and Unmodelled for unknown behaviour.
 
     >>> tensor = {"dtype": "bf16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}}
     >>> tm = {"of": "A", "data_type": "BFLOAT16", "global_dim": [64, 64], "global_strides": [128], "box_dim": [64, 64], "swizzle": "128B"}
@@ -270,7 +269,9 @@ def _keep(machine: Machine, read: Read, found: Iterable[Finding], *, is_right: b
 
 
 def _of_the_code(machine: Machine, read: Read) -> None:
-    """A layout code that means another swizzle also gives combinations that the instruction cannot read: these are its consequences."""
+    """A layout code that means another swizzle also gives combinations that the instruction cannot read: these are
+    its consequences.
+    """
 
     def follows(f: Finding) -> bool:
         return (f.code == "I602" and f.path.startswith(read.where) and _is_of_swizzle(f, "")) or _is_of_major(f, read)
@@ -279,8 +280,9 @@ def _of_the_code(machine: Machine, read: Read) -> None:
 
 
 def _of_the_major(machine: Machine, read: Read) -> None:
-    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not. Nor is a
-    combination of swizzle and major-ness that no instruction has a fault of its own."""
+    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right:
+    the operand's is not. Nor is a combination of swizzle and major-ness that no instruction has a fault of its own.
+    """
     side, idesc = read.where.side, read.where.parent / "idesc"
 
     def follows(f: Finding) -> bool:
@@ -420,7 +422,9 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
-    """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
+    """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same
+    ones, and each K is taken once.
+    """
     got = machine.memory.source(read.addresses())
     rows_axis, k_axis = read.meaning.axes
     if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():

@@ -47,7 +47,8 @@ MOST_COPIES = 1024
 SCALE_COPY = COPY_SHAPES["32x128b", "warpx4"]
 _PTX, _CAST = re.compile(r"\b\d+x\d+b\b"), re.compile(r"\bwarpx\d(?:::\d\d_\d\d)?")
 _WHOLE = re.compile(r"tcgen05\.cp\.\S*\b\d+x\d+b\b")  # with its qualifiers
-_CUTLASS = re.compile(r"(?:(\d)x)?(\d+)dp(\d+)bit(?:lw(\d\d)(\d\d))?")  # copy_traits_sm100.hpp: SM100_UTCCP_2x64dp128bitlw0213
+# copy_traits_sm100.hpp: SM100_UTCCP_2x64dp128bitlw0213
+_CUTLASS = re.compile(r"(?:(\d)x)?(\d+)dp(\d+)bit(?:lw(\d\d)(\d\d))?")
 
 
 def full_name(row: CopyShape) -> str:
@@ -115,7 +116,9 @@ def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
 
 
 def _as_scales(machine: Machine, operand: Operand, row: CopyShape) -> Operand:
-    """An operand of the shape for scale factors, from a tensor of bytes that has not as many of them a row as a line has: they are in blocks."""
+    """An operand of the shape for scale factors, from a tensor of bytes that has not as many of them a row as a line
+    has: they are in blocks.
+    """
     meant = operand.meant
     if meant is None or meant.scale_block is not None or row is not SCALE_COPY or element_format(operand.dtype).bits != 8:
         return operand
@@ -159,7 +162,9 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
 def copy_findings(
     machine: Machine, scenario: ScenarioTables, number: int, read: Read, findings: list[Finding], again: Again
 ) -> Iterator[Finding]:
-    """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of another shape (I605)."""
+    """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance
+    of another shape (I605).
+    """
     row = form_of(scenario.steps[number])
     if findings:  # another shape alone does not make it right
         shape = Path.of("step", number, "shape")
@@ -292,7 +297,7 @@ def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopySt
 
 
 def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: Operand, read: np.ndarray) -> None:
-    """A copy that reads past the end of its buffer; reported if the scenario does not say what was meant."""
+    """A copy that reads past the end of its buffer; reported if the scenario does not state the intended data."""
     buffer = machine.buffers[operand.start] if isinstance(operand.start, str) else None
     if buffer is None or buffer.bytes is None or int(read.max()) < buffer.address + buffer.bytes:
         return

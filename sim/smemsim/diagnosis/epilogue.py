@@ -35,7 +35,8 @@ __all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
-# Multiplications; for more of them OpenBLAS started threads here, which wait for each other longer than such a product takes.
+# Multiplications; for more of them OpenBLAS started threads here, which wait for each other longer than such a
+# product takes.
 MOST_AT_ONCE = 1 << 18
 MOST_TRIED = 2  # stores at a line
 MOST_STORES = 16  # of a kind
@@ -49,7 +50,9 @@ KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers b
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Tile:
-    """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from `column` on."""
+    """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from
+    `column` on.
+    """
 
     sums: np.ndarray
     row: int
@@ -59,7 +62,9 @@ class _Tile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
-    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places in D that it may be."""
+    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places
+    in D that it may be.
+    """
 
     event: Store
     dtype: str
@@ -70,7 +75,9 @@ class _Box:
 
 
 def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[Finding]:
-    """R508 for tensor loads whose two coordinates are exchanged; not of the operands ("a", "b") that are read as their transpose."""
+    """R508 for tensor loads whose two coordinates are exchanged; not of the operands ("a", "b") that are read as
+    their transpose.
+    """
     return [
         at_instruction("R508", t.load.instruction, t.shows, COORDINATES)
         for t in turned_loads(reads, launch)
@@ -79,7 +86,9 @@ def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
-    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
+    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind
+    of store.
+    """
     stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.result.events.transfers():
         if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
@@ -323,7 +332,7 @@ def _tile_of(event: Store, alike: list[Store], launch: Launch) -> Tile:
 
 def _exchanged(box: _Box, launch: Launch) -> Finding | None:
     """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
-    if len(box.places) != 1:  # tiles with the same numbers cannot be told apart
+    if len(box.places) != 1:  # tiles with the same numbers cannot be distinguished
         return None
     event, ((row, column),) = box.event, box.places
     tm = event.tensor_map

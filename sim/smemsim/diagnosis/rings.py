@@ -94,7 +94,9 @@ class Ring:
 
     @property
     def is_held_back(self) -> bool:
-        """Do nearly all loads that overwrite another one wait for a newer one's readers? Groups of cp.async may be of several buffers, so nothing is said of them."""
+        """Do nearly all loads that overwrite another one wait for a newer one's readers? Groups of cp.async may be of
+        several buffers, so they are not reported.
+        """
         return self.kind != "cp.async" and self.refills > len(self.stages) and len(self.held) >= LEAST_HELD * self.refills
 
     @property
@@ -168,7 +170,8 @@ class Verdicts:
     @classmethod
     def of(cls, recorder: PipelineRecorder, place: Callable[[Instruction], str], *, is_over: bool = True) -> Self:
         """What was recorded, by rings. `is_over`: the kernel came to its end."""
-        joined: dict[Any, Any] = {}  # of rings that share stages, as those of K and V may: the one that they are part of
+        # of rings that share stages, as those of K and V may: the one that they are part of
+        joined: dict[Any, Any] = {}
         stages: dict[Any, Any] = {}
 
         def whole(ring: Any) -> Any:
@@ -209,7 +212,9 @@ class Verdicts:
         return [*stuck, *(told or [(none, False)])]
 
     def notes(self) -> list[Finding]:
-        """P101 for each ring that works as fewer stages than it has, P103 for each wait that never waits. None of a launch that did not end."""
+        """P101 for each ring that works as fewer stages than it has, P103 for each wait that never waits. None of a
+        launch that did not end.
+        """
         if not self.is_over:
             return []
         return [*(self._held_back(ring) for ring in self.rings if ring.is_late), *self._never_waits()]

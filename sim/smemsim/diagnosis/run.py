@@ -75,15 +75,18 @@ WRAPPER_LINES = 3  # lines of a function that does no more than wrap an instruct
 
 
 class Sources:
-    """Which line of the source a kernel author knows an instruction by: that of the call where a function only wraps an instruction, or is a library's.
+    """Which line of the source a kernel author knows an instruction by: that of the call where a function only wraps
+    an instruction, or is a library's.
 
-    The functions that compilers inlined are those of `.loc … inlined_at`; one of at most three lines that hold instructions, at some call, counts
-    as a wrapper there.
+    The functions that compilers inlined are those of `.loc … inlined_at`; one of at most three lines that hold
+    instructions, at some call, counts as a wrapper there.
     """
 
     def __init__(self, body: Iterable[Instruction]) -> None:
-        self._lines: dict[Location, set[tuple[str, int]]] = {}  # by the place of a call: the lines of the function that was inlined there
-        self._calls: dict[tuple[str, str], set[Location]] = {}  # of a function, by its file and name: where it was inlined
+        # by the place of a call: the lines of the function that was inlined there
+        self._lines: dict[Location, set[tuple[str, int]]] = {}
+        # the place of a function's inlined call, by its file and name
+        self._calls: dict[tuple[str, str], set[Location]] = {}
         for location in {id(i.location): i.location for i in body if i.location is not None}.values():
             for inner in location.chain:
                 if inner.caller is not None:
@@ -202,7 +205,9 @@ def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
 
 
 def _shape(text: str) -> str:
-    """A sentence without what differs between those that say the same: numbers, registers, and how many there are in a list."""
+    """A sentence without what differs between those that say the same: numbers, registers, and how many there are in
+    a list.
+    """
     return _BETWEEN.sub(" ", _NUMBER.sub("", _PARENTHESES.sub("", text)))
 
 
@@ -230,7 +235,9 @@ def _consequence(f: Finding, before: list[Finding]) -> Finding:
 
 
 def _touched(i: Instruction | None, reads: Reads | None) -> tuple[Touched, ...]:
-    """The bytes of shared memory that the loads and matrix instructions of a line touch, with the mbarriers on which these loads complete."""
+    """The bytes of shared memory that the loads and matrix instructions of a line touch, with the mbarriers on which
+    these loads complete.
+    """
     if reads is None or i is None:
         return ()
     loads = (load for load in reads.loads if load.event.instruction.line == i.line)
@@ -284,7 +291,7 @@ OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside i
 NOTHING_TAKEN = (
     "work that a CTA takes over (all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none; --cancel always gives all)"
 )
-REGISTERS = ("mma", "wmma")  # operands in registers, for which nothing says what was meant
+REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,7 +342,7 @@ class Judged:
 
 
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
-    """The coverage of the operand check of a launch. `why_not` says what check does not model."""
+    """The coverage of the operand check of a launch. `why_not` is the reason if the check does not model it."""
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the sanitizer": 0})
     reads.finish()
@@ -437,7 +444,9 @@ class Run:
 
     @functools.cached_property
     def pipeline(self) -> Pipeline:
-        """The stages that the loads fill, and which wait holds them back: `Gpu.launch(pipeline=True)`. InputError for a launch without it."""
+        """The stages that the loads fill, and which wait holds them back: `Gpu.launch(pipeline=True)`. InputError for
+        a launch without it.
+        """
         if self.stages is None:
             raise InputError("pipeline: nothing was recorded; launch with pipeline=True (--pipeline)")
         place = Sources(self.launch.program.inlined.body).place
@@ -464,7 +473,7 @@ class Run:
             self.__dict__.pop(name, None)
 
     def has_tried(self, outcomes: Outcomes) -> None:
-        """Fixes were executed: findings say what came of it."""
+        """Fixes were executed: findings have the results."""
         self._outcomes = outcomes
         self.__dict__.pop("_all", None)
 
@@ -490,7 +499,9 @@ class Run:
 
     @functools.cached_property
     def _costs(self) -> list[Finding]:
-        """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these were recorded."""
+        """Notes on what lines cost, of a launch that was counted, and on its rings of stages, if these
+        were recorded.
+        """
         stages = [*(self.pipeline.notes() if self.tells_stages else []), *self._needless]
         if self.counting is None:
             return stages
@@ -500,8 +511,9 @@ class Run:
 
     @functools.cached_property
     def _watched(self) -> list[Finding]:
-        """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded: a branch skipped its reader, or what
-        overwrites it is the product of another tile."""
+        """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded:
+        a branch skipped its reader, or what overwrites it is the product of another tile.
+        """
         found = list(self.launch.result.findings.values())
         if not any(f.code == "X017" for f in found):
             return found
@@ -526,7 +538,8 @@ class Run:
         stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
         if self.reads is not None and "R508" not in told:  # else the load is reported already
-            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
+            # whose loads may be right
+            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
@@ -560,7 +573,9 @@ class Run:
 
     @property
     def broken(self) -> list[Finding]:
-        """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts them as findings."""
+        """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts
+        them as findings.
+        """
         return [f for f in self.remarks if f.breaks_rule]
 
     @property
@@ -570,12 +585,16 @@ class Run:
 
     @property
     def held_up(self) -> str:
-        """Why a launch of a part of the grid could not go on, "" if it could: what it waits for may come from a CTA that was left out."""
+        """Why a launch of a part of the grid could not go on, "" if it could: what it waits for may come from a CTA
+        that was left out.
+        """
         return self.launch.result.held_up
 
     @property
     def is_partial(self) -> bool:
-        """Was a part of the grid left out? Then outputs hold what the others store, and a comparison with a reference means nothing."""
+        """Was a part of the grid left out? Then outputs hold what the others store, and a comparison with a reference
+        means nothing.
+        """
         return self.launch.left_out > 0
 
     def partial(self) -> list[str]:
@@ -609,12 +628,14 @@ class Run:
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The lines of sums into which ptxas may take a product (one rounding) or not (two): the results may differ from the card's in the last bit."""
+        """The lines of sums into which ptxas may take a product (one rounding) or not (two): the results may differ
+        from the card's in the last bit.
+        """
         return tuple(sorted({i.line for i in self.launch.program.unsure}))
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The rules behind the results that are not measured, in words."""
+        """The rules that results rest on and that are not measured, in words."""
         grades = sorted(self.launch.result.evidence)
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
@@ -632,11 +653,15 @@ class Run:
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Limits that this launch has reached: after them a race in global memory, or a tile that threads wrote wrong, may go unseen."""
+        """Limits that this launch has reached: after them a race in global memory, or a tile that threads wrote
+        wrong, may go unseen.
+        """
         return tuple(sorted(self.launch.result.bounds))
 
     def scenario(self) -> Scenario:
-        """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
+        """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different
+        product once.
+        """
         written = self._checked[0]
         if written is None and self.reads is not None:
             written = scenario_of(self.launch, self.reads)
@@ -672,7 +697,9 @@ class Run:
         return self.explain_output(Output("array", values, dtype), expected, before, address=address, tolerance=Tolerance(rtol, atol))
 
     def explain_output(self, output: Output, expected: Any, before: Any, *, address: int | None, tolerance: Tolerance) -> str:
-        """`explain` of an output whose first element lies at an address of global memory; None: it is not known where."""
+        """`explain` of an output whose first element lies at an address of global memory; None: it is
+        not known where.
+        """
         others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
         for name, other in others.items():
             if other.size != output.array.size:
@@ -698,7 +725,9 @@ class Run:
 
     @property
     def checked(self) -> Judged:
-        """What the operand check of the launch covered, and what it did not, with the reasons (`judged` is the old name)."""
+        """What the operand check of the launch covered, and what it did not, with the reasons (`judged` is the old
+        name).
+        """
         return self.judged
 
     def rounding(self, dtype: str) -> Rounding:
@@ -848,7 +877,9 @@ class Run:
         return heat_of(self.counters, lambda line: ptx[line - 1] if 0 < line <= len(ptx) else "", source)
 
     def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
-        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as
+        for `page`.
+        """
         from smemsim.core.picture.page import page_html
 
         return page_html(self.page(outputs, named=named, back=back))
@@ -895,7 +926,9 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
 
 
 def _sides(f: Finding, ptx: list[str]) -> tuple[Side, ...]:
-    """The accesses of a finding with the source around each line; that of the finding itself if it names no access; none for a remark."""
+    """The accesses of a finding with the source around each line; that of the finding itself if it names no access;
+    none for a remark.
+    """
     from smemsim.core.picture.model import Side
 
     if f.severity is Severity.NOTE:

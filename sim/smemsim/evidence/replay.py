@@ -139,7 +139,7 @@ def _check_columns(suite: Suite, columns: dict[str, int]) -> None:
 
 
 def check(suite: Suite) -> None:
-    """TraceError for a kind that nobody replays, and for arrays that are missing or do not fit."""
+    """TraceError for a kind without a replay, and for arrays that are missing or do not fit."""
     kind = KINDS.get(suite.kind)
     if kind is None:
         raise TraceError(f"{suite.path}: kind {suite.kind!r} is not one this version replays ({', '.join(KINDS)})")
@@ -172,7 +172,9 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
 
 
 def compared_cases(suite: Suite, chosen: Iterable[int]) -> Iterator[tuple[int, Case | Unmodelled]]:
-    """Each case with what comparing it gave, or why nobody can judge it. TraceError for a damaged trace."""
+    """Each case with the result of its comparison, or the reason why it cannot be compared. TraceError for a damaged
+    trace.
+    """
     kind = KINDS[suite.kind]
     comparer = _guarded(suite, None, lambda: kind(suite))
     for index in chosen:

@@ -1,7 +1,9 @@
-"""What traces of a card settle: which alternatives of a rule they refute, which one the card shows, and whose grade changes with that.
+"""What traces of a card settle: which alternatives of a rule they refute, which one the card shows, and whose grade
+changes with that.
 
-A trace is replayed under the rules, and under each alternative that would have changed something in it. A case that differs under the alternative alone refutes
-it. If cases differ under the rules, and under one alternative none does, the card does what that alternative says.
+A trace is replayed under the rules, and under each alternative that would have changed something in it. A case that
+differs under the alternative alone refutes it. If cases differ under the rules, and under one alternative none does,
+the card does what that alternative says.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Settled:
 
 @dataclasses.dataclass(frozen=True)
 class Settlement:
-    """What traces of one card settle: every alternative that they could have told, and the cases that differ under the rules."""
+    """What traces of one card settle: every alternative that they could have distinguished from the rules, and the
+    cases that differ under the rules.
+    """
 
     arch: str
     card: str
@@ -58,13 +62,13 @@ class Settlement:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules of which some alternative was told apart, in the order of `smemsim.RULES`."""
+        """The rules with an alternative that was distinguished, in the order of `smemsim.RULES`."""
         return tuple(name for name in RULES if any(s.outcome != OPEN for s in self.of(name)))
 
     def grade(self, rule: str) -> Grade | None:
-        """The grade that a rule has on this card from now on; None where these traces do not change it.
+        """The grade that a rule has on this card from now on; None if these traces do not change it.
 
-        A rule is measured if every alternative that anybody thought of is refuted, or no trace can tell it from the rule.
+        A rule is measured if every known alternative is refuted, or if no trace can distinguish it from the rule.
         """
         before = RULES[rule].grades.get(self.arch)
         if before is Grade.MEASURED or any(s.outcome in (SHOWN, NEITHER) for s in self.of(rule)):
@@ -179,7 +183,9 @@ def _card(suites: Sequence[Suite]) -> tuple[str, str]:
 
 
 def _differs(suite: Suite, chosen: Sequence[int]) -> Iterator[tuple[int, bool]]:
-    """Which of these cases differ. One that the model cannot compute under an alternative differs: hardware had an answer."""
+    """Which of these cases differ. One that the model cannot compute under an alternative differs: hardware had an
+    answer.
+    """
     left = list(chosen)
     while left:
         try:
@@ -192,7 +198,9 @@ def _differs(suite: Suite, chosen: Sequence[int]) -> Iterator[tuple[int, bool]]:
 
 
 def _told(a: Alternative, suites: Sequence[Suite], before: dict[str, dict[int, bool]]) -> Settled:
-    """Replay what meets an alternative under it: first the cases that differ under the rule, then the others until one differs."""
+    """Replay what meets an alternative under it: first the cases that differ under the rule, then the others until
+    one differs.
+    """
     explained, first, with_difference = 0, "", ""
     for suite in suites:
         wrong = [index for index, is_other in before[suite.name].items() if is_other]

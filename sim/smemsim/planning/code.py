@@ -1,5 +1,5 @@
-"""A plan as source text: C++ constants with the encode call, CuTe, Gluon. If a library has no name for the layout, the
-text says so.
+"""A plan as source text: C++ constants with the encode call, CuTe, Gluon. If a library has no name for the layout, a
+comment in the text has the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["LANGUAGES", "code_of", "encode_arguments"]
 
 LANGUAGES = ("cpp", "cute", "triton")
 
-# CUTLASS include/cute/arch/mma_sm90_gmma.hpp and mma_sm100_umma.hpp name the atoms so; padded types are allocated as bytes.
+# CUTLASS include/cute/arch/mma_sm90_gmma.hpp and mma_sm100_umma.hpp name the atoms so; padded types are allocated as
+# bytes.
 _ATOMS = {Swizzle.NONE: "INTER", Swizzle.B32: "SW32", Swizzle.B64: "SW64", Swizzle.B128: "SW128", Swizzle.B128_ATOM_32B: "SW128_32B"}
 _TYPES = {
     "f16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "tf32": "cutlass::tfloat32_t", "e4m3": "cutlass::float_e4m3_t",

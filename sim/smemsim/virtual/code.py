@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Function", "Module"]
 
 
-LITTLE = 1 << 16  # characters: PTX of several kernels, some of which a program may never launch, is linked at its load up to this size
+# characters: PTX of several kernels, some of which a program may never launch, is linked at its load up to this size
+LITTLE = 1 << 16
 _DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
 _FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
 _KINDS = re.compile(r"\bmma(?:\.sp::ordered_metadata)?\.sync\.[\w.]*?\.(kind::\w+)")
@@ -200,7 +201,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 class Module:
-    """Loaded code: its kernels and variables. `why` says which of several pieces of code was chosen."""
+    """Loaded code: its kernels and variables. `why` is the reason for the choice among several pieces of code."""
 
     def __init__(self, device: Device, ptx: str, why: str, managed: Iterable[str] = (), *, cubin: bytes = b"") -> None:
         self.device, self.ptx, self.why, self._cubin = device, ptx, why, cubin
@@ -209,7 +210,9 @@ class Module:
         self._functions: dict[str, Function] = {}
 
     def check(self) -> None:
-        """Raises InputError for instructions that no driver loads, where looking costs little; what is not modelled waits for a launch."""
+        """Raises InputError for instructions that no driver loads, where looking costs little; what is not modelled
+        waits for a launch.
+        """
         if len(self.names) > 1 and len(self.ptx) > LITTLE:
             return
         for name in self.names:
@@ -231,7 +234,9 @@ class Module:
         return _digest(self.ptx.splitlines())
 
     def lines_of(self, function: PtxFunction) -> list[str]:
-        """The text of a kernel: all of a module that has no other, else what stands from its line to that of the next function."""
+        """The text of a kernel: all of a module that has no other, else what stands from its line to that of the next
+        function.
+        """
         lines = self.ptx.splitlines()
         if len(self.names) == 1:
             return lines

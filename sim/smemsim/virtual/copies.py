@@ -20,13 +20,14 @@ __all__ = ["Copies"]
 
 
 FILLED = "destination of a fill"
-MOST_UNWRITTEN = 3  # allocations of which it is told that unwritten bytes go to the host
+MOST_UNWRITTEN = 3  # allocations for which the remark on unwritten bytes copied to the host is printed
 LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 
 class Copies:
-    """Makes the nodes of copies and fills. `asked_for` finds the allocation that holds an address of the card; `tell` prints what a program copies to the host that nothing
-    has written, unless it `is_quiet`."""
+    """Makes the nodes of copies and fills. `asked_for` finds the allocation that holds an address of the card; `tell`
+    prints what a program copies to the host that nothing has written, unless it `is_quiet`.
+    """
 
     def __init__(
         self,
@@ -37,7 +38,8 @@ class Copies:
         is_quiet: Callable[[], bool],
     ) -> None:
         self.memory, self.host, self.asked_for, self.tell, self.is_quiet = memory, host, asked_for, tell, is_quiet
-        self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
+        # numbers of allocations for which the remark on unwritten bytes copied to the host was printed
+        self._unwritten: set[int] = set()
 
     def copy(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> Node:
         """Copies `height` rows of `width` bytes, which lie a pitch apart; `kind` is cudaMemcpyKind."""

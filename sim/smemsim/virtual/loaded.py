@@ -13,19 +13,24 @@ __all__ = ["LoadedCode"]
 
 
 class LoadedCode:
-    """The `modules` of a device. `log` says what was wrong with the code that was loaded last, `refused` why code of the program is not simulated; `refuses` is called with
-    each reason."""
+    """The `modules` of a device.
+
+    `log` is what was wrong with the code that was loaded last, `refused` why code of the program is not simulated;
+    `refuses` is called with each reason.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.modules: list[Module] = []
         self.log = ""
         self.refused: list[str] = []
-        self.references: set[str] = set()  # products of cuBLAS of which it was told that they are not simulated
+        self.references: set[str] = set()  # products of cuBLAS whose missing simulation is reported
         self.refuses: Callable[[str], None] = lambda why: None
 
     def load(self, code: bytes | str, managed: Iterable[str] = ()) -> Module:
-        """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for PTX that is none."""
+        """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for
+        PTX that is none.
+        """
         self.log = ""
         try:
             image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.device.card.arch)

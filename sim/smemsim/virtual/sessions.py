@@ -2,7 +2,7 @@
 process.
 
 Processes connect to a socket. `smemsim exec` listens itself; pytest starts a process for it (`serve_apart`). Sockets
-and memory have no name in a file system, so nothing is left behind.
+and memory have no name in a file system, so no file remains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ __all__ = ["SITE", "Doors", "Sessions", "die_with_parent", "environment", "serve
 
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what Python programs import at their start
-# What a session needs, in the order in which it needs it: loaded while the program starts, unless a session begins before that.
+# What a session needs, in the order in which it needs it: loaded while the program starts, unless a session begins
+# before that.
 PARTS = (
     "smemsim.virtual.server",
     "smemsim.core.arithmetic.reduce_loops",
@@ -38,7 +39,8 @@ PARTS = (
     "smemsim.virtual.machine",
     "smemsim.virtual.record",
 )
-# For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the runtime that we can be.
+# For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the
+# runtime that we can be.
 NVCC_FLAGS = "-lineinfo -cudart shared"
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 OF_PROGRAMS = ("LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES")  # what sessions have as they were
@@ -82,7 +84,9 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
 
 
 def _tunables() -> str:
-    """GLIBC_TUNABLES with room for what the program's libraries keep for each thread; what it says of that already stays."""
+    """GLIBC_TUNABLES with room for what the program's libraries keep for each thread; what it says of that already
+    stays.
+    """
     given = [x for x in os.environ.get("GLIBC_TUNABLES", "").split(":") if x]
     asked = any(x.partition("=")[0] == STATIC_TLS for x in given)
     return ":".join(given if asked else [*given, f"{STATIC_TLS}={STATIC_TLS_BYTES}"])
@@ -128,12 +132,14 @@ class Sessions:
         self, doors: Doors, journal: Journal, arch: str, policy: Any, card: dict[str, Any], *, is_the_first_plain: bool = True
     ) -> None:
         self.doors, self.journal, self.arch, self.policy, self.card = doors, journal, arch, policy, card
-        self.is_the_first_plain = is_the_first_plain  # are files of the first session without a number of their own in front?
+        # are files of the first session without a number of their own in front?
+        self.is_the_first_plain = is_the_first_plain
         self.select = selectors.DefaultSelector()
         self.select.register(doors.tellers, selectors.EVENT_READ)
         self.select.register(doors.listener, selectors.EVENT_READ)
         self.alive: list[socket.socket] = []  # one for each process that has a device; it ends with that
-        self.processes: dict[socket.socket, int] = {}  # those that have a device for another one, by the channel that ends with them
+        # those that have a device for another one, by the channel that ends with them
+        self.processes: dict[socket.socket, int] = {}
         self.died: list[str] = []  # devices that ended before their program, in words
         self.parts = list(PARTS)
         self.has_device = False  # did a process of the program ask for one?
@@ -261,7 +267,9 @@ _SERVING = "import sys; sys.path.insert(0, {!r}); from smemsim.virtual.sessions 
 
 
 def serve_apart(doors: Doors, journal: Journal, variables: dict[str, str]) -> None:
-    """Start a process that makes sessions, for programs that are started with these variables besides; it ends with this one."""
+    """Start a process that makes sessions, for programs that are started with these variables besides; it ends with
+    this one.
+    """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     shared = (doors.listener.fileno(), doors.tellers.fileno(), journal.descriptor)
     subprocess.run(

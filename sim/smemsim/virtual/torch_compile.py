@@ -1,7 +1,9 @@
-"""`torch.compile`: Dynamo and Inductor are PyTorch's own, "cuda" is the card's device, and the kernels that Inductor writes are launched.
+"""`torch.compile`: Dynamo and Inductor are PyTorch's own, "cuda" is the card's device, and the kernels that Inductor
+writes are launched.
 
-Dynamo does not trace the mode that lets "cuda" mean the card: fakes of marked tensors are on "cuda" (`torch_fake.py`). The code around the kernels runs
-with the mode. Nothing is measured: of several configurations the first one is taken, and nothing of it is kept for a card.
+Dynamo does not trace the mode that lets "cuda" mean the card: fakes of marked tensors are on "cuda"
+(`torch_fake.py`). The code around the kernels runs with the mode. Nothing is measured: of several configurations the
+first one is taken, and nothing of it is kept for a card.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def _opened(mode: Any) -> str | None:
 
 
 def _open_dynamo() -> None:
-    """Dynamo traces no mode of ours, and code that was compiled for a tensor of the card is not used for one of the host, nor the other way round."""
+    """Dynamo traces no mode of ours, and code that was compiled for a tensor of the card is not used for one of the
+    host, nor the other way round.
+    """
     guards = importlib.import_module("torch._dynamo.guards").GuardBuilder
     state = importlib.import_module("torch._dynamo.variables.torch_function").SymbolicTorchFunctionState
     begin, match = state.__init__, guards.TENSOR_MATCH
@@ -140,7 +144,9 @@ def _open_inductor(mode: Any) -> None:
 
 
 def _unmeasured(cls: Any, choices: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
-    """Stands for the times of the ways to compute a product: the first kernel of Triton, since cuBLAS's are not simulated; else the first way."""
+    """Stands for the times of the ways to compute a product: the first kernel of Triton, since cuBLAS's are not
+    simulated; else the first way.
+    """
     own = [choice for choice in choices if type(choice).__name__.startswith("Triton")]
     order = [*own, *(choice for choice in choices if choice not in own)]
     return {choice: float(n) for n, choice in enumerate(order, 1)}
@@ -150,8 +156,8 @@ FAILURES = (NotImplementedError, RuntimeError, AttributeError, AssertionError, L
 
 
 def _open_failures() -> None:
-    """Code that Inductor cannot compile here runs as it is written. A line says so, and the exit code shows that not
-    all was simulated.
+    """Code that Inductor cannot compile here runs uncompiled. A line reports it, and the exit code shows that not all
+    was simulated.
     """
     compiler: Any = importlib.import_module("torch._inductor.compile_fx")
     errors = importlib.import_module("torch._dynamo.exc")
@@ -240,9 +246,12 @@ class Accelerator:
 
 
 CONTEXT = (
-    2  # hasPrimaryContext is so many functions after it (ATen/detail/AcceleratorHooksInterface.h: isBuilt, isAvailable, hasPrimaryContext)
+    # hasPrimaryContext is so many functions after it (ATen/detail/AcceleratorHooksInterface.h: isBuilt, isAvailable,
+    # hasPrimaryContext)
+    2
 )
-BEFORE, FUNCTIONS = 2, 64  # words of a table of virtual functions before the first one (Itanium C++ ABI); how many of them are looked at
+# words of a table of virtual functions before the first one (Itanium C++ ABI); how many of them are looked at
+BEFORE, FUNCTIONS = 2, 64
 FALSE = (b"\x31\xc0\xc3", b"\x00\x00\x80\x52\xc0\x03\x5f\xd6")  # x86-64: xor eax, eax; ret. aarch64: mov w0, 0; ret
 BRANCH_TARGETS = (b"\xf3\x0f\x1e\xfa", b"\x5f\x24\x03\xd5")  # endbr64; bti c
 

@@ -1,8 +1,8 @@
 """Operators of torch (`aten`) that a program replaces on the card, like FlagGems. Tensors on the host keep the CPU
 kernel.
 
-torch dispatches by the tensor, and tensors of the card are CPU tensors. So a CUDA registration goes to the CPU's
-place, behind a switch that asks where the arguments or the results are.
+torch dispatches by the tensor, and tensors of the card are CPU tensors. So a CUDA registration replaces the CPU's. A
+switch before it looks at the device of the arguments or the results.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def moving() -> Iterator[None]:
 
 
 class _Router:
-    """The kernel of one operator at the CPU's place: the program's own by where the arguments are, else what was there `before`."""
+    """The kernel of one operator at the CPU's place: the program's own by where the arguments are, else what was
+    there `before`.
+    """
 
     def __init__(self, name: str, before: Any) -> None:
         self.name, self.before = name, before
@@ -98,7 +100,9 @@ class _Router:
 
 
 def _as_tensor(number: Any, args: tuple[Any, ...]) -> Any:
-    """A number as a tensor that promotes types as the number does: a tensor without dimensions gives way to others of its category."""
+    """A number as a tensor that promotes types as the number does: a tensor without dimensions gives way to others of
+    its category.
+    """
     import torch
 
     natural = torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)

@@ -1,4 +1,5 @@
-"""What a terminal shows while loops are compiled: the first run of a Python, a processor or a version takes a minute, and later ones do not.
+"""What a terminal shows while loops are compiled: the first run of a Python, a processor or a version takes a minute,
+and later ones do not.
 
 In a pipe nothing is shown. `smemsim cache fill` compiles the same loops in advance.
 """
@@ -12,13 +13,14 @@ import threading
 
 __all__ = ["COMMON", "note"]
 
-COMMON = 45  # loops that a kernel with tensor loads and products needs; a program with more kinds of instructions needs more
+# loops that a kernel with tensor loads and products needs; a program with more kinds of instructions needs more
+COMMON = 45
 AFTER = 2.0  # seconds of compiling before anything is shown
 WIDTH = 20  # of the bar, in characters
 
 
 class _Shown:
-    """What this process has compiled, and whether the terminal says so."""
+    """What this process has compiled, and whether the terminal shows it."""
 
     loops = 0
     seconds = 0.0

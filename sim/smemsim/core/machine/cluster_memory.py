@@ -97,7 +97,9 @@ class Cluster:
     def deliveries(
         self, smem_address: int | ClusterAddress, mbar: int | ClusterAddress, *, cta_rank: int, cta_mask: int | None = None, cta_group: int = 1
     ) -> tuple[Delivery, ...]:  # fmt: skip
-        """Who gets the data of a tensor load, and whose barrier is credited, of 0 bytes so far. Arguments as for `tma_load`; raises as `smemsim.multicast` does."""
+        """The CTAs that get the data of a tensor load, and those whose barrier counts it, of 0 bytes so far. Arguments
+        as for `tma_load`; raises as `smemsim.multicast` does.
+        """
         return _deliveries(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
 
     def check_nothing_traps(
@@ -144,7 +146,9 @@ class Cluster:
     def bulk_copy(
         self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int
     ) -> BulkTransfer:
-        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_copy` does."""
+        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as
+        `smemsim.bulk_copy` does.
+        """
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
         return self.bulk_moves(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
 
@@ -159,12 +163,16 @@ class Cluster:
         mbar: int | ClusterAddress,
         cta_rank: int,
     ) -> BulkTransfer:
-        """`cp.reduce.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_reduce` does."""
+        """`cp.reduce.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as
+        `smemsim.bulk_reduce` does.
+        """
         given: dict[str, Any] = {"dst_space": "shared::cluster", "mbar": mbar, "cta_rank": cta_rank}
         return self.bulk_moves(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
 
     def bulk_sides(self, transfer: BulkTransfer) -> tuple[np.ndarray, np.ndarray]:
-        """What lies at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises as the transfer does."""
+        """What lies at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises as the
+        transfer does.
+        """
         to, at = self[transfer.dst_cta or 0], self[transfer.src_cta or 0]
         return (to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)) if transfer.size else _NOTHING
 

@@ -2,7 +2,7 @@
 
 `descriptors.tensor_map.traps` has the traps that the map alone decides; here they become traps of a transfer. CUDA
 error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces
-tma_load_traps, tma_store_traps, tma_mode_traps, tma_edited. For Blackwell the PTX ISA says what is not allowed; that
+tma_load_traps, tma_store_traps, tma_mode_traps, tma_edited. For Blackwell the PTX ISA lists what is not allowed; that
 it traps is inferred.
 """
 
@@ -65,7 +65,9 @@ class Geometry:
     fill: np.ndarray  # the bytes of one element out of bounds
 
     def farthest(self, at: tuple[int, ...] | np.ndarray) -> int:
-        """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows; 0 for none."""
+        """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows;
+        0 for none.
+        """
         dims, strides = self.shape[0].tolist(), self.shape[1].tolist()
         c0 = 0 if self.walks_inside else at[0] if isinstance(at, tuple) else int(at[0, 0])
         if c0 >= dims[0] or c0 + self.elements * int(self.shape[3, 0]) <= 0:
@@ -142,7 +144,8 @@ def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geomet
         elements, rows = int(shape[2, 0]), math.prod(shape[2, 1:].tolist())
         rows = GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else rows
     else:
-        elements = 1 if slices else tm.channels_per_pixel  # an interleaved pixel is one slice, whatever channels_per_pixel says
+        # an interleaved pixel is one slice, whatever channels_per_pixel says
+        elements = 1 if slices else tm.channels_per_pixel
         rows = LIMITS.wide_pixels if mode == "im2col::w::128" else tm.pixels_per_column
     row_bytes, chunk_bytes = elements * unit_bits // 8, CHUNK_BYTES.get(row.code, 16)
     chunks = -(-row_bytes // chunk_bytes)

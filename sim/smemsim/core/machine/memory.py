@@ -97,7 +97,8 @@ def offsets(address: np.ndarray, window: tuple[int, int]) -> np.ndarray:
 def pattern(
     word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, k) the place of each element in the window, counted in `WORDS` or bytes, and the chunks of 16 bytes they are in, ascending.
+    """(rows, k) the place of each element in the window, counted in `WORDS` or bytes, and the chunks of 16 bytes they
+    are in, ascending.
 
     Kept for every word and window: those of a kernel come again and again.
     """
@@ -123,7 +124,9 @@ def wide_pattern(
 
 
 def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
-    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their byte or bytes."""
+    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their
+    byte or bytes.
+    """
     value = np.zeros(raw.shape[:-1], np.uint64)
     for i in range(raw.shape[-1]):
         value |= raw[..., i].astype(np.uint64) << np.uint64(8 * i)
@@ -205,7 +208,7 @@ class SharedMemory:
     - `size`: the bytes that the kernel asks for. Default: the largest window of the architecture. The system's bytes
       come before it (the first KiB on sm_90a). In `.shared` addresses the window is `begin` to `end`.
     - `room` (uint64, zeros): the bytes of several memories side by side. This one starts at byte `at`, and needs 16
-      bytes more than the window. `owners` says who wrote them.
+      bytes more than the window. `owners` are the writers of the bytes.
 
     >>> import smemsim
     >>> import numpy as np
@@ -281,7 +284,9 @@ class SharedMemory:
         return boxes.transfers[0]
 
     def form(self, tm: TensorMap, smem_address: int, im2col_offsets: Sequence[int] = (), mode: str | None = None, *, is_store: bool = False) -> BoxForm:  # fmt: skip
-        """What loads, or stores, of boxes of a map at one address of windows like this one have in common. Raises InputError for arguments that no instruction has."""
+        """What loads, or stores, of boxes of a map at one address of windows like this one have in common. Raises
+        InputError for arguments that no instruction has.
+        """
         key = (self.arch, self.end, smem_address, im2col_offsets, mode, is_store, in_force())
         is_kept = isinstance(tm, TensorMap) and (type(smem_address), type(im2col_offsets)) == (int, tuple) and isinstance(mode, str | None)
         known: dict[Any, BoxForm] = tm.__dict__.setdefault("_forms", {}) if is_kept else {}
@@ -295,7 +300,9 @@ class SharedMemory:
         return found
 
     def boxes(self, form: BoxForm, each: Sequence[tuple[int, ...]], array: GlobalMemory) -> tuple[Boxes, Region]:
-        """Boxes of a form that begin at some coordinates each, and the array that they touch; nothing is moved yet. Raises as `smemsim.tma_load` does."""
+        """Boxes of a form that begin at some coordinates each, and the array that they touch; nothing is moved yet.
+        Raises as `smemsim.tma_load` does.
+        """
         found = form.boxes(each)
         if form.broken:
             raise InputError(f"{self.arch} has no such tensor map: {form.broken}")
@@ -312,7 +319,9 @@ class SharedMemory:
 
     @staticmethod
     def store(memories: Sequence[SharedMemory], boxes: Boxes, region: Region, operation: str = "") -> None:
-        """Move the bytes of stores, or of reductions by an operation, each out of one of several memories of one room."""
+        """Move the bytes of stores, or of reductions by an operation, each out of one of several
+        memories of one room.
+        """
         store_boxes(boxes, memories[0].room, _begins(memories), region, operation)
 
     def tma_store(
@@ -336,7 +345,9 @@ class SharedMemory:
         return Transfer(boxes, 0, str(op))
 
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
-        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
+        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as
+        `smemsim.bulk_copy` does.
+        """
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
         return self.bulk_arrives(bulk_copy(smem_address, global_address, size, **given), source)
 
@@ -350,7 +361,9 @@ class SharedMemory:
         return transfer
 
     def bulk_source(self, transfer: BulkTransfer, source: GlobalMemory) -> np.ndarray:
-        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where nothing lies."""
+        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where
+        nothing lies.
+        """
         _check_world(source)
         self._check_begin(transfer.dst)
         return source.span(transfer.src, transfer.size) if transfer.size else np.zeros(0, np.uint8)
@@ -362,14 +375,18 @@ class SharedMemory:
         return transfer
 
     def bulk_reduce(self, op: str, dtype: str, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
-        """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as `smemsim.bulk_reduce` does."""
+        """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as
+        `smemsim.bulk_reduce` does.
+        """
         transfer = bulk_reduce(op, dtype, global_address, smem_address, size, dst_space="global", shared_end=self.end)
         self.bulk_leaves(transfer, to)
         return transfer
 
     @in_default_state
     def bulk_leaves(self, transfer: BulkTransfer, to: GlobalMemory, chosen: np.ndarray | None = None) -> None:
-        """Move the bytes of a bulk copy, or reduction, to global memory; `chosen` (bool[16]): of each 16 bytes those alone."""
+        """Move the bytes of a bulk copy, or reduction, to global memory; `chosen` (bool[16]): of each 16 bytes those
+        alone.
+        """
         data = self.bulk_target(transfer, to)
         if transfer.size:
             at = transfer.src - self.begin
@@ -401,11 +418,15 @@ class SharedMemory:
         return self._owners.of(offsets)
 
     def look(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(source, writer) of bytes at offsets from the window's begin, as `Owners.look` has them; some may lie outside."""
+        """(source, writer) of bytes at offsets from the window's begin, as `Owners.look` has them; some may lie
+        outside.
+        """
         return self._owners.look(offsets)
 
     def line_writers(self, lines: np.ndarray) -> np.ndarray:
-        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
+        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load
+        wrote as a whole.
+        """
         return self._owners.of_lines(lines)
 
     @staticmethod
@@ -434,9 +455,11 @@ class SharedMemory:
     def read_operand(
         self, descriptor: Any, *, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", arch: str | None = None
     ) -> Operand:
-        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch` is the memory's).
+        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch`
+        is the memory's).
 
-        Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as zero).
+        Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as
+        zero).
         """
         if arch is not None and any_architecture(arch).name != self.arch:
             raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
@@ -517,7 +540,8 @@ class Windows:
         self._begins = np.array([memory.at for memory in memories], np.int64)  # bytes
         self._some: dict[tuple[int, ...], Windows] = {}
         known: dict[int, int] = {}
-        self.numbers = tuple(known.setdefault(id(memory), len(known)) for memory in memories)  # equal ones are one memory
+        # equal ones are one memory
+        self.numbers = tuple(known.setdefault(id(memory), len(known)) for memory in memories)
         self._owners, self._chunks = Owners.begins_of([memory._owners for memory in memories])
 
     def some(self, numbers: tuple[int, ...]) -> Windows:

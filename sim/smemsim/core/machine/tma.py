@@ -1,4 +1,6 @@
-"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes of the bytes."""
+"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes
+of the bytes.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,13 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Boxes:
-    """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no special case.
+    """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no
+    special case.
 
     - `form`: what all have in common.
     - `coordinates`: where each box begins.
-    - `inner` (int64, boxes): the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it.
+    - `inner` (int64, boxes): the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have
+      it.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
     - `reaches` (int64, boxes x 4): the end of the shared bytes that are touched, the first byte of the tensor that is
@@ -84,7 +88,9 @@ class Boxes:
 
     @functools.cached_property
     def transaction_bytes(self) -> int:
-        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of
+        the dense box.
+        """
         return int(self.lines.shape[1]) * self.form.geometry.row_bytes
 
     @property
@@ -137,12 +143,12 @@ class Transfer:
 
     @property
     def coordinates(self) -> tuple[int, ...]:
-        """Where the box begins, dimension 0 first."""
+        """The coordinates of the box, dimension 0 first."""
         return self.boxes.coordinates[self.n]
 
     @property
     def smem_address(self) -> int:
-        """Where the box begins in the window."""
+        """The address of the box in the window."""
         return self.boxes.form.smem_address
 
     @property
@@ -200,7 +206,9 @@ class Transfer:
 
     @property
     def transaction_bytes(self) -> int:
-        """What a load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        """What a load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the
+        dense box.
+        """
         return len(self.lines) * self.geometry.row_bytes
 
     @property
@@ -217,7 +225,8 @@ class Transfer:
     def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         n, g = len(self.lines) * self.geometry.chunks, self.geometry
         shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
-        base = self.tensor_map.global_address if self.global_span[1] else 0  # it may have 64 bits where nothing is touched
+        # it may have 64 bits where nothing is touched
+        base = self.tensor_map.global_address if self.global_span[1] else 0
         tma_loops.chunks_of_lines(self.lines, self.c0, g.shape, g.layout, base, self.smem_address, shared, source, valid)
         return shared, source, valid
 
@@ -240,7 +249,8 @@ class Transfer:
     def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
         byte = np.arange(self.chunk_bytes)
         chunk_shared, chunk_global, chunk_valid = self._chunks
-        begins = byte * 8 // self.stored_bits if self.is_store else byte  # of packed stores the shared byte that a global byte begins in
+        # of packed stores the shared byte that a global byte begins in
+        begins = byte * 8 // self.stored_bits if self.is_store else byte
         shared = (chunk_shared[:, None] ^ begins.astype(np.uint32)).ravel()
         source = (chunk_global[:, None] + byte).ravel()
         if self.whole:
@@ -264,19 +274,25 @@ class Transfer:
 
     @property
     def sources(self) -> np.ndarray:
-        """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or region.OUTSIDE."""
+        """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or
+        region.OUTSIDE.
+        """
         return self.global_address if self.whole else np.where(self.global_address < 0, OUTSIDE, self.global_address)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:
-        """The dense box along each dimension, dimension 0 first: elements, or slices with interleave; (channels, pixels) for im2col."""
+        """The dense box along each dimension, dimension 0 first: elements, or slices with interleave; (channels,
+        pixels) for im2col.
+        """
         tm, g = self.tensor_map, self.geometry
         if tm.call == "tiled" and len(self.lines) == g.rows and g.mode == "tile":
             return tuple(int(n) for n in g.shape[2, : tm.rank])
         return g.row_bytes * 8 // g.unit_bits, len(self.lines)
 
     def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
-        """Tensor coordinates (..., rank), dimension 0 first, of bytes of the dense box; outside the tensor where that is what they are."""
+        """Tensor coordinates (..., rank), dimension 0 first, of bytes of the dense box; outside the tensor where that
+        is what they are.
+        """
         g, rank = self.geometry, self.tensor_map.rank
         at = np.asarray(position, np.int64)
         row, inside = at // g.row_bytes, at % g.row_bytes
@@ -358,7 +374,8 @@ def tma_store(
 def tma_prefetch(
     tm: TensorMap, coordinates: Sequence[int], *, im2col_offsets: Sequence[int] = (), mode: str | None = None, arch: str | None = None
 ) -> np.ndarray:
-    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that can be seen.
+    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that
+    can be seen.
 
     Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
 
@@ -383,7 +400,9 @@ def check_covered(span: tuple[int, int], begin: int, size: int, what: str) -> No
 def box_form(
     tm: Any, *, smem_address: Any, im2col_offsets: Any = NO_OFFSETS, mode: str | None = None, arch: str | None = None, shared_end: Any = SHARED_END, is_store: bool = False
 ) -> BoxForm:  # fmt: skip
-    """What `tma_load`, or `tma_store`, of boxes of a map at one address have in common. Raises InputError for arguments that no instruction has."""
+    """What `tma_load`, or `tma_store`, of boxes of a map at one address have in common. Raises InputError for
+    arguments that no instruction has.
+    """
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
@@ -397,7 +416,9 @@ def box_form(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BoxForm:
-    """What boxes of one map have in common that an instruction moves to one shared address, or from one: all but where they begin."""
+    """What boxes of one map have in common that an instruction moves to one shared address, or from one: all but
+    where they begin.
+    """
 
     tensor_map: TensorMap
     smem_address: int
@@ -410,7 +431,9 @@ class BoxForm:
 
     @functools.cached_property
     def halo(self) -> tuple[int, ...] | None:
-        """The im2col offsets of a walk; None for tiles. Raises what comes from the map alone, and for offsets that no instruction has."""
+        """The im2col offsets of a walk; None for tiles. Raises what comes from the map alone, and for offsets that no
+        instruction has.
+        """
         tm, g, given = self.tensor_map, self.geometry, self.im2col_offsets
         check_map(tm, g, self.arch, is_store=self.is_store)
         extra = () if given is NO_OFFSETS and not g.axes else _offsets(tm, g, given, self.is_store)
@@ -421,7 +444,9 @@ class BoxForm:
         return self.boxes([self.coordinates(coordinates)]).transfers[0]
 
     def coordinates(self, given: Any) -> tuple[int, ...]:
-        """Coordinates of a box as Python ints. Raises InputError, and HardwareTrap for another number of dimensions than the map has."""
+        """Coordinates of a box as Python ints. Raises InputError, and HardwareTrap for another number of dimensions
+        than the map has.
+        """
         return _coordinates(self.tensor_map, self.geometry, given)
 
     def boxes(self, each: Sequence[tuple[int, ...]]) -> Boxes:
@@ -430,7 +455,8 @@ class BoxForm:
         if len(each[0]) != self._count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
             _coordinates(tm, g, each[0])
         extra, base = self.halo, tm.global_address
-        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
+        # of a load's tile it looks at dimension 0
+        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():
             check_coordinates(tm, g, at, extra or (), is_store=is_store)
         if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
             raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
@@ -565,9 +591,10 @@ def tma_load_bytes(
 ) -> np.ndarray:
     """The bytes of shared memory after a load, conversions and fill included; arguments as for `tma_load`.
 
-    Index 0 of `shared` is shared address 0, of `global_` it is tm.global_address. Returns a copy; `shared` is left as it is. Bytes that
-    the load leaves alone (gaps between narrow rows, the gaps of sub-byte types) are those of `shared`.
-    Measured (H200): traces tma_values, tma_conversions. Raises what `tma_load` raises, and InputError for arrays that are too small.
+    Index 0 of `shared` is shared address 0, of `global_` it is tm.global_address. Returns a copy; `shared` is left as
+    it is. Bytes that the load leaves alone (gaps between narrow rows, the gaps of sub-byte types) are those of
+    `shared`. Measured (H200): traces tma_values, tma_conversions. Raises what `tma_load` raises, and InputError for
+    arrays that are too small.
 
     >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(3,), global_strides=(), box_dim=(4,), oob_fill="nan")
     >>> data = np.array([0x3F801001, 0x3F801000, 0xFFC00000], np.uint32).view(np.uint8)
@@ -645,7 +672,9 @@ def tma_reduce(
 
 
 def load_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
-    """Put a load's bytes into `memory`, whose first byte has shared address `memory_begin`; `tensor` begins at global `tensor_begin`."""
+    """Put a load's bytes into `memory`, whose first byte has shared address `memory_begin`; `tensor` begins at global
+    `tensor_begin`.
+    """
     g, tm = transfer.geometry, transfer.tensor_map
     place = (transfer.lines, transfer.c0, g.shape, g.layout, transfer.smem_address)
     # If no element is in bounds, the tensor may be anywhere, and `tensor` need not hold it.
@@ -687,8 +716,9 @@ def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tenso
 
 
 def store_boxes(boxes: Boxes, memory: np.ndarray, begins: np.ndarray, region: Region, operation: str = "") -> None:
-    """Put the bytes of stores into an array, or reduce them into it by an operation. `memory` (64-bit words) has all windows, and `begins` has, by the window of each box,
-    the shared address that its first word would have."""
+    """Put the bytes of stores into an array, or reduce them into it by an operation. `memory` (64-bit words) has all
+    windows, and `begins` has, by the window of each box, the shared address that its first word would have.
+    """
     first, g, tm = boxes.transfers[0], boxes.form.geometry, boxes.form.tensor_map
     if boxes.are_whole and g.is_whole_lines and first.stored_bits == 8 and not operation:
         _check_distinct(first)

@@ -148,15 +148,17 @@ class Wgmma:
         return _metadata_places(2 * self.stored_k // self.row.group, self.sparsity_selector)
 
     def a(self, word: int | SmemDescriptor) -> SharedOperand:
-        """A in shared memory, behind its descriptor. Reads the rows of one operand."""
+        """A in shared memory, by its descriptor. Reads the rows of one operand."""
         return SharedOperand(word, self.a_type, self.a_major, WGMMA_M, self.stored_k)
 
     def b(self, word: int | SmemDescriptor) -> SharedOperand:
-        """B in shared memory, behind its descriptor. Reads the rows of one operand."""
+        """B in shared memory, by its descriptor. Reads the rows of one operand."""
         return SharedOperand(word, self.b_type, self.b_major, self.n, self.k)
 
     def reads(self, windows: Windows, a: Sequence[int] | None, b: Sequence[int]) -> Reads:
-        """What several warpgroups read, each with a window and descriptors of its own; without `a` that is in registers."""
+        """What several warpgroups read, each with a window and descriptors of its own; without `a` that is in
+        registers.
+        """
         return Reads(None if a is None else _Side.of(self.a, windows, a), _Side.of(self.b, windows, b))
 
     def read(self, reads: Reads, registers: np.ndarray | None = None, metadata: np.ndarray | None = None) -> Operands:
@@ -230,14 +232,16 @@ class Operands:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Side:
-    """An operand of several warpgroups, each once: what is read of which windows, and which of all these each warpgroup has."""
+    """An operand of several warpgroups, each once: what is read of which windows, and which of all these each
+    warpgroup has.
+    """
 
     parts: tuple[tuple[SharedOperand, Windows], ...]
     which: np.ndarray
 
     @classmethod
     def of(cls, operand: Callable[[int], SharedOperand], windows: Windows, words: Sequence[int]) -> _Side:
-        """The operand behind the descriptor of each warpgroup, in its window."""
+        """The operand of each warpgroup, by its descriptor, in its window."""
         firsts, which = _each_once(tuple(words), windows.numbers)
         return cls(tuple((operand(word), windows.some(numbers)) for word, numbers in firsts), which)
 

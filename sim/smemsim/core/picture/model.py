@@ -258,7 +258,9 @@ class Excerpt:
 
 
 class Side(NamedTuple):
-    """One access of a finding: what it does ("write"), in words what does it, where it is, and the source around its line."""
+    """One access of a finding: what it does ("write"), the thread or instruction in words, its place, and the source
+    around its line.
+    """
 
     does: str
     text: str
@@ -333,8 +335,8 @@ class Page:
     - `data`: what its script draws. `stills`: (name, picture) for readers without scripts and for paper. `missing`:
       names of pictures that `data` has no room for.
     - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
-    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`: what was checked, and what was not.
-      `stages`: the pipeline of a recorded launch.
+    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`:
+      what was checked, and what was not. `stages`: the pipeline of a recorded launch.
     """
 
     title: str

@@ -91,7 +91,9 @@ def _file(name: str) -> str:
 
 
 def _entries(page: Page) -> str:
-    """A button for each entry about a picture, a box for each other one; under it the lines of its source and what its code means."""
+    """A button for each entry about a picture, a box for each other one; under it the lines of its source and what
+    its code means.
+    """
     if not page.entries:
         return f"<p class=clean>{html.escape(page.clean)}</p>"
     more = f"<p>and {page.more} more</p>" if page.more else ""
@@ -174,7 +176,9 @@ def _unchecked(names: Sequence[str]) -> str:
 
 
 def _heat(heat: Heat) -> str:
-    """A table of source lines; the bar before each is its share of what the most costly one costs, in red if it loses more than it needs."""
+    """A table of source lines; the bar before each is its share of what the most costly one costs, in red if it loses
+    more than it needs.
+    """
     heads = "".join(f"<th scope=col class=num>{html.escape(head)}</th>" for head in heat.heads)
     rows = "".join(
         f'<tr><td class=heatbar aria-label="{line.share:.0%} of the most costly line"><i{"" if line.says else " class=fine"} style="width:{line.share:.0%};opacity:{0.25 + 0.75 * line.share:.2f}"></i></td>'
@@ -188,7 +192,7 @@ def _heat(heat: Heat) -> str:
 
 
 def _stages(stages: Stages) -> str:
-    """The pipeline: its sentences are in the picture too, where nobody can copy them."""
+    """The pipeline: its sentences are in the picture too, but cannot be copied from there."""
     told = "".join(f"<li>{html.escape(line)}</li>" for line in stages.sentences)
     return f"<section class=run aria-labelledby=hs><h2 id=hs>Pipeline</h2><ul class=outputs>{told}</ul><div class=heat>{stages.picture}</div></section>"
 
@@ -221,7 +225,9 @@ def _excerpt(excerpt: Excerpt) -> str:
 
 
 def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequence[str], parts: Sequence[Part]) -> str:
-    """What was found in all launches of a program, each finding once with a link to its picture, then a table of the launches."""
+    """What was found in all launches of a program, each finding once with a link to its picture, then a table of the
+    launches.
+    """
     found = Page(title, "", "", tuple(entries), clean="No findings in the launches that were checked.")
     rows = []
     for part in parts:

@@ -29,17 +29,19 @@ __all__ = [
 WGMMA_M = 64  # rows of A and D, 16 a warp; PTX ISA 9.1 §9.7.15.2
 WGMMA_THREADS = 128  # four warps; PTX ISA 9.1 §9.7.15.1
 A_REGISTERS = 4  # .b32 of each thread that hold A, dense and sparse; PTX ISA 9.1 §9.7.15.5.1.1, 9.7.15.6.2
-OPERAND_ROW_BYTES = 32  # of K that an instruction reads of every row of A as stored, and of dense B; of B twice that with .sp
+# of K that an instruction reads of every row of A as stored, and of dense B; of B twice that with .sp
+OPERAND_ROW_BYTES = 32
 
 EVERY_8 = tuple(range(8, 257, 8))
 # The shape table (PTX ISA 9.1 §9.7.15.2) ends at n256, the syntax block of 9.7.15.5.2 at n224 for s8 and u8. ptxas
 # 13.0.88 accepts 240 and 256, and an H200 runs them (trace wgmma_s32).
 INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
-# Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a meaning for all sixteen values
-# (`addressing.fragments.sparse_k`, trace wgmma_metadata).
+# Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a
+# meaning for all sixteen values (`addressing.fragments.sparse_k`, trace wgmma_metadata).
 INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both elements in one place
-METADATA_1_2 = frozenset((0b0100, 0b1110))  # of tf32, the only meaningful values: the element is the group's first or second
+# of tf32, the only meaningful values: the element is the group's first or second
+METADATA_1_2 = frozenset((0b0100, 0b1110))
 
 
 class WgmmaTypes(NamedTuple):
@@ -90,7 +92,7 @@ class Guarded(NamedTuple):
     """The code of ptxas for an instruction that uses a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7
     leaves undefined.
 
-    `is_safe`: the machine code is right anyway. `does` says how; `told` are the messages that ptxas prints.
+    `is_safe`: the machine code is right anyway. `does` is the reason; `told` are the messages that ptxas prints.
     """
 
     does: str

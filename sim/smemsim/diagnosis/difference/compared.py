@@ -1,4 +1,4 @@
-"""Hardware's D and the model's: where they differ, by how much, and how much of it rounding could be."""
+"""Hardware's D and the model's: the places of differences, their sizes, and the part that rounding could cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["SEVERAL", "Compared"]
 
 
 CORNER = 8  # rows and columns of D that are looked at first
-SEVERAL = 8  # elements that rounding cannot explain and another idea must, before that may be right but for rounding
+# elements that rounding cannot explain and that another explanation must, before it counts as right except for rounding
+SEVERAL = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +128,9 @@ class Compared:
 
     @functools.cached_property
     def corner(self) -> tuple[np.ndarray, np.ndarray]:
-        """A few of the rows and columns of D that differ, in the order in which they lie, those with the most numbers in them."""
+        """A few of the rows and columns of D that differ, in the order in which they lie, those with the most numbers
+        in them.
+        """
         told = (self.differs & np.isfinite(self.delta)).astype(int) + self.differs
         rows, columns = (np.sort(np.argsort(-told.sum(axis=axis), kind="stable")[:CORNER]) for axis in (1, 0))
         return rows, columns

@@ -119,7 +119,7 @@ def nearest(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.nda
 
 
 def repeats(arrays: Arrays) -> bool:
-    """Are most rows, or most columns, of the expected array equal to others? Then places cannot be told apart."""
+    """Are most rows, or most columns, of the expected array equal to others? Then places cannot be distinguished."""
     for axis in (0, 1):
         one = np.moveaxis(arrays.wanted, axis, 0)
         random = np.random.default_rng(3).standard_normal((one.shape[1], 1)).astype(one.dtype)

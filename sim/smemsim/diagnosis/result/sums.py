@@ -32,8 +32,8 @@ SURE = 0.1  # how far from a whole number a count of chunks may be
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """The names in a sentence of the instructions behind a product: the `loop` over K and its `loads`, and by operand
-    those that read or write its tile.
+    """The names of the instructions of a product in a sentence: the `loop` over K and its `loads`, and by operand those
+    that read or write its tile.
     """
 
     loop: str = ""
@@ -165,7 +165,9 @@ def _turned(left: str, right: str) -> str:
 
 
 def _chunks(arrays: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) -> Explanation | None:
-    """Are 16-byte chunks of an operand multiplied in the place of others, as a wrong lane address of ldmatrix or a missing swizzle makes it?"""
+    """Are 16-byte chunks of an operand multiplied in the place of others, as a wrong lane address of ldmatrix or a
+    missing swizzle makes it?
+    """
     found = {}
     for name, mine, other, d in (("A", a, b, arrays.found), ("B", b, a, arrays.found.T)):
         weights = _weights(mine, other, d, itemsize)
@@ -197,7 +199,9 @@ PARTNER = 8  # rows of a matrix of ldmatrix: the one that another matrix holds i
 
 
 def _weights(mine: np.ndarray, other: np.ndarray, found: np.ndarray, itemsize: int) -> np.ndarray | None:
-    """(16, chunk, 2, chunk): how often, for rows r and r ^ 8 of each r % 16, a chunk of `mine` stands where another one of its line belongs."""
+    """(16, chunk, 2, chunk): how often, for rows r and r ^ 8 of each r % 16, a chunk of `mine` stands where another
+    one of its line belongs.
+    """
     per = CHUNK // itemsize
     count = next((n for n in (LINE // CHUNK, 4, 2) if mine.shape[1] % (n * per) == 0), 0)
     if not count or len(mine) % BLOCK or len(other) < SOME:

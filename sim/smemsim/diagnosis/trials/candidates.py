@@ -1,6 +1,7 @@
 """Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes, the nearest first.
 
-A change is tried by execution (`trial.py`). Nothing here reads a message: a change comes from the code, from the instructions of the finding, and from its numbers.
+A change is tried by execution (`trial.py`). Nothing here reads a message: a change comes from the code, from the
+instructions of the finding, and from its numbers.
 
 | code | change |
 |---|---|
@@ -81,7 +82,9 @@ class _Code:
         return found
 
     def put(self, text: str, at: Instruction, *, is_before: bool = False, has_guard: bool = False) -> Edit:
-        """An edit that puts instructions before or after another one, under its guard or for all threads that come by."""
+        """An edit that puts instructions before or after another one, under its guard or for all
+        threads that come by.
+        """
         new = instructions(text, at, self.module)
         if not has_guard:
             new = tuple(dataclasses.replace(i, guard=None) for i in new)
@@ -89,7 +92,7 @@ class _Code:
 
 
 def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
-    """The changes that may mend a finding; none for a code or an instruction that this file knows no change for."""
+    """The changes that may fix a finding; none for a code or an instruction without a known change."""
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
     for candidate in _KINDS[f.code](f, f.at, f.at.instruction, _Code(module)):
@@ -110,7 +113,9 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
 
 
 def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    """Other counts: in the mbarrier.init of the mbarrier that threads wait at, then in all that have the same operand."""
+    """Other counts: in the mbarrier.init of the mbarrier that threads wait at, then in all that have
+    the same operand.
+    """
     made, counts = f.numbers.get("init"), f.numbers.get("counts")
     inits = code.named("mbarrier.init")
     own = next((init for init in inits if init.line == made), None)
@@ -186,7 +191,9 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
 
 
 def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    """The group of an asynchronous instruction: a wait that leaves fewer pending, a commit and a wait of its own; a wait that acquires."""
+    """The group of an asynchronous instruction: a wait that leaves fewer pending, a commit and a wait of its own; a
+    wait that acquires.
+    """
     earlier = [half.instruction for half in f.halves if half.instruction is not None and (half.does == "write" or f.code != "X004")]
     later = [] if f.code == "X004" else [i]
     for op in dict.fromkeys((*(other for other in earlier if other is not i), *later)):

@@ -1,4 +1,6 @@
-"""Executes the fixes of a launch's findings: the PTX with the change, the same inputs, and whether the finding is gone and no other came."""
+"""Executes the fixes of a launch's findings: the PTX with the change, the same inputs, and whether the finding is
+gone and no other came.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _Came: TypeAlias = dict[tuple[str, int], Severity]  # findings by code and line
 def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float = MOST_SECONDS) -> Outcomes:
     """What came of the fixes of a run's findings, by the finding.
 
-    `again` executes a changed module with the inputs of the run, for so many seconds at most. A finding that follows from another one is not tried.
+    `again` executes a changed module with the inputs of the run, for so many seconds at most. A finding that follows
+    from another one is not tried.
     """
     trials = _Trials(run, module, again, seconds)
     found = [f for f in run.findings if f.severity in GRAVE and f.cause is None and not f.tried]
@@ -46,7 +49,7 @@ class _Trials:
         self.done: dict[str, _Came | None] = {}  # by the words of the change
 
     def of(self, f: Finding) -> Outcome | None:
-        """What came of the changes that may mend a finding; None if nothing is known."""
+        """The results of changes that may fix a finding; None if nothing is known."""
         failed = None
         for candidate in candidates_of(f, self.module):
             if candidate.text not in self.done:

@@ -239,7 +239,7 @@ def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
 
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
-    parts: dict[str, list[object]] = {}  # the CTAs of which the same is said
+    parts: dict[str, list[object]] = {}  # the CTAs with the same text
     for cta in distinct(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
         warps = distinct(wave.tid[own] // WARP).tolist()

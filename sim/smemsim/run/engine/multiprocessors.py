@@ -42,7 +42,7 @@ def _is_alone(launch: Launch) -> bool:
 
 
 class Multiprocessors:
-    """Where the CTAs of a launch run: in turn on the next multiprocessor with room."""
+    """The multiprocessors of a launch's CTAs: each CTA gets the next one with room."""
 
     def __init__(self, launch: Launch) -> None:
         self.is_alone = _is_alone(launch)

@@ -188,10 +188,10 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
 
 
 def issue(x: Wave, op: AsyncOp) -> None:
-    """Issue an operation, in one order: its bytes come to shared memory, observers are told, mbarriers count the
-    bytes, what it leaves in global memory or registers goes there, it is recorded.
+    """Issue an operation, in one order: its bytes to shared memory, events to observers, counts of mbarriers, its
+    writes to global memory or registers, its record.
 
-    Under a schedule what comes and what goes may do so later.
+    Under a schedule its reads and writes may happen later.
     """
     hidden = Undo(x, op.issuers[0][0]) if x.in_flight is not None and op.writes and not op.is_update else None
     if op.brings is not None:

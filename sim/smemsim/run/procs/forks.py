@@ -30,7 +30,7 @@ from smemsim.base import store
 __all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "not_copied", "shared_ranges", "to_own"]
 
 
-# names of smemsim's threads: `virtual.server`, `judge.progress`
+# names of smemsim's threads: `virtual.server`, `diagnosis.progress`
 CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"
 MOST_PIECES = 4096
 PATIENCE, TIMES = 2.0, 10.0  # how long a copy is waited for: seconds, and times as long as its part takes here

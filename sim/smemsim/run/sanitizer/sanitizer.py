@@ -333,7 +333,7 @@ class Sanitizer(Events, Observer):
         return blank
 
     def looks_at_unwritten(self, flat: np.ndarray, size: int) -> None:
-        """Remember the words at places `flat` that nobody has written, for red.async that is about to change them."""
+        """Remember the uninitialised words at places `flat`, for red.async that is about to change them."""
         self.early.to_change = self.blank(flat, size)
 
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:

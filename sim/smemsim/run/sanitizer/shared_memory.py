@@ -814,8 +814,8 @@ class SharedShadow:
         reader: Operation | None = None,
     ) -> None:  # fmt: skip
         """X004 or X005 if words are read or overwritten (`done`) that operations besides the last one still write.
-        `exempt` says which words an operation may write together with the present one. A reader of copies of the same
-        bytes needs only one.
+        `exempt` are the words that an operation may write together with the present one. A reader of copies of the
+        same bytes needs only one.
         """
         if not self._tables.has_joint:
             return
@@ -1244,8 +1244,8 @@ class SharedShadow:
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, read_by: np.ndarray | None = None,
         exempt: Callable[[Operation], np.ndarray] | None = None,
     ) -> None:  # fmt: skip
-        """May the words at `at` be overwritten: has each writing warp seen all their readers complete? `read_by` says
-        which warps read the same bytes; see `_others_have_written`.
+        """May the words at `at` be overwritten: has each writing warp seen all their readers complete? `read_by` are
+        the warps that read the same bytes (`_others_have_written`).
         """
         self._threads_have_read(i, at, warps, self.read_when, self.read_line, values, read_by=read_by)
         if self.tables.has_strong:

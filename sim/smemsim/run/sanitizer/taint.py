@@ -896,8 +896,8 @@ class Taint:
         return found
 
     def _bitwise(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The same for bitwise operations: bytes that cannot change the result, such as those behind a mask, do not
-        taint it.
+        """The same for bitwise operations: bytes that cannot change the result, such as masked ones, do
+        not taint it.
         """
         kind = i.modifiers[0]
         words, table = (sources[:3], sources[3]) if i.op == "lop3" else (sources, Immediate(TABLES[i.op]))

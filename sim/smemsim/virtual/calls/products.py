@@ -1,7 +1,9 @@
-"""Calls: products of cuBLAS and cuBLASLt, which programs compare their kernels with. They are computed by numpy, and the log says that they are references.
+"""Calls: products of cuBLAS and cuBLASLt, which programs compare their kernels with. They are computed by numpy, and
+the log says that they are references.
 
-A product is alpha op(A) op(B) + beta C, in the precision that cuBLAS documents for its compute type (cuBLAS 13, cublasGemmEx): products and sums in fp32 of
-operands of 8 and 16 bits and of fp32, in fp64, or in 32-bit integers. The order of a sum is BLAS's, so the last bits differ from a card's.
+A product is alpha op(A) op(B) + beta C, in the precision that cuBLAS documents for its compute type (cuBLAS 13,
+cublasGemmEx): products and sums in fp32 of operands of 8 and 16 bits and of fp32, in fp64, or in 32-bit integers. The
+order of a sum is BLAS's, so the last bits differ from a card's.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ _WORDS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Matrix:
-    """Where a matrix lies: rows and columns as they are stored, the leading dimension, and from one of a batch to the next, in elements."""
+    """The place of a matrix: rows and columns as they are stored, the leading dimension, and the distance of the
+    matrices of a batch, in elements.
+    """
 
     address: int
     dtype: str
@@ -161,7 +165,8 @@ class ProductCalls(Handles):
         for side in "ab":
             if address := about[f"scale_{side}"]:
                 alpha *= float(self.device.view(address, 4).view("f4")[0])
-        wide: Any = np.float64 if compute in ("f64", "s32") else np.float32  # of integers, fp64 has every sum below 2^53
+        # of integers, fp64 has every sum below 2^53
+        wide: Any = np.float64 if compute in ("f64", "s32") else np.float32
         for n in range(about["batch"]):
             a, b = (_operand(matrices[side], self._bits(matrices[side], n), about[f"op_{side}"]).astype(wide, copy=False) for side in "ab")
             out = np.matmul(a, b) if about["k"] else np.zeros((about["m"], about["n"]), wide)

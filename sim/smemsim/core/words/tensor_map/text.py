@@ -1,6 +1,7 @@
 """Tensor maps as people paste them: encode calls in C, C++ or Python.
 
-Nothing is executed: the text of a value is brought into Python's grammar, parsed with `ast`, and only these forms are read.
+Nothing is executed: the text of a value is brought into Python's grammar, parsed with `ast`, and only these forms are
+read.
 """
 
 from __future__ import annotations
@@ -209,7 +210,9 @@ def _defined(name: str, word: str, names: Names, depth: int, refuse: Callable[[s
 
 
 def _arithmetic(left: Any, op: ast.operator, right: Any, refuse: Callable[[str], InputError]) -> Any:
-    """Whole numbers of at most 128 bits, a list repeated a few times, or a list from its n-th entry on (C: strides + 1)."""
+    """Whole numbers of at most 128 bits, a list repeated a few times, or a list from its n-th entry on (C: strides +
+    1).
+    """
     if isinstance(left, list) and isinstance(right, int) and isinstance(op, ast.Add) and 0 <= right <= len(left):
         return left[right:]
     if (
@@ -316,7 +319,8 @@ def _without_dead(text: str) -> str:
 
 
 def definitions(text: str) -> dict[str, Definition]:
-    """Names that a text (without comments) defines once, or again with the same value: #define, constants, arrays, type aliases.
+    """Names that a text (without comments) defines once, or again with the same value: #define, constants, arrays,
+    type aliases.
 
     >>> definitions("#define M 4096\\nconstexpr int K = M / 2, N = 8; uint64_t dims[2] = {K, N}; using T = half; int i = 0; i++;")["dims"]
     '{K, N}'
@@ -454,9 +458,9 @@ _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")  # of cuTensorMa
 
 
 def refused_nulls(names: Iterable[str]) -> list[Finding]:
-    """A finding for every argument, by our name, that must not be a null pointer in an encode call.
+    """A finding for every argument, by smemsim's name, that must not be a null pointer in an encode call.
 
-    No document says so. Measured for cuTensorMapEncodeTiled (driver 580 on an H200): trace encode_pointers. For the
+    No document states it. Measured for cuTensorMapEncodeTiled (driver 580 on an H200): trace encode_pointers. For the
     im2col calls, and on Blackwell, inferred.
 
     >>> [refusal.message for refusal in refused_nulls(["box_dim", "global_address"])]
@@ -496,7 +500,8 @@ _CALLED = re.compile(
     r"\b(?P<pointer>[A-Za-z_]\w*+)\s*+(?:\)\s*+)?\(\s*+&[^,;()]{1,80},\s*+[\w:.]{0,80}CU_TENSOR_MAP_DATA_TYPE_\w++\s*+,"
 )
 _OPTIONAL = ("element_strides", "interleave", "mode", "swizzle", "l2_promotion", "oob_fill")
-_LONGEST_SOURCE, _LONGEST_LINE, _LONGEST_CALL = 1 << 20, 1 << 13, 1 << 13  # characters of a source file, of a line of it, and of a call
+# characters of a source file, of a line of it, and of a call
+_LONGEST_SOURCE, _LONGEST_LINE, _LONGEST_CALL = 1 << 20, 1 << 13, 1 << 13
 _LINE = re.compile(rf"[^\n]{{{_LONGEST_LINE}}}[^\n]")
 
 
@@ -672,7 +677,9 @@ def _driver_arguments(pasted: Pasted, plain: list[str], named: dict[str, str]) -
 
 
 def _entries(name: str, values: Any, rank: int) -> Any:
-    """The entries that the driver reads: as many as the rank says; arrays may be longer, up to those of the highest rank. Null pointers are refused (trace encode_pointers)."""
+    """The entries that the driver reads: as many as the rank says; arrays may be longer, up to those of the highest
+    rank. Null pointers are refused (trace encode_pointers).
+    """
     if values in (0, None):
         raise TensorMapError(refused_nulls([name]))
     if not isinstance(values, list):

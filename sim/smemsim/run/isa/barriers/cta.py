@@ -115,8 +115,8 @@ def tell_parted(x: Wave) -> None:
     """X011 at a barrier of all threads that some warps execute and others skip, if accesses without an order show that
     it matters.
 
-    The barriers that follow separate the same warps: each phase ends when some are one barrier behind. Without such
-    an access it does no harm and is not reported.
+    The barriers that follow separate the same warps: in each phase some are one barrier late. Without such an access
+    it does no harm and is not reported.
     """
     if not any(f.code in HARMED for f in x.launch.result.findings.values()):
         return

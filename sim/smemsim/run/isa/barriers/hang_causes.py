@@ -117,8 +117,8 @@ def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
-    """For an incomplete phase with some arrivals: the CTAs of the cluster that never arrived, where they arrive
-    instead, and what to change.
+    """For an incomplete phase with some arrivals: the CTAs of the cluster that never arrived, the barriers that they
+    arrive at, and what to change.
     """
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():

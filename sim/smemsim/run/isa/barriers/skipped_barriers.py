@@ -84,7 +84,7 @@ def arrive(x: Wave, i: Instruction) -> None:
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
-    """Threads exit at the end of the running block. Threads of a whole warp leave no lane behind, unless some have
+    """Threads exit at the end of the running block. If a whole warp exits, no lane of it stays, unless some have
     arrived at a barrier that `is_awaited`.
     """
     if not is_awaited and len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
