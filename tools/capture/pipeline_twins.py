@@ -3,6 +3,7 @@
     python -m tools.capture.pipeline_twins --build FOLDER               # kernel.ptx, kernel.cubin and launch.json of each kernel; needs nvcc, no GPU
     python -m tools.capture.pipeline_twins --built FOLDER --out FILE    # runs them: the best of 30 launches each, in two rounds; needs a GPU and cuda-bindings
     python -m tools.capture.pipeline_twins --small FOLDER               # the same kernels as launch files of a size that smemsim runs quickly
+    python -m tools.capture.pipeline_twins --model FOLDER --out FILE    # what their barriers allow: the rings of each kernel of --small
 
 Kernels run in a process of their own, which is ended if a launch takes longer than half a minute. FILE says for each kernel what it took, in milliseconds, and a digest
 of its output: the kernels of a family compute the same.
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+import smemsim
 from smemsim.evidence.launches import load_launch_file
 from smemsim.testing.recorder import Gpu
 
@@ -172,6 +174,20 @@ def build(folder: pathlib.Path, names: list[str], *, is_small: bool) -> None:
         (to / "launch.json").write_text(json.dumps(launch(name, is_small=is_small), indent=1) + "\n")
 
 
+def model(folder: pathlib.Path, names: list[str], out: pathlib.Path) -> None:
+    """Write the stages of each kernel's rings, as how many they work, and how many loads are in flight."""
+    found = {}
+    for name in names:
+        run, _ = smemsim.launch_file(folder / name, pipeline=True, progress=False, sanitize=False)
+        rings = run.pipeline.rings
+        found[name] = {
+            "stages": [len(r.stages) for r in rings],
+            "effective": [r.effective for r in rings],
+            "in_flight": [r.steady for r in rings],
+        }
+    out.write_text("{\n" + ",\n".join(f" {json.dumps(name)}: {json.dumps(one)}" for name, one in found.items()) + "\n}\n")
+
+
 # ---- On the card
 
 
@@ -282,7 +298,7 @@ def measure(folder: pathlib.Path, names: list[str], out: pathlib.Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     how = parser.add_mutually_exclusive_group(required=True)
-    for option in ("--build", "--small", "--built", "--worker"):
+    for option in ("--build", "--small", "--built", "--model", "--worker"):
         how.add_argument(option, type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -290,10 +306,10 @@ def main() -> int:
     names = asked.names or list(TWINS)
     if asked.worker:
         worker(asked.worker)
-    elif asked.built:
+    elif asked.built or asked.model:
         if asked.out is None:
-            parser.error("--built needs --out FILE")
-        measure(asked.built, names, asked.out)
+            parser.error("--built and --model need --out FILE")
+        (measure if asked.built else model)(asked.built or asked.model, names, asked.out)
     else:
         build(asked.build or asked.small, names, is_small=asked.small is not None)
     return 0
