@@ -92,7 +92,7 @@ def test_a_layout_that_is_not_one_to_one_is_told():
     answer = smemsim.find_descriptors(places, arch="sm_90a", dtype="tf32", major="K", k=8)
     assert answer.descriptors
     assert "120 of 256 elements have the address of another element" in answer.shared
-    assert "not one-to-one" in str(answer)
+    assert "have the address of another element" in str(answer)
     assert not smemsim.find_descriptors(places[:, :8], arch="sm_90a", dtype="tf32", major="K").shared
 
 

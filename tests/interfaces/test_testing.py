@@ -582,7 +582,7 @@ def test_a_scenario_in_which_nothing_is_compared_does_not_pass(repository):
     result.assert_outcomes(passed=1, skipped=3)
     result.stdout.fnmatch_lines_random(
         [
-            "*nothing was compared: not looked at: step?1?.a (nothing says which tile is meant*",
+            "*nothing was compared: not looked at: step?1?.a (the key meant is missing*",
             "*not looked at: any operand (the scenario has no ??step??)*",
         ]
     )

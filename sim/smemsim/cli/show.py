@@ -214,7 +214,7 @@ def _banks(access: str | None, as_svg: bool, foreign: str) -> int:
         raise InputError(
             f"{_options(foreign)}: not of banks, which take --access and --svg"
             if foreign
-            else "--access: missing, as --access 'ld:4:lane * 8'"
+            else "--access is missing; for example --access 'ld:4:lane * 8'"
         )
     one = read_access(access)
     if as_svg:
