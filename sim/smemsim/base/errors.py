@@ -30,7 +30,7 @@ class OutsideError(InputError):
     >>> import smemsim
     >>> smemsim.GlobalMemory().span(0x10000, 4)
     Traceback (most recent call last):
-    smemsim.base.errors.OutsideError: global address 0x10000: nothing was placed there; nothing was placed at all
+    smemsim.base.errors.OutsideError: global address 0x10000: nothing was placed there; this memory holds no array
     """
 
 

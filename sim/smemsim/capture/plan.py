@@ -132,7 +132,7 @@ def chosen(plan: tuple[Planned, ...], seconds: float) -> tuple[Planned, ...]:
     """The first suites of a plan that fit a time; a later one that is shorter may fit where one does not.
 
     >>> [p.suite for p in chosen(plan_of("sm_90a"), 12)]
-    ['tma_wgmma', 'reference_gemm']
+    ['tma_wgmma', 'reference_gemm', 'encode_tiled', 'wgmma_reserved_bits']
     """
     left, out = seconds, []
     for planned in plan:

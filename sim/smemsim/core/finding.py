@@ -358,7 +358,7 @@ class Finding:
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
     >>> finding = word.problems(dtype="bf16", major="K", rows=64, k=16)[0]
     >>> str(finding.code), finding.where, finding.repair
-    ('D307', 'stride_byte_offset', 'stride_byte_offset of 1024 B or more, not 128 B: it steps over an atom of 8 x 128 B')
+    ('D307', 'stride_byte_offset', 'stride_byte_offset of 1024 B or more (now 128 B), to step over an atom of 8 x 128 B')
     """
 
     code: str

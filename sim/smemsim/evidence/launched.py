@@ -48,7 +48,7 @@ def launch_file(
 
     >>> launch_file("nowhere.toml")
     Traceback (most recent call last):
-    smemsim.base.errors.InputError: nowhere.toml: No such file or directory
+    smemsim.base.errors.InputError: nowhere.toml: there is no such file
     """
     known = [field.name for field in dataclasses.fields(RunOptions)]
     for name in options:

@@ -204,7 +204,7 @@ def replay(*paths: str | pathlib.Path, case: int | None = None) -> list[SuiteRep
 
     >>> replay("no/such/folder")
     Traceback (most recent call last):
-    smemsim.base.errors.TraceError: no/such/folder: no such folder
+    smemsim.base.errors.TraceError: no/such/folder: no such folder; a trace is a folder with manifest.json and data.npz
     """
     folders = [folder for path in paths for folder in find_suites(pathlib.Path(path))]
     if case is not None and len(folders) != 1:
