@@ -55,7 +55,7 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 # ---- `Transfer`: one tensor transfer as 16-byte chunks, as bytes, and as tensor coordinates
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Boxes:
     """Tensor loads, or stores, of boxes of one map, each at the same address of a window of its own; one box is no
     special case.
@@ -66,7 +66,7 @@ class Boxes:
       it.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
-    - `reaches` (int64, boxes x 4): the end of the shared bytes that are touched, the first byte of the tensor that is
+    - `reaches` (boxes x 4): the end of the shared bytes that are touched, the first byte of the tensor that is
       touched, the one behind the last (both 0 for none), and whether every byte of the box is in bounds.
     - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
     - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
@@ -76,7 +76,7 @@ class Boxes:
     coordinates: Sequence[tuple[int, ...]]
     inner: np.ndarray
     lines: np.ndarray
-    reaches: np.ndarray
+    reaches: Sequence[Sequence[int]]
     span: tuple[int, int]
     are_whole: bool
     walked: Sequence[np.ndarray] | None = None
@@ -175,18 +175,18 @@ class Transfer:
     @property
     def shared_end(self) -> int:
         """The end of the shared bytes that are touched."""
-        return int(self.boxes.reaches[self.n, 0])
+        return self.boxes.reaches[self.n][0]
 
     @property
     def global_span(self) -> tuple[int, int]:
         """Begin and end of the global bytes that are touched; (0, 0) for none."""
-        (_, low, high, _), base = self.boxes.reaches[self.n].tolist(), self.tensor_map.global_address
+        (_, low, high, _), base = self.boxes.reaches[self.n], self.tensor_map.global_address
         return (low + base, high + base) if high else (0, 0)
 
     @property
     def whole(self) -> bool:
         """Is every byte of the box in bounds?"""
-        return bool(self.boxes.reaches[self.n, 3])
+        return bool(self.boxes.reaches[self.n][3])
 
     def __repr__(self) -> str:
         direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
@@ -414,7 +414,7 @@ def box_form(
     return BoxForm(tm, address, is_store, geometry_of(tm, mode, arch, is_store=is_store), arch, end, im2col_offsets)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class BoxForm:
     """What boxes of one map have in common that an instruction moves to one shared address, or from one: all but
     where they begin.
@@ -428,20 +428,22 @@ class BoxForm:
     shared_end: int
     im2col_offsets: Any
     broken: str = ""  # the rule that the map breaks on the architecture of a memory
+    _halo: tuple[tuple[int, ...] | None] | None = None  # as soon as it is known
 
-    @functools.cached_property
     def halo(self) -> tuple[int, ...] | None:
         """The im2col offsets of a walk; None for tiles. Raises what comes from the map alone, and for offsets that no
         instruction has.
         """
-        tm, g, given = self.tensor_map, self.geometry, self.im2col_offsets
-        check_map(tm, g, self.arch, is_store=self.is_store)
-        extra = () if given is NO_OFFSETS and not g.axes else _offsets(tm, g, given, self.is_store)
-        return extra if g.axes or g.mode in GATHERS else None
+        if self._halo is None:
+            tm, g, given = self.tensor_map, self.geometry, self.im2col_offsets
+            check_map(tm, g, self.arch, is_store=self.is_store)
+            extra = () if given is NO_OFFSETS and not g.axes else _offsets(tm, g, given, self.is_store)
+            self._halo = (extra if g.axes or g.mode in GATHERS else None,)
+        return self._halo[0]
 
     def one(self, coordinates: Any) -> Transfer:
         """The transfer of the box at some coordinates."""
-        return self.boxes([self.coordinates(coordinates)]).transfers[0]
+        return Transfer(self.boxes([self.coordinates(coordinates)]))
 
     def coordinates(self, given: Any) -> tuple[int, ...]:
         """Coordinates of a box as Python ints. Raises InputError, and HardwareTrap for another number of dimensions
@@ -452,11 +454,11 @@ class BoxForm:
     def boxes(self, each: Sequence[tuple[int, ...]]) -> Boxes:
         """The boxes at coordinates, which all have as many. Raises as `tma_load` does, for one of them."""
         tm, g, address, is_store = self.tensor_map, self.geometry, self.smem_address, self.is_store
-        if len(each[0]) != self._count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
+        count = 1 + GATHERED_ROWS if g.mode in GATHERS else tm.rank
+        if len(each[0]) != count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
             _coordinates(tm, g, each[0])
-        extra, base = self.halo, tm.global_address
-        # of a load's tile it looks at dimension 0
-        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():
+        extra, base = self.halo(), tm.global_address
+        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
             check_coordinates(tm, g, at, extra or (), is_store=is_store)
         if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
             raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
@@ -475,19 +477,17 @@ class BoxForm:
             if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
                 for line in (int(found[n, 1]), int(found[n, 2]) - 1):
                     _check_wrapped(line, base)
-        (reach, _, high, _), whole = found.max(axis=0).tolist(), bool(found[:, 3].all())
-        span = (int(found[found[:, 2] > 0, 1].min()) + base, high + base) if high else (0, 0)
+        reaches = found.tolist()
+        reach, whole = max(reaches)[0], 0 not in [one[3] for one in reaches]
+        touched = [(low, high) for _, low, high, _ in reaches if high]
+        span = (min(touched)[0] + base, max([high for _, high in touched]) + base) if touched else (0, 0)
         if reach > self.shared_end:
             check_window(reach, -(-self.shared_end // GRANULARITY) * GRANULARITY, is_store=is_store)
         # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
         check_global(span[1] if is_store else max(span[1], base + 1))
         check_smem_address(address)
-        return Boxes(self, each, starts[:, 0] * (not g.walks_inside), lines, found, span, whole, walked)
-
-    @functools.cached_property
-    def _count(self) -> int:
-        """How many coordinates a box has."""
-        return 1 + GATHERED_ROWS if self.geometry.mode in GATHERS else self.tensor_map.rank
+        inner = np.zeros(len(each), np.int64) if g.walks_inside else np.ascontiguousarray(starts[:, 0])
+        return Boxes(self, each, inner, lines, reaches, span, whole, walked)
 
     def _reach(self, walked: Sequence[np.ndarray], starts: np.ndarray, lines: np.ndarray, found: np.ndarray) -> None:
         """The lines of walks, and what they reach."""
