@@ -504,8 +504,8 @@ def test_what_one_cta_alone_does_wrong_is_found(wrong: int):
     found = one_wrong(41, wrong, workers=1)
     assert [f.code for f in found.findings] == ["D308"]
     assert (
-        str(found.judged)
-        == "operand layouts checked: A 164 of 164, B 164 of 164 in 41 CTAs (2 different products, each checked once), 2 tensor maps"
+        str(found.judged) == "operand layouts checked: A for all 164 matrix instructions, B for all 164, in 41 CTAs "
+        "(tile products of 2 kinds, each kind checked once), 2 tensor maps"
     )
     assert found.text().endswith(str(found.judged))
 

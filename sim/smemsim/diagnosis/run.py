@@ -294,22 +294,35 @@ NOTHING_TAKEN = (
 REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
 
 
+def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
+    """For how many matrix instructions operands A and B were checked; each is (checked, all).
+
+    >>> operands_checked((96, 96), (4, 96))
+    'A for all 96 matrix instructions, B for 4 of 96'
+    """
+    counts = [(side, done, of) for side, (done, of) in (("A", a), ("B", b)) if of]
+    sides = [f"{side} for {f'all {of}' if 1 < of == done else f'{done} of {of}'}" for side, done, of in counts]
+    sides[:1] = [f"{side} matrix instruction{'s' * (counts[0][2] != 1)}" for side in sides[:1]]
+    return ", ".join(sides)
+
+
 @dataclasses.dataclass(frozen=True)
 class Judged:
     """What the operand check of a launch covered.
 
     - `a`, `b`: (checked, all) operands of matrix instructions in shared memory, of all CTAs. An operand is checked if
       its tile is known: from a tensor map, or because its elements were recognised in global memory.
-    - `instructions` of `of` matrix instructions had only operands from tensor loads. They are `distinct` products,
-      each checked once: the same descriptors, maps and coordinates except for the place of a CTA's tile.
+    - `instructions` of `of` matrix instructions had only operands from tensor loads. They form products of
+      tiles (a tile of A times one of B, in K steps) of `distinct` kinds, each checked once. Products of a kind have the
+      same instructions, descriptors, maps and coordinates, except for the place of the tile.
     - `maps`: tensor maps. `scales`: (followed from global memory, all) block-scaled instructions, by their scale
       factors.
     - `missed`: what was not checked: the reason, and how often.
 
     >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
-    'operand layouts checked: A 96 of 96, B 96 of 96 in 24 CTAs (4 different products, each checked once), 2 tensor maps'
+    'operand layouts checked: A for all 96 matrix instructions, B for all 96, in 24 CTAs (tile products of 4 kinds, each kind checked once), 2 tensor maps'
     >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
-    'operand layouts checked: B 0 of 8 in 1 CTA, 1 tensor map; not checked: operands of 4 or 6 bits (8)'
+    'operand layouts checked: B for 0 of 8 matrix instructions, in 1 CTA, 1 tensor map; not checked: operands of 4 or 6 bits (8)'
     """
 
     instructions: int
@@ -327,12 +340,11 @@ class Judged:
         if self.of:
             different = ""
             if self.instructions and self.distinct:
-                different = (
-                    " (all alike, checked once)" if self.distinct == 1 else f" ({self.distinct} different products, each checked once)"
-                )
+                kinds = "one kind, checked once" if self.distinct == 1 else f"{self.distinct} kinds, each kind checked once"
+                different = f" (tile products of {kinds})"
             different *= self.instructions > 1
-            sides = ", ".join(f"{name} {done} of {of}" for name, (done, of) in (("A", self.a), ("B", self.b)) if of)
-            said.append(f"operand layouts checked: {sides} in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
+            sides = [*filter(None, [operands_checked(self.a, self.b)]), f"in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}"]
+            said.append(f"operand layouts checked: {', '.join(sides)}")
         if self.scales[1]:
             said.append(f"scale factors {self.scales[0]} of {self.scales[1]}")
         if self.maps:

@@ -416,11 +416,13 @@ def checked_of(launches: list[Launched], arch: str) -> str:
     checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
     if not checked:
         return ""
+    from smemsim.diagnosis.run import operands_checked  # which needs numpy; a launch has loaded it
+
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
     said = [f"races, waits and uninitialised values in {seen} of {len(launches)} launch{'es' * (len(launches) != 1)}"] if seen else []
     counts = {side.upper(): [sum(j[side][n] for j in checked) for n in (0, 1)] for side in "ab"}
-    layouts = ", ".join(f"{side} {done} of {of}" for side, (done, of) in counts.items() if of)
-    said += [f"operand layouts of matrix instructions ({layouts})"] if layouts else []
+    layouts = operands_checked(counts["A"], counts["B"])
+    said += [f"operand layouts ({layouts})"] if layouts else []
     left = [side for side, (done, of) in counts.items() if done < of]
     missed = list(dict.fromkeys(reason for j in checked for reason in j["missed"]))
     told = f"checked: {'; '.join(said) or 'nothing'}"
