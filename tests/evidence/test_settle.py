@@ -28,8 +28,13 @@ SAMPLE = {
     "tcgen05.lane_masks=zero_columns_counts": "tcgen05_modifiers", "tcgen05.accumulator=c_as_b": "tmem_layouts",
     "tcgen05.tensor_operands=a_4_bits_in_8": "tmem_operands",
 } if IS_NIGHTLY else {})  # fmt: skip
-# What differs only where no suite of the kit looks.
-UNTOLD: set[str] = set()
+# What these few cases of each suite do not tell: a stand-in for such a card answers as the rules say, or garbles all of a suite's cases, because the operand
+# that the probe relies on is read wrong too. Whole suites tell the first two of the arithmetic (tcgen05_dots_directed).
+UNTOLD = {
+    "arithmetic.tcgen05=f16_zeros_at_133", "arithmetic.tcgen05=f16_zeros_at_22", "arithmetic.tcgen05=4_bit_36_bits", "arithmetic.tcgen05=4_bit_37_bits",
+    "arithmetic.tcgen05=4_bit_groups_of_32", "operand.any_start=start_of_13_bits", "tcgen05.idesc=e4m3_and_e5m2", "tcgen05.idesc=f16_and_bf16",
+    "tcgen05.idesc=plain_n_down", "tcgen05.idesc=plain_n_up",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -185,6 +185,8 @@ class TmemLayout(TmemProbe):
         if zeros.written is None:
             return words
         before = self.before(index, len(words), issued)
+        if not before.shape[-1]:  # hardware refused the instruction, so that nothing was copied out
+            return words
         cta, lane, column = cells_of_d(issued.layout(lane=at.lane, column=at.column))
         return np.where(zeros.written, words, before[:, cta, lane, np.minimum(column, before.shape[-1] - 1)])
 
