@@ -87,14 +87,14 @@ def test_between_the_arrays_is_nothing(address):
 
 def test_an_address_where_nothing_lies_names_the_array_that_is_nearest():
     world = GlobalMemory()
-    with pytest.raises(InputError, match="nothing was placed there; nothing was placed at all"):
+    with pytest.raises(InputError, match="nothing was placed there; this memory holds no array"):
         world.region(0x100)
     world.place(np.zeros(64, np.uint8), 0x1000, name="A")
     world.place(np.zeros(64, np.uint8), 0x2000)
     for address, said in (
-        (0xFF0, "16 bytes behind it begins array A at 0x1000 (64 B)"),
+        (0xFF0, "16 bytes before array A at 0x1000 (64 B)"),
         (0x1048, "it is 8 bytes past the end of array A at 0x1000 (64 B)"),
-        (0x1FFF, "1 bytes behind it begins the array at 0x2000 (64 B)"),
+        (0x1FFF, "1 bytes before the array at 0x2000 (64 B)"),
     ):
         with pytest.raises(InputError, match=re.escape(said)):
             world.region(address)
@@ -129,7 +129,7 @@ def test_a_part_of_an_array_is_bound_where_its_alignment_allows(offset, size):
     region = world.find(0x10000 + shift)
     region.words.view(np.uint8)[region.begin - region.words_begin :][:size] = 3
     assert (held == 3).sum() == size == (part == 3).sum()
-    with pytest.raises(InputError, match=f"the array begins {shift} bytes behind a multiple of 16"):
+    with pytest.raises(InputError, match=f"the array begins {shift} bytes after a multiple of 16"):
         world.bind(part, 0x20000 + shift + 1)
 
 

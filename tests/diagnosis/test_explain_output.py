@@ -421,9 +421,9 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
         (SAID[name], name != "load turned", "wrong") for _ in range(name in SAID)
     ]
     if name == "coordinates of the store exchanged":
-        assert (
-            "belongs in row 64, column 0 of D; it has the product of the rows of A from 64 on and of the rows of B from 0 on"
-            in run.findings[0].message
+        assert re.search(
+            r"belongs in row (64|0), column (?!\1)(64|0) of D; it has the product of the rows of A from \1 on and of the rows of B from \2 on",
+            run.findings[0].message,
         )
     elif name in SAID and name != "load turned":
         assert re.search(

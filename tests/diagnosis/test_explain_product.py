@@ -101,7 +101,7 @@ FAULTS = {
     "no panel jump of b": ({"b": straight("b")}, "B", "start_address", "without the jump to the next panel"),
     "a step again": ({"b": again("b", 3)}, "B", "start_address", "read in K step 3 as in step 2"),
     "one block": ({"a": np.repeat(words("a")[:1], 2, axis=0)}, "A", "start_address", "blocks of rows all the same"),
-    "half a box": ({"panels": (0,)}, "A", "the writer's box", "but for the second half of its K, which is 0"),
+    "half a box": ({"panels": (0,)}, "A", "the writer's box", "without the second half of its K, which is 0"),
 }
 
 

@@ -266,7 +266,7 @@ def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
         found = run.findings[0]
         assert found.code == "X004"
         assert "waited for the mbarrier at 0x1400, whose phase brought 0x400 to 0x4ff: another stage" in found.message
-        assert "completes on the mbarrier at 0x1408" in found.repair
+        assert "complete on the mbarrier at 0x1408" in found.repair
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ __all__ = ["main"]
 # Commands: each is imported when it is asked for. And what the help says of it, its short_help.
 COMMANDS = {
     "run": ("run.run", "Run a kernel's PTX: what does it compute, and what is wrong with it?"),
-    "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and check every kernel that it launches."),
+    "exec": ("exec.exec_command", "Run a GPU program on a virtual GPU, and check every kernel that it launches."),
     "plan": ("plan.plan_command", "Plan an operand tile: which descriptors and tensor maps do I need?"),
     "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
     "solve": ("solve.solve", "Find descriptors that read an operand, the fault in a wrong D, or a layout without bank conflicts."),
