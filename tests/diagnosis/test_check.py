@@ -1,6 +1,7 @@
 """`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work, and correct kernels raise nothing."""
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -327,6 +328,23 @@ def test_the_command_line(tmp_path):
     assert "1 finding" in result.stdout
     assert "as expected" in result.stdout
     assert run.invoke(main, ["check"]).exit_code == 2
+
+
+AXIS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 64)), min_size=1, max_size=2)
+
+
+@examples(60)
+@given(AXIS, AXIS, st.sampled_from(["none", "32B", "128B"]))
+def test_the_strides_that_l401_proposes_give_each_element_a_place(mn, k, swizzle):
+    def codes(**axes):
+        layout = {"swizzle": swizzle, "mn": [list(x) for x in mn], "k": [list(x) for x in k]} | axes
+        return check({"arch": "sm_90a", "buffer": {"s": {"address": 0x400, "layout": layout}}}).findings
+
+    found = [f for f in codes() if f.code == "L401"]
+    for f in found:
+        proposed = dict(re.findall(r"(mn|k) = (\[\[.*?\]\])", f.repair))
+        assert proposed, f.repair
+        assert "L401" not in [other.code for other in codes(**{axis: json.loads(text) for axis, text in proposed.items()})]
 
 
 def test_every_key_has_a_meaning():

@@ -73,6 +73,9 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     assert one.code == "R507"
     assert "(step 2) writes them only afterwards" in one.message
     scenario["step"].reverse()
+    first_half = changed(changed(scenario, AT, scenario["step"][0]["at"][:1]), OFFSET, scenario["step"][0]["offset"][:1])
+    (one,) = (f for f in check(first_half).findings if f.code == "R507")
+    assert "k=64 to 127]" in one.message
     over = copy.deepcopy(scenario["step"][0])
     over["at"] = [[x + 64, y] for x, y in over["at"]]
     scenario["tensor"]["X"]["extent"]["k"] = scenario["map"]["tm"]["global_dim"][0] = 512
@@ -101,7 +104,7 @@ PATTERNS = {
     "K steps repeat: 1 what 0 should": (ADDS, [0] * 8),
     "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
     "past the end of the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
-    "all of them are uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
+    "all of them read uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
 }
 
 

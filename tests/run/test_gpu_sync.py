@@ -318,12 +318,12 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; "
             "W: mbarrier.try_wait.shared::cta.b64 %p1, [bar], %d5; @!%p1 bra W;",
-            "1 of 129 arrivals are missing; so far arrives: line",
+            "1 of 129 arrivals are missing; so far: arrivals by line",
         ),
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; bar.sync 0; "
             "@%p9 mbarrier.complete_tx.shared::cta.b64 [bar], 60; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;",
-            "4 expected bytes are missing; so far arrives: line",
+            "4 expected bytes are missing (64 expected, 60 arrived); so far: arrivals by line",
         ),
     ],
 )
@@ -600,7 +600,7 @@ def test_cp_async_arrives():
     alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")  # without .noinc it is no arrival of those that init counts
     assert "X006" in found(alone, np.zeros(32, np.uint32), block=1)
     (hang,) = run(alone, [np.zeros(32, np.uint32)], block=1)[0].result.findings.values()
-    assert "adds an arrival and makes it: line" in hang.message
+    assert "arrivals that the instruction itself adds by line" in hang.message
     assert hang.repair.startswith("cp.async.mbarrier.arrive.noinc in line")
 
 

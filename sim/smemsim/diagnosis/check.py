@@ -209,13 +209,12 @@ def _layouts(machine: Machine) -> None:
         alias = buffer.layout and buffer.layout.first_alias()
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
-            counted = (
-                f"two elements overwrite each other; {buffer.layout.contiguous} counts bytes here"
-                if buffer.layout.contiguous
-                else "two elements overwrite each other"
-            )
+            name_of_axis, stride, span, wider = buffer.layout.widened()
+            counted = f"; {buffer.layout.contiguous} counts bytes here" * bool(buffer.layout.contiguous)
+            short = f"{name_of_axis} has a stride of {stride} B, and smaller strides span {span} B: the second element overwrites the first"
+            right = f"a stride of at least {span} B in {name_of_axis}" + (f": {wider}" if wider else "") + "; or smaller sizes"
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
-                                f"the layout gives {one} and {other} the same byte", "strides that step over all that smaller strides span", why=counted))  # fmt: skip
+                                f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
         for note in bank_notes(name, buffer):
             machine.say(note)
 
@@ -418,7 +417,15 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
     taken = [_k_taken(machine, read) for read in reads]
     if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
         machine.say(finding("H801", Path.of("step", number), f"step {number + 1} (mma)",
-                            "both operands take the same permutation of K", why="every product still pairs the right elements; a change of one operand makes D wrong"))  # fmt: skip
+                            f"both operands read K in the same wrong order{_order(taken[0])}", "change nothing, or correct both operands together: if only one is corrected, D is wrong",
+                            why="every product still pairs the right elements, so D is right"))  # fmt: skip
+
+
+def _order(taken: np.ndarray | None) -> str:
+    """The first k that another one replaces, in brackets."""
+    flat = np.zeros(0, np.int64) if taken is None else np.asarray(taken).reshape(-1)
+    moved = np.flatnonzero(flat != np.arange(len(flat)))
+    return f" (k {int(flat[moved[0]])} in place of k {int(moved[0])})" if len(moved) else ""
 
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:

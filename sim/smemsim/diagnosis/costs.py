@@ -168,10 +168,10 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
 
 def _worded(layout: ConflictFree, element: int, now: int, ideal: int, *, is_fixed: bool) -> str:
     both = " in the map, the descriptors and the threads' addresses" if is_fixed else ""
-    return (
-        f"{layout.says}{both}: CuTe {layout.cute(element)} on elements of {element} B, CUDA {layout.cuda(element)} "
-        f"(tried on {now:,} wavefronts of all accesses of the buffer: {ideal:,} are left)"
-    )
+    form = layout.cuda(element)
+    if layout.swizzle is not None:
+        form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
+    return f"{form}{both} (tried: {now:,} wavefronts become {ideal:,}); in CuTe {layout.cute(element)} on elements of {element} B"
 
 
 def _hardware(launch: Launch, buffer: _Buffer) -> tuple[CuteSwizzle | None, bool]:

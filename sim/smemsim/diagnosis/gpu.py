@@ -419,9 +419,9 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     )
     names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
     launch.find(
-        "X020", i, f"the result in {names} differs between cancel = {EVERY_ANSWER[0]!r} and {answer!r}",
-        "do the work of the cluster whose first ctaid the response holds, and no other, until a request is declined",
-        why="the result depends on which clusters have begun, which is a race" + "; sums of floats in another order differ too" * sums,
+        "X020", i, f"the result in {names} differs between --cancel {EVERY_ANSWER[0]} and --cancel {answer}",
+        "after each granted request do the work of the cluster that the response names (query_cancel.get_first_ctaid), and of no other; a declined request names none",
+        why="--cancel sets which requests of try_cancel are granted; on a card this depends on which clusters have begun" + "; sums of floats in another order differ too" * sums,
         milder=Severity.LUCK if sums else None,
     )  # fmt: skip
 

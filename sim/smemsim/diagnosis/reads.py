@@ -260,7 +260,9 @@ def usage_notes(machine: Machine) -> Iterator[Finding]:
                 Path.of("step", step),
                 f"step {step + 1}",
                 f"{what} read by any later step",
-                halves=(Half("first", machine.issues[issues[0]].text),),
+                "remove the transfer, or let a later step read its bytes",
+                why=f"later steps read other bytes of {name}",
+                halves=(Half("copy", machine.issues[issues[0]].text),),
             )
 
 

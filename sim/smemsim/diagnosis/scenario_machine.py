@@ -77,7 +77,7 @@ def refusal_repair(arguments: MapArguments, code: str, encode: Callable[[MapArgu
         unit = LIMITS.inner_alignment * 8 // bits
         up = -(-max(box[0], 1) // unit) * unit
         tries = [
-            (dataclasses.replace(arguments, box_dim=(n, *box[1:])), f"box_dim[0] = {n}, {n * bits // 8} B") for n in (up, up - unit) if n
+            (dataclasses.replace(arguments, box_dim=(n, *box[1:])), f"box_dim[0] = {n} ({n * bits // 8} B)") for n in (up, up - unit) if n
         ]
     elif code == "T204":
         unit = LIMITS.address_alignment
@@ -145,6 +145,27 @@ class SharedLayout:
         second = order[same + 1].min()
         first = int(np.nonzero(offset == offset[second])[0][0])
         return (int(mn[first]), int(k[first])), (int(mn[second]), int(k[second]))
+
+    def widened(self) -> tuple[str, int, int, str]:
+        """For a layout that is not one-to-one: the axis, the first stride that is too small, the bytes that smaller strides span,
+        and the axes with strides that are large enough ("" if those do not help either).
+        """
+        axes = {"mn": [*map(list, self.mn)], "k": [*map(list, self.k)]}
+        digits = sorted((stride, size, name, n) for name, axis in axes.items() for n, (size, stride) in enumerate(axis) if size > 1)
+        first, span, factor = None, 1, 1
+        for stride, size, name, n in digits:
+            wide = stride * factor
+            if wide < span:
+                first = first or (name, stride, span)
+                wide = span
+                factor = -(-span // stride) if stride else factor
+            axes[name][n][1] = wide
+            span += (size - 1) * wide
+        assert first is not None
+        mn, k = (tuple((size, stride) for size, stride in axes[name]) for name in ("mn", "k"))
+        is_right = dataclasses.replace(self, mn=mn, k=k).first_alias() is None
+        changed = [f"{name} = {axes[name]}" for name, old in (("mn", self.mn), ("k", self.k)) if axes[name] != [*map(list, old)]]
+        return (*first, ", ".join(changed) * is_right)
 
 
 def _digits(index: np.ndarray, axis: tuple[tuple[int, int], ...]) -> np.ndarray:
@@ -603,7 +624,7 @@ class Machine:
             ends = (
                 "the phase never completes"
                 if expected > total
-                else "the phase completes before all bytes have arrived, or its count leaves its range"
+                else f"the phase completes before all bytes have arrived, or the {total - expected:,} surplus bytes take the mbarrier's byte count below 0"
             )
             self.say(finding("T210", where, title, f"the mbarrier expects {expected:,} bytes, {total:,} bytes arrive",
                              f"expect_bytes = {total}", why=ends, cause=self.mismatched.get(step.map), numbers={"expected": expected, "arrive": total}, changes=(Fix(where, expected, total),)))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -107,7 +108,7 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
     if outside:
         return finding("A107", read.where, read.title, outside, halves=share, **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
-    when = _when(machine, rerun, scenario, read.meant[wrong][missing]) if missing.any() else ""
+    when = _when(machine, rerun, scenario, read, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
         return finding("R507", read.where, read.title, "the operand reads uninitialised bytes", why=when, halves=share, **counts)  # fmt: skip
     return finding(
@@ -234,7 +235,7 @@ def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: st
     return [finding("D302", read.where / "word", read.title, why)]
 
 
-def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, missing: np.ndarray) -> str:
+def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, read: Read, missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
     gone = _overwritten(machine, missing)
     if gone or scenario.excerpt:
@@ -244,7 +245,16 @@ def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, missing: np.
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]
         return f"{writer.text} (step {writer.step + 1}) writes them only afterwards"
-    return f"no step writes {len(missing)} of the intended elements"
+    return f"no step writes {_box(read, missing)} to shared memory: a load or another write is missing, or is too small"
+
+
+def _box(read: Read, missing: np.ndarray) -> str:
+    """Elements of a tensor in words: the box that they fill, or their number and the box around them."""
+    at = read.tensor.coordinates(missing)
+    ends = {axis: (int(at[axis].min()), int(at[axis].max())) for axis in dict.fromkeys(read.meaning.axes)}
+    box = f"{read.tensor.name}[{', '.join(f'{axis}={low}' if low == high else f'{axis}={low} to {high}' for axis, (low, high) in ends.items())}]"
+    number = len(np.unique(missing))
+    return box if number == math.prod(high - low + 1 for low, high in ends.values()) else f"{number} elements of {box}"
 
 
 def _overwritten(machine: Machine, wanted: np.ndarray) -> str:

@@ -46,10 +46,10 @@ def _nothing(seen: Seen) -> list[str]:
     past = seen.addresses >= REACH
     sentences = []
     for mask, what in (
-        (past, "are past the end of the shared window"),
-        ((got == UNWRITTEN) & ~past, "are uninitialised bytes"),
-        (got == OUTSIDE, "are out-of-bounds fill"),
-        (got == FOREIGN, "belong to no tensor of the scenario"),
+        (past, "read past the end of the shared window"),
+        ((got == UNWRITTEN) & ~past, "read uninitialised bytes"),
+        (got == OUTSIDE, "read out-of-bounds fill"),
+        (got == FOREIGN, "read bytes of no tensor of the scenario"),
     ):
         count = int((mask & wrong).sum())
         if count:

@@ -210,7 +210,7 @@ def _start_in_bytes(read: Read, s: FoundDescriptor, repair: Callable[..., Repair
     if raw[0, 0] != s.starts[0, 0] & START.mask or not raw[0, 0]:
         return None
     used, needed = (of[0] - of[0, 0] for of in (raw << START.shift, s.starts))
-    steps = f", and K steps {used.tolist()} must be {needed.tolist()}" if (used != needed).any() else ""
+    steps = f", and the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}" if (used != needed).any() else ""
     text = f"start {int(raw[0, 0]) << START.shift:#x} must be {int(s.starts[0, 0]):#x}{steps}: shift addresses and advances right by {START.shift}"
     return repair("D301", "the start address was written in bytes", text, f"the field counts units of {1 << START.shift} B")
 
@@ -237,7 +237,7 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
         used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
-        steps = f"K steps {used.tolist()} must be {needed.tolist()}"
+        steps = f"the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
                       f"the field has {START.width} bits that count {unit} B: the carry is lost")  # fmt: skip
@@ -258,7 +258,7 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
         return repair(
             "R503" if panel else "R502",
             "the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place",
-            f"K steps {table[0]} must be {table[1]}{also}",
+            f"the byte offsets {table[0]} of the K steps must be {table[1]}{also}",
             f"the next {mode.width} B of K lie in another block of the tile"
             if panel
             else "each K step must start at the address of its first k",
@@ -270,7 +270,7 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
         return repair(
             "R504",
             "later blocks of M or N start in the wrong place",
-            f"blocks {table[0]} must be {table[1]}{also}",
+            f"the byte offsets {table[0]} of the blocks must be {table[1]}{also}",
             "each block must start at the address of its first row",
             used=table[0],
             needed=table[1],

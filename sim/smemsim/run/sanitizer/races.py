@@ -36,7 +36,8 @@ __all__ = [
 
 
 UNORDERED = "nothing orders the two"
-_PROXY = "what threads write and read is ordered with the asynchronous proxy (TMA, tensor core) only by fence.proxy.async"
+_STORES = "TMA and the tensor core may not see ordinary stores before fence.proxy.async"
+_PROXY = "TMA and the tensor core may write before ordinary loads and stores are complete, unless fence.proxy.async follows these"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,9 +107,9 @@ def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
     them.
     """
     does = "read" if mine.does == "read" else "overwritten"
-    then = "written" if theirs.does == "write" else theirs.does
-    what = f"{where} is {does} through the asynchronous proxy, without fence.proxy.async after threads have {then} it"
-    return Clauses("X003", what, (mine.half, theirs.half), _PROXY)
+    then = {"write": "stores", "read": "loads"}.get(theirs.does, "accesses")
+    what = f"{where} is {does} by an asynchronous operation, and no fence.proxy.async follows the {then} of threads"
+    return Clauses("X003", what, (mine.half, theirs.half), _STORES if mine.does == "read" else _PROXY)
 
 
 def read_before_arrival(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:

@@ -208,10 +208,17 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
             "T208",
             name.partition("[")[0],
             f"{inner_shown(a)} is narrower than the swizzle of {width} B",
-            f"reserve {width} B a row, or make the inner extent {8 * width // row.bits} elements",
+            f"{_fitting(a, size)}reserve {width} B a row; or make the inner extent {8 * width // row.bits} elements",
             because,
             why=f"rows are {width} B apart in shared memory; {width - size} B of each stay unwritten, and the mbarrier counts {size} B a row",
         )
+
+
+def _fitting(a: Arguments, size: int) -> str:
+    """A plain swizzle as wide as a row, in words; "" if there is none, or if the map has another order of chunks."""
+    plain = (TensorMapSwizzle.SWIZZLE_32B, TensorMapSwizzle.SWIZZLE_64B, TensorMapSwizzle.SWIZZLE_128B)
+    fits = [SWIZZLES[mode] for mode in plain if a.swizzle in plain and MODES[SWIZZLES[mode]].width == size]
+    return "".join(f"swizzle = {mode}, here and in the descriptors; or " for mode in fits)
 
 
 def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:

@@ -28,6 +28,12 @@ __all__ = ["before_loads", "check_bytes", "is_wait", "park", "suspicion"]
 
 
 KEPT = 6  # lines remembered for a report
+DONE = {  # in words, by the keys of `State.done`
+    "arrives": "arrivals by",
+    "expects bytes": "bytes expected by",
+    "brings bytes": "bytes brought by",
+    ADDS_OWN: "arrivals that the instruction itself adds by",
+}
 
 
 # ---- The waits at mbarriers that never end: the likeliest cause of the hang, and what to change there; and the copy
@@ -58,7 +64,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if state.tx < 0 and not state.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
-        return 4 if state.is_late else 1, ""
+        return (4, "") if state.is_late else (1, _missing_bytes(barrier, x))
     if not any(state.done.values()):
         if not before_loads(i, x):
             return 3, ""
@@ -68,6 +74,20 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
     return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""
+
+
+def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
+    """What to change if all arrivals of a phase have come, and copies have brought too few bytes."""
+    state = barrier.state
+    if state.tx <= 0 or not state.all_brought or not state.expecting:
+        return ""
+    i, size = next(iter(state.expecting.values()))
+    cause = wrong_delivery(barrier, x, size, state.all_expected // size if size and state.all_expected % size == 0 else 0)
+    return (
+        f"expect {state.tx:,} bytes fewer in line {i.line}, or let copies bring the {state.tx:,} missing bytes"
+        if cause is None
+        else cause[2]
+    )
 
 
 def _unseen(barrier: Mbarrier) -> str:
@@ -461,16 +481,17 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     if state.pending:
         left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")
     if state.tx > 0:
-        left.append(f"{state.tx} expected bytes are missing")
+        of_all = " in all phases" * bool(state.phase)
+        left.append(f"{state.tx:,} expected bytes are missing ({state.all_expected:,} expected, {state.all_brought:,} arrived{of_all})")
     if state.tx < 0:
         left.append(f"{-state.tx} bytes arrived that no phase expected")
     lacks = " and ".join(left) or "nothing is missing"
     known = [
-        f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
+        f"{DONE[what]} line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
         for what, by in state.done.items()
         if by
     ]
     elsewhere = misdirected(barrier, x)
     told = "" if elsewhere is None else f"; {elsewhere[0]}"
-    history = "; so far " + "; ".join(known) if known else "; no thread and no bytes have arrived"
+    history = "; so far: " + ", ".join(known) if known else "; no thread and no bytes have arrived"
     return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"
