@@ -118,7 +118,7 @@ class Counting(Observer):
             if op in ("atom", "one") and self._is_uniform(rows, active):
                 op = "uniform"
             row.shared(op, rows, active, size)
-            if op in OPS:
+            if op in OPS and access.piece.space == "shared":
                 self._keep(x, access, op, rows, active)
 
     def _keep(self, x: Wave, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:

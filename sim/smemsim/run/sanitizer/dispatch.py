@@ -49,8 +49,11 @@ class Events(AsyncEvents):
         self.names(x, block)
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
-        """Threads read, or have written."""
-        if access.kind == "read":
+        """Threads read, or have written. What they do in the system's part of shared memory is not followed."""
+        if access.piece.space == "reserved":
+            if access.kind == "copy":
+                self.taint.taken()
+        elif access.kind == "read":
             self._has_read(x, access)
         elif access.kind == "write":
             self._has_written(x, access)

@@ -122,8 +122,9 @@ class Messages:
                 milder=Severity.NOTE,
             )
             return
-        said = unordered(own, theirs, "a word of global memory", why)
+        where = "global memory" if space == "global" else "the system's part of shared memory"
+        said = unordered(own, theirs, f"a word of {where}", why)
         self.x.launch.find(
             said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 to 8.10", milder=Severity.NOTE,
-            operation=f"global memory, line {stored.instruction.line}", other=stored.instruction,
+            operation=f"{where}, line {stored.instruction.line}", other=stored.instruction,
         )  # fmt: skip

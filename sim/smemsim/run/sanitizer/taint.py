@@ -679,7 +679,7 @@ class Taint:
         """Values with these marks (n,) have been stored to a piece of shared or global memory."""
         if piece.space == "global":
             self._told_as_stored(i, marks)
-        elif self.shared is not None or marks.any():
+        elif piece.space == "shared" and (self.shared is not None or marks.any()):
             self.put_stored(piece.at, size, marks)
 
     def _told_as_stored(self, i: Instruction, marks: np.ndarray) -> None:

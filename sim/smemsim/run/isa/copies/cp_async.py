@@ -98,14 +98,16 @@ def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) ->
 def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
     """Called before a copy: returns what to call after it, so that its bytes are there only when it completes."""
     words: np.ndarray = ((piece.at[:, None] >> 2) + np.arange(size // 4)).reshape(-1)
-    view, threads = x.shared.view(np.uint32), x.threads.copy()
-    x.in_flight.clears(x, words)
+    view, threads = piece.memory.view(np.uint32), x.threads.copy()
+    followed = words if piece.space == "shared" else None  # of x.shared; the rest is the system's part
+    if followed is not None:
+        x.in_flight.clears(x, followed)
     before = view[words].copy()
 
     def take() -> None:
         new = view[words].copy()
         view[words] = before
-        defer(x, lambda: view.__setitem__(words, new), stream=GROUP, kind=GROUP, threads=threads, words=words)
+        defer(x, lambda: view.__setitem__(words, new), stream=GROUP, kind=GROUP, threads=threads, words=followed)
 
     return take
 

@@ -97,7 +97,7 @@ def _row(f: Form, space: str) -> Any:
         name = "b32"
     elif name == "f32" and f.op == "add" and space == "global":
         name = "f32_ftz"
-    in_shared = name == "f64" and f.op == "add" and space.startswith("shared")
+    in_shared = name == "f64" and f.op == "add" and (space.startswith("shared") or space == "reserved")
     row = parameters(SHARED_F64 if in_shared else REDUCTION_TYPES[name])
     return (row[0], bits_of(f.element), *row[2:])
 
