@@ -117,6 +117,50 @@ def test_products_count_operations_and_operands() -> None:
     assert found["operand_wavefronts"] == 2 * (64 * 32 + 8 * 32) // 128
 
 
+def test_predicates_local_memory_and_other_ctas_memory() -> None:
+    """By hand: two CTAs of 64 threads in a cluster. Every number follows from the text of the kernel."""
+    body = """.local .align 16 .b8 own[64]; .reg .b64 %l; mov.u64 %l, own; and.b32 %a, %t, 3; setp.eq.u32 %p, %a, 0;
+        @%p add.u32 %y, %y, 1;
+        @!%p bra AFTER;
+        st.local.u32 [%l+4], %x;
+        AFTER: st.local.v4.u32 [%l+16], {%x, %x, %x, %x};
+        mapa.shared::cluster.u32 %z, %s, 1; st.shared.u32 [%s], %x;
+        barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+        ld.shared::cluster.u32 %w, [%z];
+        barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+    run = counted(body, block=64, grid=2, cluster=2)
+    assert [(row(run, name)["lanes"], row(run, name)["predicated_off"]) for name in ("add.u32", "bra")] == [(128, 96), (128, 32)]
+    one, four = row(run, "st.local.u32"), row(run, "st.local.v4.u32")
+    assert (one["lanes"], one["local_requests"], one["local_sectors"], one["sure"]) == (32, 4, 16, "not countable")
+    assert (four["local_requests"], four["local_sectors"]) == (4, 64)
+    assert row(run, "ld.shared::cluster.u32")["cluster_bytes"] == 64 * 4  # of rank 0: rank 1 reads its own
+    assert run.counters.copies == {"other CTAs' shared memory": 256}
+    assert run.counters.by("class")["load"]["executed"] == 4 + 4  # the parameter, and the load
+
+
+def test_matrix_instructions_by_type_and_shape_and_what_a_multiprocessor_holds() -> None:
+    """A GEMM of 128 x 128 x 1024 by two warpgroups, as one counts it by hand: 64 steps of K, tiles of 64 columns."""
+    run, _ = smemsim.launch_file(ROOT / "golden/sm_90a/launches/kernels/gemm_specialized_k1024", counters=True, progress=False)
+    table = run.counters
+    assert table.products == (("wgmma", "m64n128k16", "f32.bf16.bf16", 2 * 64, 2 * 128 * 128 * 1024),)
+    assert table.total("operand_wavefronts") == 2 * 64 * (64 * 32 + 128 * 32) // 128
+    assert table.copies == {"TMA loads": 2 * 128 * 1024 * 2, "TMA stores": 128 * 128 * 2}
+    assert table.intensity == 2 * 128 * 128 * 1024 / (table.moved_bytes + table.total("sectors") * 32)
+    held = table.residence
+    assert (held.ctas, held.fit.limits, held.registers, held.most_registers) == (1, ("shared memory",), None, 168)
+    assert held.as_dict()["ctas"] == 1 == table.as_dict()["occupancy"]["ctas"]
+
+
+@pytest.mark.parametrize(
+    ("registers", "ctas", "limits"), [(128, 4, ("registers",)), (32, 16, ("threads", "registers")), (16, 16, ("threads",))]
+)
+def test_registers_that_a_directive_fixes_limit_the_ctas(registers: int, ctas: int, limits: tuple[str, ...]) -> None:
+    text = kernel("st.shared.u32 [%s], %x;", ".shared .b8 tile[64];").replace("(.param .u64 p)", f"(.param .u64 p) .maxnreg {registers}")
+    gpu = smemsim.Gpu("sm_90a")
+    held = gpu.launch(text, block=128, args=[gpu.array(np.zeros(8, np.uint32))], counters=True, progress=False).counters.residence
+    assert (held.ctas, held.fit.limits, held.registers) == (ctas, limits, registers)
+
+
 def test_counters_and_findings_do_not_change_each_other() -> None:
     """The same findings, the same bytes, the same counts, with the sanitizer and without."""
     body = "shl.b32 %a, %t, 3; add.u32 %a, %a, %s;\nst.shared.u32 [%s], %t;\nld.shared.u32 %x, [%a];"

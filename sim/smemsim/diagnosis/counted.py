@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 from smemsim.core.machine.tma import tma_store
 from smemsim.core.ptx.module import Instruction, Location
+from smemsim.core.spec.cards import card_of
+from smemsim.core.spec.occupancy import cta_fit, registers_for
 from smemsim.run.counters import Counters, Counting
+from smemsim.run.counters.totals import MatrixCount, Residence
 from smemsim.run.engine.records import Bulk, Load, Mma, Store
 
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
 
-__all__ = ["counters_of"]
+__all__ = ["counters_of", "residence_of"]
 
 
 def counters_of(launch: Launch, counting: Counting, place: Callable[[Location], Location]) -> Counters:
@@ -22,18 +25,38 @@ def counters_of(launch: Launch, counting: Counting, place: Callable[[Location], 
     def source(i: Instruction) -> str:
         return "" if i.location is None else str(place(i.location))
 
-    return Counters.of(counting, source, _recorded(launch))
+    return Counters.of(counting, source, _copied(launch), _products(launch), residence_of(launch, counting.tensor_columns))
 
 
-def _recorded(launch: Launch) -> Iterator[tuple[Instruction, int, int]]:
+def residence_of(launch: Launch, tensor_columns: int = 0) -> Residence:
+    """The CTAs of a launch that a multiprocessor of its card holds at once."""
+    card, directives, size = card_of(launch.arch), launch.kernel.directives, launch.cluster_size
+    registers = directives.get("maxnreg", (None,))[0]
+    free = cta_fit(card, launch.threads, launch.asked_bytes)
+    fit = free if registers is None else cta_fit(card, launch.threads, launch.asked_bytes, registers)
+    return Residence(
+        card.name, launch.threads, launch.asked_bytes, registers, registers_for(card, launch.threads, max(free.most, 1)), fit, size,
+        card.clusters_at_once(size, fit.most) if launch.is_clustered and size > 1 else None, tensor_columns,
+    )  # fmt: skip
+
+
+def _copied(launch: Launch) -> Iterator[tuple[Instruction, int]]:
     for event in launch.result.events.transfers():
         if isinstance(event, Load):
-            yield event.instruction, sum(d.transaction_bytes for d in event.deliveries), 0
+            yield event.instruction, sum(d.transaction_bytes for d in event.deliveries)
         elif isinstance(event, Store):
             box = tma_store(event.tensor_map, event.coordinates, smem_address=event.smem_address, mode=event.mode)
-            yield event.instruction, box.transaction_bytes, 0
+            yield event.instruction, box.transaction_bytes
         elif isinstance(event, Bulk):
-            yield event.instruction, sum(t.size for t in event.transfers), 0
-    for product in launch.result.events:
-        if isinstance(product, Mma) and product.kind != "wgmma":
-            yield product.instruction, 0, 2 * product.m * product.n * product.k
+            yield event.instruction, sum(t.size for t in event.transfers)
+
+
+def _products(launch: Launch) -> Iterator[tuple[Instruction, MatrixCount]]:
+    """Those of tcgen05: their shape stands in a register."""
+    if "tcgen05" not in launch.program.uses:
+        return
+    for one in launch.result.events:
+        if isinstance(one, Mma) and one.kind != "wgmma":
+            name = f"tcgen05.mma{'.sp' * one.is_sparse} kind::{one.kind}"
+            types = f"{one.d_type}.{one.a_type}.{one.b_type}"
+            yield one.instruction, MatrixCount(name, f"m{one.m}n{one.n}k{one.k}", types, 1, 2 * one.m * one.n * one.k)

@@ -136,6 +136,11 @@ class Observer:
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         """The running threads execute these instructions, one after the other. It is the same sequence each time."""
 
+    def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
+        """The running threads come to an instruction with a predicate, which `holds` for these. Reported only if
+        some observer overrides `executes` or `accessed`.
+        """
+
     def block_entered(self, x: Wave, block: Any) -> None:
         """The running threads begin a block of instructions, or go on in it; `block.slots` are the registers that it
         names, as a bit set. Chains of compiled blocks report their last one alone.

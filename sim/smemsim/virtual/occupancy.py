@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from smemsim.core.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
+from smemsim.core.spec.cards import SHARED_UNIT
 from smemsim.core.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS, PORTABLE_CLUSTER
-from smemsim.core.spec.ptx import WARP_SIZE
+from smemsim.core.spec.occupancy import cta_fit
 from smemsim.virtual.clusters import cluster_of
 from smemsim.virtual.errors import INVALID_CLUSTER, INVALID_VALUE, CudaError
 
@@ -33,24 +33,12 @@ class Occupancy:
         >>> [device.occupancy.blocks_per_multiprocessor(kernel, *x) for x in ((32, 0), (128, 0), (1024, 0), (128, 40000), (96, 100))]
         [32, 16, 2, 5, 21]
         """
-        named = self.card.named
         if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
             return 0
         if shared_bytes > max(function.dynamic_limit, DEFAULT_SHARED - function.static_shared):  # measured (H200)
             return 0
-        warps = -(-threads // WARP_SIZE)
-        shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // SHARED_UNIT) * SHARED_UNIT
-        if shared - named("reserved_shared_memory_per_block") > named("max_shared_memory_per_block_optin"):
-            return 0
-        fits = [
-            named("max_blocks_per_multiprocessor"),
-            named("max_threads_per_multiprocessor") // WARP_SIZE // warps,
-            named("max_shared_memory_per_multiprocessor") // shared,
-        ]
-        if "maxnreg" in function.directives:
-            of_warp = -(-WARP_SIZE * function.registers // REGISTER_UNIT) * REGISTER_UNIT
-            fits.append(named("max_registers_per_multiprocessor") // of_warp // WARP_UNIT * WARP_UNIT // warps)
-        return max(0, min(fits))
+        registers = function.registers if "maxnreg" in function.directives else None
+        return cta_fit(self.card, threads, function.static_shared + shared_bytes, registers).most
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
         """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have.

@@ -88,6 +88,7 @@ ACCESS_COSTS: dict[str, AccessCost] = {
     "cp.async.ca": AccessCost(Counts.BOTH,  _B, "the lanes of a group read several lines of global memory, which L1 looks up in turns", _M, "traces access_async and access_lines"),
     "cp.async.cg": AccessCost(Counts.NOTHING, _N, "L2 writes the data past the queue of the banks; ncu's source page shows nothing for some of these and the lanes' passes for others", _M, "traces access_async, access_lines and counted_kernels: the hardware counter is the same whatever the addresses"),
     "remote":      AccessCost(Counts.NOTHING, _N, "the other CTA's shared memory is reached through the cluster's network, in sectors", _M, "trace access_copies"),
+    "local":       AccessCost(Counts.NOTHING, _N, "ptxas may keep the variable in registers", _M, "trace launch_counters"),
     "poll":        AccessCost(Counts.WORDS, _N, "how often a wait looks depends on time", _M, "trace launch_counters"),
 }
 # fmt: on
@@ -115,8 +116,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("sectors",          "32-byte sectors of global memory",                                      "memory_l2_theoretical_sectors_global", "sectors"),
     Column("ideal_sectors",    "sectors that the bytes need if they lie together",                      "memory_l2_theoretical_sectors_global_ideal", "sectors"),
     Column("local_requests",   "warp instructions that access local memory",                            "", "requests"),
+    Column("local_sectors",    "32-byte sectors of local memory: word n of all lanes of a warp lies together", "", "sectors"),
+    Column("cluster_bytes",    "bytes that threads access in the shared memory of other CTAs",          "", "bytes"),
     Column("operand_wavefronts", "passes that a matrix instruction reads its operands of shared memory with", "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum", "wavefronts"),
     Column("copied_bytes",     "bytes of TMA, bulk and asynchronous copies",                            "", "bytes"),
+    Column("mmas",             "matrix instructions; of wgmma one for each warpgroup",                   "", "matrix instructions"),
     Column("flop",             "operations of matrix instructions: a product and a sum are two",        "", "operations"),
 )
 # fmt: on

@@ -13,7 +13,7 @@ from smemsim.core.spec.counters import COLUMNS
 __all__ = ["Limit", "limits_of"]
 
 _OTHER_NAMES = {"shared_wavefronts": "wavefronts", "global_sectors": "sectors"}
-_NAMES = (*_OTHER_NAMES, *(c.name for c in COLUMNS if c.name != "predicated_off"))
+_NAMES = (*_OTHER_NAMES, *(c.name for c in COLUMNS))
 _PLACE = re.compile(r"(?:line )?(\d+)|(\S.*:\d+)")
 
 

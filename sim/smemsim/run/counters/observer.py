@@ -11,13 +11,13 @@ from smemsim.core.layout.banks import operand_wavefronts
 from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
-from smemsim.run.counters.classes import counted_ones, op_of, product_of
+from smemsim.run.counters.classes import Product, counted_ones, op_of, product_of
 from smemsim.run.counters.rows import Row, by_warp
 from smemsim.run.events import Access, Observer
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp
-    from smemsim.run.views import Wave
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["Counting"]
 
@@ -33,6 +33,7 @@ class Counting(Observer):
         self.rows: dict[int, Row] = {}
         self.instructions: dict[int, Instruction] = {}
         self.samples: dict[int, list[BankAccess]] = {}
+        self.tensor_columns = 0  # the most that a CTA has allocated at once
         self._blocks: dict[int, tuple[Sequence[Instruction], list[int]]] = {}
         self._ones: set[int] = set()  # atomics whose number is 1 and whose result nothing reads
         self._memories: dict[int, tuple[np.ndarray, int]] = {}
@@ -68,6 +69,14 @@ class Counting(Observer):
         counts[0] += self._warps(threads)
         counts[1] += len(threads)
 
+    def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
+        off = len(holds) - int(np.count_nonzero(holds))
+        if off:
+            self.row(i).predicated_off += off
+
+    def tensor_allocated(self, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
+        self.tensor_columns = max(self.tensor_columns, int(np.count_nonzero(x.memories.tensor_allocated[cta.index])))
+
     def accessed(self, x: Wave, access: Access) -> None:
         i, piece, threads = access.instruction, access.piece, access.threads
         if not len(threads) or "const" in i.modifiers or (i.op == "cp" and access.kind == "write"):
@@ -76,8 +85,8 @@ class Counting(Observer):
         if piece.space == "global":
             self._everywhere(x, row, access, threads)
         elif piece.space == "local":
-            row.accessing += len(threads)
-            row.local_requests += self._warps(threads)
+            local = x.memories.local.shape[1]
+            row.local(threads, piece.at - threads * local, access.size)
         else:
             self._shared(x, row, access, threads)
 
@@ -88,7 +97,6 @@ class Counting(Observer):
             return
         if access.kind == "read" and i.op in ("atom", "red"):
             return
-        row.accessing += len(threads)
         if i.op == "wmma":
             row.doubt(Sure.NONE, _MATRIX)
             return
@@ -105,12 +113,13 @@ class Counting(Observer):
     def _shared(self, x: Wave, row: Row, access: Access, threads: np.ndarray) -> None:
         i, at, size = access.instruction, access.piece.at, access.size
         op = "one" if id(i) in self._ones else op_of(i)
-        row.accessing += len(threads)
         if op == "matrix":
             row.doubt(Sure.NONE, _MATRIX)
             return
         if x.launch.cluster_size > 1 and access.piece.space == "shared" and op != "remote" and (at // x.pitch != x.cta_of[threads]).any():
             op = _REMOTE_CTA
+        if op == _REMOTE_CTA:
+            row.cluster_bytes += int(np.count_nonzero(at // x.pitch != x.cta_of[threads])) * size
         rows, active = by_warp(threads, at)
         if access.kind == "copy":
             self._copied(row, access, op, rows, active)
@@ -158,6 +167,7 @@ class Counting(Observer):
 
     def finish(self) -> None:
         """Give every instruction of the blocks that ran its counts. Once."""
+        products: dict[int, tuple[Row, Product]] = {}
         for instructions, (warps, lanes, _) in self._blocks.values():
             for i in instructions:
                 row = self.row(i)
@@ -165,8 +175,10 @@ class Counting(Observer):
                 row.lanes += lanes
                 product = product_of(i)
                 if product is not None:
-                    times = warps * LANES // product.threads
-                    row.flop += times * product.flop
-                    if product.b_bytes:
-                        row.operand_wavefronts += times * operand_wavefronts(product.a_bytes, product.b_bytes)
+                    products.setdefault(id(i), (row, product))
+        for row, product in products.values():
+            row.mmas = (row.lanes - row.predicated_off) // product.threads
+            row.flop = row.mmas * product.flop
+            if product.b_bytes:
+                row.operand_wavefronts = row.mmas * operand_wavefronts(product.a_bytes, product.b_bytes)
         self._blocks.clear()

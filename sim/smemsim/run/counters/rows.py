@@ -7,22 +7,22 @@ import dataclasses
 import numpy as np
 
 from smemsim.core.layout.banks import Cost, copy_cost, ideal_sectors, ideal_wavefronts, sectors, shared_cost
-from smemsim.core.spec.counters import ACCESS_COSTS, LANES, Counts, Sure
+from smemsim.core.spec.counters import ACCESS_COSTS, COLUMNS, LANES, Counts, Sure
 
 __all__ = ["Row", "by_warp"]
 
+WORD = 4  # bytes of local memory of one lane, beside those of the others
+_SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
 _WORST = {Sure.EXACT: 0, Sure.BOUND: 1, Sure.NONE: 2}
 
 
 @dataclasses.dataclass(slots=True)
 class Row:
-    """The counters of one instruction; names as in `spec.counters.COLUMNS`. `accessing` are the lanes that accessed
-    memory.
-    """
+    """The counters of one instruction; names as in `spec.counters.COLUMNS`."""
 
     executed: int = 0
     lanes: int = 0
-    accessing: int = 0
+    predicated_off: int = 0
     shared_requests: int = 0
     wavefronts: int = 0
     ideal_wavefronts: int = 0
@@ -31,8 +31,11 @@ class Row:
     sectors: int = 0
     ideal_sectors: int = 0
     local_requests: int = 0
+    local_sectors: int = 0
+    cluster_bytes: int = 0
     operand_wavefronts: int = 0
     copied_bytes: int = 0
+    mmas: int = 0
     flop: int = 0
     sure: Sure = Sure.EXACT
     why: str = ""
@@ -64,6 +67,17 @@ class Row:
         self.sectors += int(touched.sum())
         self.ideal_sectors += int(ideal_sectors(touched, active, size).sum())
 
+    def local(self, threads: np.ndarray, at: np.ndarray, size: int) -> None:
+        """Threads have accessed local memory: byte offsets in their own, bytes of a lane. Words of 4 bytes lie
+        together, one of each lane.
+        """
+        rows, active = by_warp(threads, at)
+        self.local_requests += len(active)
+        lanes = np.arange(LANES) * WORD
+        for word in range(max(size // WORD, 1)):
+            self.local_sectors += int(sectors((rows // WORD + word) * LANES * WORD + lanes, active).sum())
+        self.doubt(ACCESS_COSTS["local"].sure, ACCESS_COSTS["local"].why)
+
     def doubt(self, sure: Sure, why: str) -> None:
         """The number is less sure than it was; the least sure reason stays."""
         if _WORST[sure] > _WORST[self.sure]:
@@ -71,8 +85,7 @@ class Row:
 
     def add(self, other: Row) -> None:
         """Add what another instruction of the same line has cost."""
-        for name in ("executed", "lanes", "accessing", "shared_requests", "wavefronts", "ideal_wavefronts", "global_requests", "sectors", "ideal_sectors",
-                     "local_requests", "operand_wavefronts", "copied_bytes", "flop"):  # fmt: skip
+        for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.worst_degree = max(self.worst_degree, other.worst_degree)
         self.doubt(other.sure, other.why)

@@ -14,6 +14,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
 from smemsim.run.counters.classes import class_of
 from smemsim.run.counters.rows import Row
+from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
 if TYPE_CHECKING:
     from smemsim.run.counters.observer import Counting
@@ -22,8 +23,9 @@ __all__ = ["Counters"]
 
 
 MOST_LINES = 12
+OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
 _WORDS = ("source", "line", "instruction", "class")
-_SUMMED = tuple(c.name for c in COLUMNS if c.name not in ("worst_degree", "predicated_off"))
+_SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,22 +35,41 @@ class Counters:
 
     A row is one instruction of one PTX line: its source line (`gemm.cu:91`, "" if the PTX has none), the line of the
     PTX, the instruction, its class, the counters of `smemsim.core.spec.counters.COLUMNS`, how sure the row is
-    ("exact", "lower bound", "not countable") and why not. `predicated_off` is -1 if no access shows which lanes were
-    off. PTX instructions are no machine instructions: they are never `smsp__inst_executed`.
+    ("exact", "lower bound", "not countable") and why not. PTX instructions are no machine instructions: they are
+    never `smsp__inst_executed`. `products` are the matrix instructions by type and shape, `residence` the CTAs that a
+    multiprocessor holds.
     """
 
     data: Mapping[str, np.ndarray]
+    products: tuple[MatrixCount, ...] = ()
+    residence: Residence | None = None
 
     @classmethod
-    def of(cls, counting: Counting, source: Callable[[Instruction], str], copied: Iterable[tuple[Instruction, int, int]] = ()) -> Counters:
-        """The table of what was counted. `source` names an instruction's source line; `copied` are bytes and operations
-        of instructions in the records.
+    def of(
+        cls,
+        counting: Counting,
+        source: Callable[[Instruction], str],
+        copied: Iterable[tuple[Instruction, int]] = (),
+        products: Iterable[tuple[Instruction, MatrixCount]] = (),
+        residence: Residence | None = None,
+    ) -> Counters:
+        """The table of what was counted. `source` names an instruction's source line; `copied` are bytes of
+        instructions in the records, `products` tcgen05's matrix instructions.
         """
         counting.finish()
-        for i, byte_count, flop in copied:
+        for i, byte_count in copied:
+            counting.row(i).copied_bytes += byte_count
+        matrix: dict[tuple[str, str, str], list[int]] = {}
+        for key, row in counting.rows.items():
+            if row.mmas:
+                one = matrix.setdefault(matrix_words(counting.instructions[key]), [0, 0])
+                one[0], one[1] = one[0] + row.mmas, one[1] + row.flop
+        for i, made in products:
             row = counting.row(i)
-            row.copied_bytes += byte_count
-            row.flop += flop
+            row.mmas, row.flop = row.mmas + made.executed, row.flop + made.flop
+            row.doubt(*OPERANDS)
+            one = matrix.setdefault(made[:3], [0, 0])
+            one[0], one[1] = one[0] + made.executed, one[1] + made.flop
         joined: dict[tuple[str, int, str], tuple[Instruction, Row]] = {}
         for key, row in counting.rows.items():
             i = counting.instructions[key]
@@ -65,17 +86,11 @@ class Counters:
             "class": np.array([class_of(i) for _, (i, _) in rows], object),
         }
         for column in COLUMNS:
-            if column.name == "predicated_off":
-                values = [
-                    row.lanes - row.accessing if i.guard is not None and row.accessing else 0 if i.guard is None else -1
-                    for _, (i, row) in rows
-                ]
-            else:
-                values = [getattr(row, column.name) for _, (_, row) in rows]
-            data[column.name] = np.array(values, np.int64)
+            data[column.name] = np.array([getattr(row, column.name) for _, (_, row) in rows], np.int64)
         data["sure"] = np.array([str(row.sure) for _, (_, row) in rows], object)
         data["why"] = np.array([row.why for _, (_, row) in rows], object)
-        return cls(data)
+        counts = sorted((MatrixCount(*words, count, flop) for words, (count, flop) in matrix.items()), key=lambda one: -one.flop)
+        return cls(data, tuple(counts), residence)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,7 +115,7 @@ class Counters:
 
     def total(self, name: str) -> int:
         """The sum of a column over all rows; the largest of `worst_degree`."""
-        return int(self[name].max(initial=0)) if name == "worst_degree" else int(np.maximum(self[name], 0).sum())
+        return int(self[name].max(initial=0)) if name == "worst_degree" else int(self[name].sum())
 
     def by(self, name: str) -> dict[Any, dict[str, int]]:
         """The columns summed up by `source`, `line` or `class`.
@@ -127,9 +142,11 @@ class Counters:
             head += f", {self.total('copied_bytes'):,} bytes copied"
         if self.total("flop"):
             head += f", {self.total('flop'):,} operations of matrix instructions, {self.intensity:.1f} for each byte of global memory"
+        if self.total("local_sectors"):
+            head += f", {self.total('local_sectors'):,} sectors of local memory"
         order = np.argsort(-(self["wavefronts"] * 4 + self["sectors"]), kind="stable")
         chosen = [n for n in order.tolist() if self["wavefronts"][n] or self["sectors"][n]]
-        rows = [head]
+        rows = [head, *self._wholes()]
         if chosen and most:
             rows.append(f"  {'wavefronts':>12} {'ideal':>10} {'degree':>6} {'sectors':>12} {'ideal':>10}  line")
         for n in chosen[:most]:
@@ -142,6 +159,34 @@ class Counters:
         if len(chosen) > most > 0:
             rows.append(f"  and {len(chosen) - most} more, see --json")
         return "\n".join(rows)
+
+    def _wholes(self) -> list[str]:
+        """Matrix instructions, copies, lanes and occupancy of the launch, a line each."""
+        made = [f"{one.executed:,} {one.instruction} {one.shape} {one.types}" for one in self.products]
+        copies = [f"{kind} {size:,}" for kind, size in self.copies.items()]
+        found = [f"matrix instructions: {', '.join(made)}"] if made else []
+        found += [f"bytes copied: {', '.join(copies)}"] if copies else []
+        if executed := self.total("executed"):
+            classes = sorted(self.by("class").items(), key=lambda one: -one[1]["executed"])
+            lanes, off = self.total("lanes"), self.total("predicated_off")
+            says = f"PTX instructions: {executed:,} of warps, {lanes / executed:.1f} of 32 lanes active"
+            says += f", {off / lanes:.1%} of these off by a predicate" if off else ""
+            each = (f"{kind} {one['executed']:,} ({one['lanes'] / one['executed']:.1f})" for kind, one in classes if one["executed"])
+            found.append(f"{says}: {', '.join(each)}")
+        return found + (self.residence.text().splitlines() if self.residence is not None else [])
+
+    @property
+    def copies(self) -> dict[str, int]:
+        """Bytes by kind of copy: TMA loads and stores, bulk copies, cp.async, st.async; and what threads access in the
+        shared memory of other CTAs.
+        """
+        out: dict[str, int] = {}
+        for name, size in zip(self["instruction"].tolist(), self["copied_bytes"].tolist(), strict=True):
+            if size:
+                kind = copy_kind(name)
+                out[kind] = out.get(kind, 0) + size
+        others = self.total("cluster_bytes")
+        return {**out, **({OTHERS: others} if others else {})}
 
     @property
     def is_exact(self) -> bool:
@@ -162,7 +207,11 @@ class Counters:
         """The table for JSON: a list of rows, totals, and ncu's names of the columns that equal its metrics."""
         rows = [{name: _plain(values[n]) for name, values in self.data.items()} for n in range(len(self))]
         totals = {c.name: self.total(c.name) for c in COLUMNS}
-        return {"rows": rows, "totals": totals, "intensity": self.intensity, "metrics": {c.name: c.metric for c in COLUMNS if c.metric}}
+        return {
+            "rows": rows, "totals": totals, "intensity": self.intensity, "metrics": {c.name: c.metric for c in COLUMNS if c.metric},
+            "classes": self.by("class"), "copies": self.copies, "products": [one._asdict() for one in self.products],
+            "occupancy": None if self.residence is None else self.residence.as_dict(),
+        }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.core.spec.cards import residency_of
+from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.launches import REGISTERS
+from smemsim.core.spec.occupancy import cta_fit
 from smemsim.run.engine.wave import WARP
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ __all__ = ["Multiprocessors", "fitting"]
 
 def fitting(launch: Launch) -> int:
     """CTAs that a multiprocessor holds at once, as far as threads and shared memory say."""
-    threads, most = -(-launch.threads // WARP) * WARP, residency_of(launch.arch)
-    return max(1, min(most.threads // threads, most.ctas, most.shared_bytes // (launch.window_bytes + most.reserved_bytes)))
+    return max(1, cta_fit(card_of(launch.arch), launch.threads, launch.asked_bytes).most)
 
 
 def _is_alone(launch: Launch) -> bool:

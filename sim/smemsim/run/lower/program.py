@@ -558,7 +558,10 @@ def _guarded(i: Instruction, step: Step) -> Step:
 
     def holds(x: Wave) -> np.ndarray:
         p: np.ndarray = x.r[slot][x.sel]
-        return ~p if negated else p
+        p = ~p if negated else p
+        if x.is_stepwise:
+            x.observer.guarded(x, i, p)
+        return p
 
     if isinstance(step, End):
         return _guarded_end(holds, step)

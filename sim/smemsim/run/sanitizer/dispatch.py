@@ -35,6 +35,9 @@ class Events(AsyncEvents):
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         """Nothing: what matters of an instruction is an event of its own."""
 
+    def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
+        """The same."""
+
     def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Any]) -> None:
         """Nothing: the operation was `issued`."""
 
