@@ -294,3 +294,18 @@ def test_a_command_ends_without_a_look_at_its_objects():
     done = subprocess.run([sys.executable, "-c", text], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "True"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("decode 0x4000404000010040 --arch sm_90a", 0), ("decode 0x6000000800000003", 1), ("decode zz", 2), ("explain --help", 0)],
+)
+@pytest.mark.parametrize("is_buffered", ["", "1"])
+def test_a_reader_that_leaves_changes_no_exit_code(words, code, is_buffered):
+    """As in `smemsim check kernel.toml | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    env = {**os.environ, "PYTHONUNBUFFERED": is_buffered}
+    done = subprocess.run([sys.executable, "-m", "smemsim", *words.split()], stdout=writer, stderr=writer, env=env, check=False)
+    os.close(writer)
+    assert done.returncode == code

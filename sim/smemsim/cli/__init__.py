@@ -21,6 +21,7 @@ from smemsim import __version__
 from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
+from smemsim.cli.streams import open_streams
 
 __all__ = ["main"]
 
@@ -60,6 +61,11 @@ TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchang
 class _Group(click.Group):
     """Turns every error into a sentence on stderr and its exit code: 1 is left to findings."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command line, as `click.Group.main`."""
+        open_streams()
+        return super().main(*args, **kwargs)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
@@ -88,16 +94,11 @@ class _Group(click.Group):
         """
         try:
             return super().make_context(*args, **kwargs)
-        except BrokenPipeError:
-            raise
         except OSError as e:
             click.echo(f"smemsim: cannot read or write: {e.strerror or e}", err=True)
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
-        _open_streams()
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
         often = gc.get_threshold()
         gc.set_threshold(ALLOCATED)
         _leave_at_once()
@@ -113,9 +114,6 @@ class _Group(click.Group):
             _end(ctx, 3, f"not modelled: {e}")
         except SmemsimError as e:
             _end(ctx, 2, str(e))
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader has seen enough
-            ctx.exit(0)
         except OSError as e:
             where = f" ({e.filename})" if e.filename else ""
             _end(ctx, 2, f"cannot read or write: {e.strerror or e}{where}")
@@ -166,17 +164,6 @@ def _say_warnings() -> None:
             before(message, category, *more, **given)
 
     warnings.showwarning = show
-
-
-def _open_streams() -> None:
-    """Give the command an output and an error stream if it was started without (`2>&-`): what it writes there goes
-    nowhere, and no file takes their place.
-    """
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # the numbers of the three streams
-        continue
-    os.close(handle)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:

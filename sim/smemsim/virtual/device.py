@@ -23,6 +23,7 @@ launch, the next synchronising call has the error, and everything after that fai
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
@@ -118,7 +119,7 @@ class VirtualDevice:
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
         self.conditions: dict[int, Condition] = {}  # by their handles
-        self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
+        self.tell: Callable[[str], None] = _print
         self.attributes = CardAttributes(self.card, multiprocessors, memory_bytes, self._remark, self._is_quiet)
         self.registered = RegisteredMemory(self.memory, self.host)
         self.pools, self.advice = MemoryPools(), Advice()
@@ -616,3 +617,9 @@ def _caller() -> str:
         if "/smemsim/" not in frame.filename:
             return f"{frame.filename}:{frame.lineno}"
     return ""
+
+
+def _print(text: str) -> None:
+    """Print lines of smemsim to stderr. If nothing reads its pipe any more, the program runs on."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"smemsim: {text}", file=sys.stderr, flush=True)
