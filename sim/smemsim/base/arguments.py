@@ -9,7 +9,20 @@ from typing import Any
 
 from smemsim.base.errors import InputError
 
-__all__ = ["SAMPLE", "choice", "closest", "cta_numbers", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
+__all__ = [
+    "SAMPLE",
+    "choice",
+    "closest",
+    "cta_numbers",
+    "flag",
+    "in_grid",
+    "in_steps",
+    "is_whole",
+    "shown",
+    "suggestion",
+    "whole",
+    "wholes",
+]
 
 
 OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
@@ -132,6 +145,19 @@ def cta_numbers(name: str, text: str) -> tuple[int | str, ...]:
     except ValueError:
         raise InputError(f"{name} {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5, or {SAMPLE}") from None
     return tuple(found)
+
+
+def in_grid(name: str, number: int, count: int) -> None:
+    """InputError if a grid of `count` CTAs has no CTA of this number.
+
+    >>> in_grid("--cta", 99, 4)
+    Traceback (most recent call last):
+    smemsim.base.errors.InputError: --cta 99: the grid has 4 CTAs, needs 0 to 3
+    """
+    if not 0 <= number < count:
+        between = " " if name.startswith("-") else " = "
+        has = "1 CTA, needs 0" if count == 1 else f"{count:,} CTAs, needs 0 to {count - 1}"
+        raise InputError(f"{name}{between}{number}: the grid has {has}")
 
 
 def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:

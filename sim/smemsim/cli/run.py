@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.base.arguments import cta_numbers, shown, suggestion
+from smemsim.base.arguments import cta_numbers, in_grid, shown, suggestion
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.cli.explain import hint
 from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, global_races_option, json_option
@@ -194,7 +194,9 @@ COMMAND_LINE = "command line"
     metavar="FILE.svg|.txt|.json",
     help="Write the stages over time, and print the wait that holds the loads back.",
 )
-@click.option("--cta", type=click.IntRange(0), metavar="N", help="With --pipeline: record the cluster of this CTA. Default: 0.")
+@click.option(
+    "--cta", type=click.IntRange(0), metavar="N", help="With --pipeline: record the cluster of this CTA. Default: the first that runs."
+)
 @click.option(
     "--costs",
     type=PLACE,
@@ -266,6 +268,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     launch, name = _launch(path, o)
     about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
+    _check_ctas(launch, o)
     _check_arguments(launch, module, o)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
@@ -295,6 +298,15 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         _tell(done, outputs, compared, explanations, differs if as_json else None, strict=o["strict"])
     is_wrong = not (done.is_strictly_ok if o["strict"] else done.ok) or any(differs.values())
     ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time or done.held_up else 0)
+
+
+def _check_ctas(launch: LaunchFile, o: dict[str, Any]) -> None:
+    """InputError if --ctas or --cta has the number of a CTA that the grid has not."""
+    count = math.prod(launch.about["grid"])
+    numbers = [n for n in cta_numbers("--ctas", o["ctas"]) if not isinstance(n, str)] if o["ctas"] else []
+    for option, number in (("--ctas", max(numbers, default=None)), ("--cta", o["cta"])):
+        if number is not None:
+            in_grid(option, number, count)
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
@@ -397,7 +409,7 @@ def _recording(launch: LaunchFile, o: dict[str, Any]) -> Any:
                 raise InputError(f"--{name}: says what --pipeline draws; give both")
         is_small = math.prod(launch.about["grid"]) <= MOST_DRAWN and not o["dask"] and (o["workers"] or 1) == 1
         return Recording(only_page=True) if o["report"] is not None and is_small else False
-    return {"cta": o["cta"] or 0, "costs": {} if o["costs"] is None else _costs(o["costs"])}
+    return {"cta": o["cta"], "costs": {} if o["costs"] is None else _costs(o["costs"])}
 
 
 def _costs(path: pathlib.Path) -> Any:

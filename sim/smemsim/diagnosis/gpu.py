@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.base.arguments import SAMPLE, flag, shown, whole
+from smemsim.base.arguments import SAMPLE, flag, in_grid, shown, whole
 from smemsim.base.budget import ask
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.files import source_folders
@@ -216,6 +216,7 @@ class Gpu(Device):
             options = dataclasses.replace(options, observers=(*options.observers, stages))
         launch = self.prepare(kernel, config, options)
         clusters, sample = _part_of(launch, options.ctas)
+        _check_recorded(launch, clusters)
         if clusters is None and launch.ctas > MOST_CTAS:
             raise InputError(
                 f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
@@ -440,12 +441,22 @@ def _part_of(launch: Launch, ctas: Any) -> tuple[list[int] | None, Sample | None
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
     named = {n for n in taken if isinstance(n, str)}
     numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken if not isinstance(n, str)}
-    if named - {SAMPLE} or not taken or max(numbers, default=0) >= launch.ctas:
+    if named - {SAMPLE} or not taken:
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    in_grid("ctas", max(numbers, default=0), launch.ctas)
     sample = sample_of(launch) if named else None
     if named and sample is None:
         return None, None
     return sorted(_clusters_of(launch, numbers).union(sample.clusters if sample is not None else ())), sample
+
+
+def _check_recorded(launch: Launch, clusters: Sequence[int] | None) -> None:
+    """InputError if the CTA whose pipeline is asked for is not in the grid, or does not run."""
+    if not (recording := launch.options.pipeline) or recording.cta is None:
+        return
+    in_grid("pipeline.cta", recording.cta, launch.ctas)
+    if clusters is not None and not _clusters_of(launch, [recording.cta]) <= set(clusters):
+        raise InputError(f"pipeline.cta = {recording.cta}: this CTA is not among the ctas that run; needs one of them")
 
 
 def _clusters_of(launch: Launch, numbers: Iterable[int]) -> set[int]:

@@ -33,7 +33,7 @@ class BarrierObserver(Observer):
     fillings are complete.
     """
 
-    def __init__(self, cta: int = 0, costs: Costs | None = None) -> None:
+    def __init__(self, cta: int | None = None, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
         self.lanes = Lanes()
         self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
@@ -53,8 +53,8 @@ class BarrierObserver(Observer):
     # ---- which threads
 
     def wave_began(self, x: Wave) -> None:
-        if self._wave is None and self.cta in x.numbers:
-            index = int(np.flatnonzero(x.numbers == self.cta)[0])
+        if self._wave is None and (self.cta is None or self.cta in x.numbers):
+            index = 0 if self.cta is None else int(np.flatnonzero(x.numbers == self.cta)[0])
             cluster = x.ctas[index].cluster
             members = [cta.index for cta in x.ctas if cta.cluster == cluster]
             self._wave, self._begin, self._end = x, min(members) * x.stride, (max(members) + 1) * x.stride

@@ -29,11 +29,11 @@ class Costs(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What is recorded of a launch: the cluster of CTA `cta`, drawn with these costs; `only_page`: for the page of a
-    report alone.
+    """What is recorded of a launch: the cluster of CTA `cta` (None: of the first CTA that runs), drawn with these
+    costs; `only_page`: for the page of a report alone.
     """
 
-    cta: int = 0
+    cta: int | None = None
     costs: Costs = Costs()
     only_page: bool = False
 
@@ -48,7 +48,8 @@ def recording_of(raw: object) -> Recording | None:
         return Recording() if raw is True else raw or None
     if not isinstance(raw, Mapping) or not raw.keys() <= {"cta", "costs"}:
         raise InputError(f"pipeline = {shown(raw)}: needs True, False, or a table with cta and costs")
-    return Recording(whole("pipeline.cta", raw.get("cta", 0), minimum=0), costs_of(raw.get("costs", {})))
+    cta = raw.get("cta")
+    return Recording(cta if cta is None else whole("pipeline.cta", cta, minimum=0), costs_of(raw.get("costs", {})))
 
 
 def costs_of(raw: object) -> Costs:

@@ -37,7 +37,7 @@ COLUMNS = 0xFFFF  # of an address in tensor memory
 class PipelineRecorder(BarrierObserver):
     """Records the first cluster of a launch, or that of CTA `cta`."""
 
-    def __init__(self, cta: int = 0, costs: Costs | None = None) -> None:
+    def __init__(self, cta: int | None = None, costs: Costs | None = None) -> None:
         super().__init__(cta, costs)
         self.fillings: list[Filling] = []
         self.is_cut = False
