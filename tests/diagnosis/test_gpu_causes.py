@@ -78,7 +78,7 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;"""
         (128, "leave out the bytes of line"),
         (768, "twice the bytes that arrive"),
         (192, "half of the bytes that arrive"),
-        (320, "expect 384 bytes, if"),
+        (320, "expect 384 bytes in line 14, if"),
     ],
 )
 def test_bytes_that_are_counted_wrongly(expected, why):

@@ -389,7 +389,7 @@ def test_one_bug_of_an_unrolled_loop_is_one_finding_with_all_lines():
     assert (found.code, found.count) == ("X008", 4)
     assert found.lines == tuple(range(found.line, found.line + 4))
     assert run.text().count("X008") == 1
-    assert f"and 3 more like it (lines {found.line + 1}, {found.line + 2}, {found.line + 3})" in run.text()
+    assert f"and 3 more like it (PTX lines {found.line + 1}, {found.line + 2}, {found.line + 3})" in run.text()
     assert "1 finding at 4 instructions" in run.summary()
     told = json.loads(json.dumps(run.as_dict()))["findings"]
     assert [(f["count"], f["lines"]) for f in told] == [(4, list(found.lines))]

@@ -741,7 +741,7 @@ def hanging(before: str = "", expect: int | None = None) -> Run:
 
 def test_a_hang_follows_from_what_is_found_of_its_own_barrier():
     found = {f.code: f for f in hanging(expect=TILE + 16).findings}
-    assert found["X006"].because == f"may be a consequence of T210 at line {found['T210'].line}"
+    assert found["X006"].because == f"follows from T210 at line {found['T210'].line}"
 
 
 def test_findings_about_other_bytes_are_no_consequences():

@@ -24,6 +24,15 @@ OTHERS = "bar.sync 0;\nxor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.glob
 FENCE, WAITED = "fence.proxy.async;\n", "@%p9 cp.async.bulk.wait_group 0;\n"
 
 
+TWO_STAGES = (
+    "mov.u32 %r5, bar; mov.u32 %r6, sm; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.init.shared.b64 [bar+8], 1; mov.u32 %r8, 256;\n"
+    "L: @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 512;\n"
+    "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%d20], %r8, [%r5];\n"
+    "add.u32 %r5, %r5, 8; add.u32 %r6, %r6, 256; shr.u32 %r8, %r8, 1; setp.gt.u32 %p3, %r8, 64; @%p3 bra L; bar.sync 0;\n" + WAIT.format("")
+    + "V: mbarrier.try_wait.parity.shared.b64 %p2, [bar+8], 0; @!%p2 bra V;\n"
+)  # fmt: skip
+
+
 def ran(body: str, *, try_fixes: bool = True, **given):
     gpu = Gpu("sm_90a")
     array = gpu.array(np.arange(4096, dtype=np.uint32))
@@ -74,13 +83,12 @@ def test_what_was_tried_is_printed_and_in_json():
 
 
 def test_a_fix_that_does_not_help_is_not_printed_as_one():
-    """Two lines expect bytes for one phase, and the number for each of several equal rounds is none of theirs."""
-    body = INIT.format(2) + EXPECT.format(128) + EXPECT.format(384) + LOAD + WAIT.format("") + LEAVE
-    first, said = ran(body)[0].findings[0], ran(body, try_fixes=False)[0].findings[0]
-    assert (first.code, said.repair.startswith("expect 64 bytes")) == ("T210", True)
+    """One line expects bytes at two mbarriers, at which different numbers of bytes come."""
+    first, said = ran(TWO_STAGES)[0].findings[0], ran(TWO_STAGES, try_fixes=False)[0].findings[0]
+    assert (first.code, said.repair.startswith("expect 256 bytes")) == ("T210", True)
     assert (first.repair, first.tried) == ("", False)
-    assert first.failed.startswith("expect 64 bytes in line")
-    assert "tried   expect 64 bytes in line" in str(first)
+    assert first.failed.startswith("expect 256 bytes in line")
+    assert "tried   expect 256 bytes in line" in str(first)
 
 
 def test_a_change_that_brings_another_finding_is_none():
@@ -100,8 +108,7 @@ def test_ctrl_c_ends_all_trials(monkeypatch):
         return done
 
     monkeypatch.setattr(Gpu, "run", interrupted)
-    body = INIT.format(2) + EXPECT.format(128) + EXPECT.format(384) + LOAD + WAIT.format("") + LEAVE
-    assert not any(f.tried or f.failed for f in ran(body)[0].findings)
+    assert not any(f.tried or f.failed for f in ran(TWO_STAGES)[0].findings)
     assert len(runs) == 2  # the launch, and one trial of two
 
 
@@ -135,3 +142,66 @@ def test_faults_of_real_kernels_have_a_fix_that_was_executed(name, base, trial):
         args=args, progress=False, try_fixes=True,
     )  # fmt: skip
     assert trial in [f.trial for f in run.findings]
+
+
+# ---- the number of bytes that a phase expects: which phase, which line, which number
+
+ROUND = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {};\n" + LOAD.replace("256", "{}") + "bar.sync 0;\n"
+ONCE = INIT.format(1) + ROUND.format(256, 256) + WAIT.format("") + "bar.sync 0;\n"
+LATER = "V: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 1; @!%p2 bra V;\nbar.sync 0;\n"
+LOOP = (
+    INIT.format(1) + "mov.u32 %r7, 0;\nL: setp.gt.u32 %p3, %r7, 1; selp.b32 %r8, {}, 256, %p3; and.b32 %r9, %r7, 1;\n"
+    + ROUND.format("%r8", 256)
+    + "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r9; @!%p2 bra W;\nbar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p4, %r7, 4; @%p4 bra L;\n"
+)  # fmt: skip
+HALVES = LOAD.replace("256", "128") + LOAD.replace("256", "128").replace("[sm], [%d20]", "[sm+128], [%d20]")
+APART = "@%p9 mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], {};\n@%p9 mbarrier.arrive.shared.b64 _, [bar];\n"
+CLUSTER = (
+    "mov.u32 %r7, %cluster_ctarank; mov.u32 %r5, bar; mov.u32 %r6, sm; mad.lo.u32 %r6, %r7, 128, %r6; mov.u16 %h1, 3;\n"
+    "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+    + "".join(
+        "@%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {}; // "
+        + f"{n}\n@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r6], [%d20], 128, [%r5], %h1;\n"
+        + f"W{n}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], {n}; @!%p2 bra W{n};\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+        for n in (0, 1)
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "right", "wrong", "phases", "planted", "cluster"),
+    [
+        (ONCE + ROUND.format("{}", 256) + LATER, 256, 272, "phase 1 (parity 1) of", "expect_tx", 1),
+        (ONCE + "mov.u32 %r8, {};\n" + ROUND.format("%r8", 256) + LATER, 256, 128, "phase 1 (parity 1) of", "%r8, ", 1),
+        (LOOP, 256, 288, "phase 2 (parity 0) of", "_, [bar], %r8", 1),
+        (LOOP, 256, 128, "phase 2 (parity 0) of", "_, [bar], %r8", 1),
+        (ONCE + APART + HALVES + "bar.sync 0;\n" + LATER, 256, 128, "phase 1 (parity 1) of", "mbarrier.expect_tx", 1),
+        (INIT.format(2) + EXPECT.format(64) + EXPECT + HALVES + WAIT.format(""), 192, 448, "phase 0 (parity 0) of", "expect_tx", 1),
+        (CLUSTER.replace("{}", "256", 1), 256, 128, "phase 1 (parity 1) of", "// 1", 2),
+        (CLUSTER.replace("{}", "256", 1), 256, 272, "phase 1 (parity 1) of", "// 1", 2),
+    ],
+    ids=["too many", "too few, in a register", "a loop, too many", "a loop, too few", "expect_tx apart", "two threads", "multicast, too few", "multicast, too many"],
+)  # fmt: skip
+def test_the_phase_the_line_and_the_number_of_wrong_bytes_are_named(body, right, wrong, phases, planted, cluster, monkeypatch):
+    given = {"grid": 2 * cluster, "cluster": cluster}
+    assert not ran(body.replace("{}", str(right)), **given)[0].findings
+    text = kernel(1, body.replace("{}", str(wrong)))
+    line = max(n for n, one in enumerate(text.split("\n"), 1) if planted in one)
+    for environment in ({}, {"SMEMSIM_COHORTS": "off"}, {"SMEMSIM_TIERS": "closures"}, {"SMEMSIM_TIERS": "compiled"}):
+        with monkeypatch.context() as m:
+            for name, value in environment.items():
+                m.setenv(name, value)
+            first, *others = ran(body.replace("{}", str(wrong)), **given)[0].findings
+        assert (first.code, first.tried, first.what.startswith(phases)) == ("T210", True, True), first.what
+        assert line in (first.line, *(half.instruction.line for half in first.halves if half.instruction is not None))
+        assert first.repair == f"expect {right} bytes in line {first.line}"
+        assert all(f.cause is not None and f.because == f"follows from T210 at line {first.line}" for f in others)
+
+
+def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():
+    """What a line expects is right in no phase, and the copies differ: the number of the first phase is named."""
+    body = LOOP.format(256).replace("[%d20], 256,", "[%d20], %r8,").replace("_, [bar], %r8", "_, [bar], 512")
+    body = body.replace("selp.b32 %r8, 256, 256", "selp.b32 %r8, 128, 256").replace("{}", "256")
+    first = ran(body)[0].findings[0]
+    assert (first.code, first.what.partition(" of ")[0]) == ("T210", "phase 0 (parity 0)")
+    assert "expects 512 bytes, and 256 arrive" in first.what

@@ -61,4 +61,4 @@ def test_findings_that_are_alike_are_told_once():
     assert found.code == "X014"
     assert found.count == len(found.lines) > 2
     assert run.text().count("X014") == 1
-    assert f"and {found.count - 1} more like it (line" in run.text()
+    assert f"and {found.count - 1} more like it (PTX line" in run.text()

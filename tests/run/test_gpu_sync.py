@@ -323,7 +323,7 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; bar.sync 0; "
             "@%p9 mbarrier.complete_tx.shared::cta.b64 [bar], 60; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;",
-            "4 expected bytes are missing (64 expected, 60 arrived); so far: arrivals by line",
+            "4 of the 64 expected bytes are missing; so far: arrivals by line",
         ),
     ],
 )

@@ -36,9 +36,12 @@ __all__ = [
     "Value",
     "at_instruction",
     "at_line",
+    "expect_words",
+    "folded",
     "headline_of",
     "in_word",
     "message_of",
+    "messages_of",
     "of_ctas",
     "place_of",
     "ranges",
@@ -332,6 +335,7 @@ class Element(TypedDict):
 NOTES = {Severity.NOTE: "note: ", Severity.LUCK: "works by accident: "}  # before what is said
 STYLES = {Severity.TRAP: "red", Severity.WRONG: "red", Severity.LUCK: "yellow", Severity.NOTE: "cyan"}
 MOST_LINES = 12  # lines of instructions with the same finding that are listed
+MOST_FOLLOWERS = 6  # places of findings of one code that follow from another finding
 MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 
 
@@ -438,9 +442,14 @@ class Finding:
         """The finding that this one follows from, or else the document of the rule."""
         if self.cause is None:
             return self.source
-        if isinstance(self.cause.at, InLaunch):
-            return f"may be a consequence of {self.cause.code} at line {self.cause.line}"
-        return self.cause.code
+        return self._follows_from if isinstance(self.cause.at, InLaunch) else self.cause.code
+
+    @property
+    def _follows_from(self) -> str:
+        """The relation to the cause, in words; "" without a cause."""
+        if self.cause is None:
+            return ""
+        return f"follows from {self.cause.code}" + (f" at line {self.cause.line}" if isinstance(self.cause.at, InLaunch) else "")
 
     @property
     def breaks_rule(self) -> bool:
@@ -597,7 +606,7 @@ class Finding:
             return ""
         lines = [str(n) for n in self.lines if n != self.line]
         places = list(dict.fromkeys(str(place) for place in self.places if str(place) != str(self.place)))
-        at = f" (line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
+        at = f" (PTX line{'s' * (len(lines) > 1)} {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
         of = f", also of {', '.join(places[:MOST_LINES])}" if places else ""
         return f"and {len(self.alike)} more like it{at}{of}"
 
@@ -623,9 +632,7 @@ class Finding:
         else:
             yield from (Labelled(half.does, told(half.text)) for half in self.halves)
         if self.why or self.because:
-            because = (
-                f"follows from {self.cause.code}" if self.cause is not None and not isinstance(self.cause.at, InLaunch) else self.because
-            )
+            because = self._follows_from or self.because
             yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
         yield from _fix_rows(self._fix())
 
@@ -674,7 +681,7 @@ class Finding:
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
                     "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
                     "message": self.message,
-                    "repair": self.repair, "because": self.because, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
+                    "repair": self.repair, "because": self.because, "follows": None if self.cause is None else {"code": self.cause.code, "line": self.cause.line or None}, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
 
     @staticmethod
@@ -695,6 +702,49 @@ class Finding:
             return None
         place = self.other_place
         return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
+
+
+def folded(findings: Sequence[Finding]) -> list[tuple[Finding, str]]:
+    """The findings of a launch that follow from no other one, each with a sentence about those that follow from it, or
+    "".
+    """
+    given = [f.as_dict() for f in findings]
+    return [(findings[n], followers) for n, followers in _folded(given)]
+
+
+def messages_of(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The messages of a launch's findings, of what `Finding.as_dict` says about them. A finding that follows from
+    another one is named in a line below that one.
+    """
+    return ["\n".join(filter(None, (message_of(found[n]), f"      {followers}" * bool(followers)))) for n, followers in _folded(found)]
+
+
+def _folded(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+    """Which findings follow from no other one, by their places in a list, and a sentence about those that do."""
+    leaders = {
+        (f["code"], line): n for n, f in reversed([*enumerate(found)]) if not f.get("follows") for line in (*f.get("lines", ()), None)
+    }
+    followers: dict[int, list[Mapping[str, Any]]] = {n: [] for n in range(len(found))}
+    for n, f in enumerate(found):
+        if cause := f.get("follows"):
+            leader = leaders.get((cause["code"], cause["line"]))
+            if leader is not None:
+                followers[leader].append(f)
+                del followers[n]
+    return [(n, _followers(own)) for n, own in followers.items()]
+
+
+def _followers(found: Sequence[Mapping[str, Any]]) -> str:
+    """Findings that follow from another one, in words: their codes and places; "" for none."""
+    places: dict[tuple[str, bool], list[str]] = {}
+    for f in found:
+        has_source = bool(f.get("location"))
+        places.setdefault((f["code"], has_source), []).append(place_of(f) if has_source else str(f["line"]))
+    told = []
+    for (code, has_source), at in places.items():
+        lines = "" if has_source else f"PTX line{'s' * (len(at) > 1)} "
+        told.append(f"{code} at {lines}{', '.join(dict.fromkeys(at[:MOST_FOLLOWERS]))}{' ...' * (len(at) > MOST_FOLLOWERS)}")
+    return f"{len(found)} more follow{'s' * (len(found) == 1)} from it: {'; '.join(told)}" if found else ""
 
 
 def message_of(found: Mapping[str, Any]) -> str:
@@ -818,6 +868,20 @@ LONGEST_LINE = 160  # characters of a line of PTX or source
 LONGEST_INSTRUCTION = 56  # characters of an instruction's name in a sentence
 _LIST = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
+
+
+def expect_words(numbers: Sequence[tuple[int, int]]) -> str:
+    """The bytes that lines of PTX should expect, in words; pairs of a line and its bytes.
+
+    >>> expect_words([(69, 16384), (203, 16384), (322, 8192)])
+    'expect 16384 bytes in lines 69, 203, and 8192 bytes in line 322'
+    """
+    lines: dict[int, list[int]] = {}
+    for line, size in numbers:
+        lines.setdefault(size, []).append(line)
+    return "expect " + ", and ".join(
+        f"{size} bytes in line{'s' * (len(own) > 1)} {', '.join(map(str, own))}" for size, own in lines.items()
+    )
 
 
 def of_ctas(ctas: Sequence[object]) -> str:

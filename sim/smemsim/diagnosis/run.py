@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
-from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, shortened, told
+from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, folded, shortened, told
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
 from smemsim.core.ptx.module import Instruction, Location
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.barriers import MBARRIER_SIZE
-from smemsim.core.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
+from smemsim.core.spec.findings import TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.build import Scenario
 from smemsim.diagnosis.compilers import blamed
+from smemsim.diagnosis.consequences import with_causes, with_trials
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
 from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
@@ -132,7 +133,7 @@ def findings_of(
         return []
     sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
     findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
-    return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)], sources)
+    return _grouped(with_causes(findings), sources)
 
 
 def _placed(f: Finding, sources: Sources) -> Finding:
@@ -214,24 +215,6 @@ def _shape(text: str) -> str:
 def _rank(f: Finding) -> int:
     """The finding's place in the order of causes; 0 is the most upstream one."""
     return UPSTREAM[UPSTREAM_IF_MENDED.get(f.code, f.code) if f.fix is not None else f.code]
-
-
-IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
-
-
-def _consequence(f: Finding, before: list[Finding]) -> Finding:
-    """A finding with the first cause that is about the same instruction or the same bytes, an mbarrier's among them."""
-    if f.code not in CONSEQUENCES:
-        return f
-    for cause in before:
-        is_cause = (
-            cause.code != f.code
-            and cause.severity in (Severity.TRAP, Severity.WRONG)
-            and not (cause.code == "X003" and f.code in IN_FLIGHT)
-        )
-        if is_cause and (cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in cause.touched)):
-            return dataclasses.replace(f, cause=cause)
-    return f
 
 
 def _touched(i: Instruction | None, reads: Reads | None) -> tuple[Touched, ...]:
@@ -506,7 +489,8 @@ class Run:
             causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
-        findings = blamed([with_outcome(f, self._outcomes) for f in findings], self.ptx, self.launch.program.uses, self.folders)
+        findings = with_trials([with_outcome(f, self._outcomes) for f in findings], self._outcomes)
+        findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
 
     @functools.cached_property
@@ -762,10 +746,9 @@ class Run:
         """`text` without its last line; with the colours of a terminal or without."""
         styled = coloured if colour else plain
         lines = []
-        for f in (*self.findings, *self.remarks):
+        for f, followers in (*folded(self.findings), *folded(self.remarks)):
             lines += [styled(f.lines_of()), *(f"      {line}" for line in f.excerpt())]
-            if others := f.others():
-                lines.append(f"      {others}")
+            lines += [f"      {told}" for told in (f.others(), followers) if told]
         if self._schedules is not None:
             lines.append(self._schedules.text())
         if self.later:
@@ -903,9 +886,11 @@ class Run:
 
 
 def _counted(findings: list[Finding]) -> str:
-    places = sum(f.count for f in findings)
-    at = f" at {places} instructions" if places > len(findings) else ""
-    return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}{at}"
+    first = [f for f, _ in folded(findings)]
+    places, more = sum(f.count for f in first), len(findings) - len(first)
+    at = f" at {places} instructions" if places > len(first) else ""
+    follow = f", and {more} that follow{'s' * (more == 1)} from {'it' if len(first) == 1 else 'them'}" if more else ""
+    return f"{len(first) or 'no'} finding{'s' * (len(first) != 1)}{at}{follow}"
 
 
 AROUND = 4  # lines of PTX or source before and after a finding's, on a page

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from smemsim.base.errors import SmemsimError, Unmodelled
-from smemsim.core.finding import headline_of, message_of
+from smemsim.core.finding import headline_of, messages_of
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.report import Report
@@ -275,7 +275,7 @@ def _found(printed: str) -> list[str]:
     if not printed:
         return []
     run = json.loads(printed)
-    texts = [message_of(found) for found in run["findings"]]
+    texts = messages_of(run["findings"])
     for output in run["outputs"]:
         texts += [f"different: {output['difference']}"] if output["difference"] else []
         texts += [f"      {output['name']}: {output['explanation']}"] if output["explanation"] else []

@@ -23,7 +23,7 @@ from smemsim.base.arguments import cta_numbers, shown, suggestion
 from smemsim.base.budget import amount
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.files import write_whole
-from smemsim.core.finding import headline_of, message_of
+from smemsim.core.finding import headline_of, messages_of
 from smemsim.core.spec.findings import CODES, Severity
 from smemsim.core.spec.traps import TIMEOUT
 
@@ -365,7 +365,7 @@ class Launched:
     def findings(self) -> list[str]:
         """A line for each finding, and for each allocation that they name."""
         found = (self.run or {}).get("findings", [])
-        return [*map(message_of, found), *self.named]
+        return [*messages_of(found), *self.named]
 
     def headline(self) -> str:
         """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what it says."""

@@ -112,7 +112,7 @@ def _entry(e: Entry) -> str:
     if e.target is not None:
         tag, more = "button", f" type=button data-operand={e.target[0]} data-chunk={e.target[1]} aria-pressed=false"
     grade = f" ({html.escape(e.grade)})" if e.grade else ""
-    because = f"follows from {e.because}" if e.because and not e.rows else ""
+    because = f"follows from {e.because.removeprefix('follows from ')}" if e.because and not e.rows else ""
     why = "".join(f"<span class=why>{html.escape(told)}</span>" for told in (because, e.others) if told)
     told = {side.does for side in e.sides}  # with their source, below
     rows = "".join(_row(row.label, row.text, row.right) for row in e.rows if row.label not in told)

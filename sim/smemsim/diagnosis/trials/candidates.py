@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from smemsim.core.finding import Finding, InLaunch
+from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, with_number
 from smemsim.core.ptx.module import Immediate, Instruction, Module
 
@@ -103,13 +103,12 @@ def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
 
 
 def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    count = f.numbers.get("arrive")
-    if not isinstance(count, int) or "expect_tx" not in i.modifiers:
-        return
-    yield Candidate((Edit(i, (with_number(i, -1, count),)),), f"expect {count} bytes in line {i.line}")
-    alike = [other for other in code.named("mbarrier") if "expect_tx" in other.modifiers and other.operands[-1] == i.operands[-1]]
-    if len(alike) > 1:
-        yield Candidate(tuple(Edit(other, (with_number(other, -1, count),)) for other in alike), f"expect {count} bytes in {_lines(alike)}")
+    """The numbers of bytes that make all phases right, in the lines that expect bytes."""
+    expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
+    for numbers in f.numbers.get("expect", ()):  # type: ignore[union-attr]
+        if all(line in expecting for line, _ in numbers):  # type: ignore[misc, union-attr]
+            edits = tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers)  # type: ignore[index, misc, union-attr, arg-type]
+            yield Candidate(edits, expect_words(numbers))  # type: ignore[arg-type]
 
 
 def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:

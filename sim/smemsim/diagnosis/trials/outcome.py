@@ -7,15 +7,18 @@ from typing import NamedTuple, TypeAlias
 
 from smemsim.core.finding import Finding
 
-__all__ = ["Outcome", "Outcomes", "key_of", "with_outcome"]
+__all__ = ["Outcome", "Outcomes", "key_of", "keys_of", "with_outcome"]
 
 
 class Outcome(NamedTuple):
-    """The change that was executed, in words. `works`: the finding was gone, and no other came. `is_beside`: the text of the finding's fix is kept."""
+    """The change that was executed, in words. `works`: the finding was gone, and no other came. `is_beside`: the text of
+    the finding's fix is kept. `removes`: the findings that were gone with it, by code and line.
+    """
 
     text: str
     works: bool = True
     is_beside: bool = False
+    removes: frozenset[tuple[str, int]] = frozenset()
 
 
 Outcomes: TypeAlias = dict[tuple[str, int, str], Outcome]
@@ -24,6 +27,11 @@ Outcomes: TypeAlias = dict[tuple[str, int, str], Outcome]
 def key_of(f: Finding) -> tuple[str, int, str]:
     """What tells the findings of a launch apart: code, line and operation."""
     return f.code, f.line, f.operation
+
+
+def keys_of(f: Finding) -> frozenset[tuple[str, int]]:
+    """The code with each line of a finding."""
+    return frozenset((f.code, line) for line in (f.line, *f.lines))
 
 
 def with_outcome(f: Finding, outcomes: Outcomes) -> Finding:

@@ -15,7 +15,7 @@ from smemsim.core.ptx.module import Module
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.run import Run
 from smemsim.diagnosis.trials.candidates import Candidate, candidates_of
-from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of
+from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of, keys_of
 
 __all__ = ["MOST_SECONDS", "try_fixes"]
 
@@ -35,8 +35,13 @@ def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], s
     """
     trials = _Trials(run, module, again, seconds)
     found = [f for f in run.findings if f.severity in GRAVE and f.cause is None and not f.tried]
-    outcomes = {key_of(f): trials.of(f) for f in found[:MOST_FINDINGS]}
-    return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
+    outcomes: Outcomes = {}
+    removed: frozenset[tuple[str, int]] = frozenset()
+    for f in found[:MOST_FINDINGS]:
+        if not keys_of(f) <= removed and (outcome := trials.of(f)) is not None:
+            outcomes[key_of(f)] = outcome
+            removed |= outcome.removes
+    return outcomes
 
 
 class _Trials:
@@ -45,7 +50,7 @@ class _Trials:
     def __init__(self, run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float) -> None:
         self.module, self.again = module, again
         self.end, self.left = time.monotonic() + seconds, MOST_RUNS
-        self.before = {key for f in run.findings if f.severity in GRAVE for key in _keys(f)}
+        self.before = {key for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
         self.done: dict[str, _Came | None] = {}  # by the words of the change
 
     def of(self, f: Finding) -> Outcome | None:
@@ -58,9 +63,9 @@ class _Trials:
                 self.left -= 1
                 self.done[candidate.text] = self._executed(candidate)
             came = self.done[candidate.text]
-            stays = came is not None and any(key in came for key in _keys(f))
+            stays = came is not None and any(key in came for key in keys_of(f))
             if came is not None and not stays and self._is_better(came):
-                return Outcome(candidate.text, is_beside=candidate.is_beside)
+                return Outcome(candidate.text, is_beside=candidate.is_beside, removes=frozenset(self.before - came.keys()))
             if candidate.is_all and not stays:  # it may help, and something else comes to light
                 return None
             failed = failed or (candidate.text if candidate.is_all else None)
@@ -76,12 +81,8 @@ class _Trials:
             self.left = 0
         if run.interrupted or run.out_of_time:
             return None
-        return {key: f.severity for f in run.findings if f.severity in GRAVE for key in _keys(f)}
+        return {key: f.severity for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
 
     def _is_better(self, came: _Came) -> bool:
         """Is no finding new, and does the kernel come to its end?"""
         return came.keys() <= self.before and Severity.TRAP not in came.values()
-
-
-def _keys(f: Finding) -> set[tuple[str, int]]:
-    return {(f.code, line) for line in (f.line, *f.lines)}

@@ -4,6 +4,7 @@ counted wrongly which copy, and what to change there.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.base.distinct import distinct
-from smemsim.core.finding import Half, Value
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.finding import Half, Touched, Value, expect_words, of_ctas, ranges
+from smemsim.core.ptx.module import Instruction, Register
+from smemsim.core.ptx.origins import origin
 from smemsim.core.spec.barriers import MBARRIER_ARRIVALS
 from smemsim.core.spec.findings import Severity
 from smemsim.run.engine.wave import WARP, Cta, Wait
+from smemsim.run.isa.barriers.byte_rounds import Event
 from smemsim.run.isa.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
 from smemsim.run.isa.barriers.misdirected import members, misdirected, siblings
 from smemsim.run.lower.waits import before_loads, is_wait
@@ -81,13 +84,11 @@ def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
     state = barrier.state
     if state.tx <= 0 or not state.all_brought or not state.expecting:
         return ""
-    i, size = next(iter(state.expecting.values()))
-    cause = wrong_delivery(barrier, x, size, state.all_expected // size if size and state.all_expected % size == 0 else 0)
-    return (
-        f"expect {state.tx:,} bytes fewer in line {i.line}, or let copies bring the {state.tx:,} missing bytes"
-        if cause is None
-        else cause[2]
-    )
+    cause = wrong_delivery(barrier, x, state.tx)
+    if cause is not None:
+        return cause[2]
+    count = _Count(barrier, x)
+    return f"expect {state.tx} bytes fewer in line {count.at.line}, or let copies bring the {state.tx} missing bytes"
 
 
 def _unseen(barrier: Mbarrier) -> str:
@@ -158,11 +159,9 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
 # ---- bytes that came twice, or elsewhere
 
 
-def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause | None:
+def wrong_delivery(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """The copy that is one too many, or that has a wrong destination, if the bytes show it: its instruction, the
-    reason, and what to change.
-
-    Each round expects `size` bytes; so far there were `rounds` rounds.
+    reason, and what to change. `missing` bytes lack in a phase.
     """
     if barrier.state.doubled is not None:
         return _twice(barrier, x, *barrier.state.doubled)
@@ -171,7 +170,6 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
         return _twice(barrier, x, *barrier.state.repeated)
     if short <= 0:
         return None
-    missing = barrier.state.tx if barrier.state.tx > 0 else short // max(rounds, 1)
     return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
 
 
@@ -371,6 +369,36 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     state = barrier.state
     if state.is_even:
         return
+    _check_cluster(barrier, x)
+    if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
+        return
+    count = _Count(barrier, x)
+    cause = wrong_delivery(barrier, x, count.missing)
+    if cause is None and hangs and not state.all_brought and is_to_come():
+        return
+    at, why, right = count.at, "", count.fix
+    halves, milder, because = count.halves, None, "PTX ISA 9.1 §9.7.13.15.3"
+    numbers: dict[str, Value] = {}
+    if cause is not None:
+        at, why, right = cause
+        halves = (halves[0], Half("copy", at.name, at), *halves[1:])
+    else:
+        why = count.why()
+        numbers = count.numbers
+        if not hangs and state.all_brought > state.all_expected:
+            why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
+        if not hangs and state.tx > 0 and state.asked != state.phase:
+            milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
+            # no rule is broken: it may end in any phase
+            right, because, numbers = "expect bytes only in phases that a thread waits for", "", {}
+    x.launch.find(
+        "T210", at, count.what, right, because=because, milder=milder, touched=count.touched, why=why, halves=halves, numbers=numbers
+    )
+
+
+def _check_cluster(barrier: Mbarrier, x: Wave) -> None:
+    """Multicasts that reach a CTA which expects no bytes, and copies that bring the same bytes twice."""
+    state = barrier.state
     if (barrier.waits or state.seen) and (surprise := unexpected(barrier, x)) is not None:
         at, why, right = surprise
         x.launch.find("T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3")
@@ -384,38 +412,145 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         # that the copy comes over another in flight, which this explains
         x.launch.result.findings.pop(("X005", at.line), None)
         x.launch.find("X005", at, f"{why}; no copy writes other bytes that are read", right, because="PTX ISA 9.1 §8 (memory consistency)")
-    if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
-        return
-    i, size = next(iter(state.expecting.values()))
-    rounds = state.all_expected // size if size and state.all_expected % size == 0 else 0
-    each = state.all_brought / rounds if rounds else 0.0
-    right = "expect the bytes that the transfers bring"
-    if each and each.is_integer():
-        right = f"expect {int(each)} bytes, if the boxes have the intended size"
-    bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(state.bringing.items())[:KEPT]) or "nothing"
-    each_time = f" ({size:,} each time)" if rounds > 1 else ""
-    what = f"the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number} expects {state.all_expected:,} bytes{each_time}, and {state.all_brought:,} arrive"
-    why, at = "", i
-    halves: tuple[Half, ...] = Half("expect", f"{size} bytes ({i.name})", i), Half("arrive", bringing)
-    cause = wrong_delivery(barrier, x, size, rounds)
-    if cause is None and hangs and not state.all_brought and is_to_come():
-        return
-    if cause is not None:
-        at, why, right = cause
-        halves = (halves[0], Half("copy", at.name, at), halves[1])
-    elif each and each.is_integer() and (why := miscounted(barrier, x, size, int(each))):
-        why, right = f"the {size} expected bytes {why}", f"expect {int(each)} bytes"
-    if cause is None and not hangs and state.all_brought > state.all_expected:
-        why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
-    milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
-    if cause is None and not hangs and state.tx > 0 and state.asked != state.phase:
-        milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
-        # no rule is broken: it may end in any phase
-        right, because = "expect bytes only in phases that a thread waits for", ""
-    numbers: dict[str, Value] = (
-        {"expected": size, "arrive": int(each)} if cause is None and milder is None and each and each.is_integer() else {}
-    )
-    x.launch.find("T210", at, what, right, because=because, milder=milder, touched=barrier.touched, why=why, halves=halves, numbers=numbers)
+
+
+class _Count:
+    """The phases of an mbarrier that expect another number of bytes than come, and which number is wrong.
+
+    A phase may have several expectations. One of them is wrong if another number at its line makes all phases right.
+    """
+
+    def __init__(self, barrier: Mbarrier, x: Wave) -> None:
+        self.barrier, self.x = barrier, x
+        self.rounds = barrier.state.byte_rounds
+        self.wrong = [r for r in self.rounds if r.expected != r.brought]
+        self.first = next((r for r in self.wrong if r.expects), self.wrong[0])
+        expects = self.first.expects or tuple(Event(i, size, None) for i, size in list(barrier.state.expecting.values())[:1])
+        self.changes = self._changes()
+        lines = self.changes[0] if self.changes else ()
+        self.event = next((e for e in expects if any(e.instruction.line == line for line, _ in lines)), expects[0])
+        self.expects = expects
+        self.at = self.event.instruction
+
+    @property
+    def missing(self) -> int:
+        """How many bytes a phase lacks; negative for bytes that it has too many."""
+        tx = self.barrier.state.tx
+        return tx if tx > 0 else self.first.expected - self.first.brought
+
+    @property
+    def what(self) -> str:
+        """The first phase that is wrong, and what it expects."""
+        first, alike = self.first, [r.phase for r in self.wrong if (r.expected, r.brought) == (self.first.expected, self.first.brought)]
+        ctas, many = self._ctas(), len(alike) > 1
+        named = of_ctas(ctas) if len(ctas) == 1 else f"({of_ctas(ctas)})"
+        of = f"of the mbarrier at {self.barrier.offset:#x} {named}"
+        comes = f"{first.brought:,} arrive" if first.brought else "none arrive"
+        told = (
+            f"phases {ranges(alike)} {of} expect {first.expected:,} bytes each, and {comes} each time"
+            if many
+            else f"phase {first.phase} (parity {first.phase & 1}) {of} expects {first.expected:,} bytes, and {comes}"
+        )
+        more = len(self.wrong) - len(alike)
+        return told + (f"; {more} other phase{'s differ' if more > 1 else ' differs'} too" if more else "")
+
+    @property
+    def touched(self) -> tuple[Touched, ...]:
+        """The mbarrier, and the bytes of the copies in the phases that are wrong."""
+        ctas = members(self.barrier, self.x)
+        places = {d.begin: d for d in self.barrier.state.sources.values()}
+        found = []
+        for to, begin, size in {(*e.key, e.size) for r in self.wrong for e in r.brings if e.key is not None and e.key[1] in places}:
+            if to < len(ctas):
+                found.append(Touched(ctas[to].number, begin, begin + size))
+        return (*self.barrier.touched, *sorted(found))
+
+    def _ctas(self) -> list[int]:
+        """The CTAs in which the mbarrier at this place has the same history."""
+        state, found = self.barrier.state, mbarriers
+        own = {b.cta.number for b in state.members}
+        for cta in self.x.ctas.made:
+            other = found(cta).get(self.barrier.offset)
+            if other is not None and not other.state.is_even and other.state.tx == state.tx and other.state.phase == state.phase:
+                own.add(cta.number)
+        return [self.barrier.cta.number, *sorted(own - {self.barrier.cta.number})]
+
+    @property
+    def halves(self) -> tuple[Half, ...]:
+        """Rows of the message: what the phase expects, which register has the number, and what comes."""
+        rows = [Half("expect", f"{e.size:,} bytes ({e.instruction.name})", e.instruction) for e in self.expects[:KEPT]]
+        if (made := self._made) is not None:
+            rows.append(Half("number", f"{self.at.operands[-1].name} = {self.event.size:,} ({made.name})", made))  # type: ignore[union-attr]
+        came: dict[int, list[int]] = {}
+        for e in self.first.brings:
+            came.setdefault(e.instruction.line, []).append(e.size)
+        told = [f"{_times(sizes)} by line {line}" for line, sizes in list(came.items())[:KEPT]]
+        return (*rows, Half("arrive", ", ".join(told) or "nothing"))
+
+    @functools.cached_property
+    def _made(self) -> Instruction | None:
+        """The instruction that computes the number of bytes, if it is in a register."""
+        operand, inlined = self.at.operands[-1], self.x.program.inlined
+        return origin(inlined.body, inlined.labels, self.at, operand) if isinstance(operand, Register) else None
+
+    def _changes(self) -> list[tuple[tuple[int, int], ...]]:
+        """Other numbers that make all phases right, the likeliest first: lines, and the number that each should have."""
+        found = []
+        if len(self.first.expects) > 1:
+            right = {(e.instruction.line, e.size) for r in self.rounds if r.expected == r.brought for e in r.expects}
+            for e in sorted(self.first.expects, key=lambda e: (e.instruction.line, e.size) in right):
+                found.append(self._numbers({e.instruction.line}))
+        else:
+            found.append(self._numbers({e.instruction.line for r in self.wrong for e in r.expects}))
+        return [change for change in found if change]
+
+    def _numbers(self, lines: set[int]) -> tuple[tuple[int, int], ...]:
+        """The number that each of these lines should have in all phases; () if there is none."""
+        numbers: dict[int, int] = {}
+        for r in self.rounds:
+            own = [e for e in r.expects if e.instruction.line in lines]
+            if not own:
+                if r.expected != r.brought and r.expects:
+                    return ()
+                continue
+            size = r.brought - sum(e.size for e in r.expects if e.instruction.line not in lines)
+            if size <= 0 or size % len(own) or len({e.instruction.line for e in own}) > 1:
+                return ()
+            if numbers.setdefault(own[0].instruction.line, size // len(own)) != size // len(own):
+                return ()
+        return tuple(sorted(numbers.items()))
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        """The numbers of the finding: what is expected and what comes; what fixes try at which lines."""
+        given: dict[str, Value] = {"phase": self.first.phase, "expected": self.first.expected, "arrive": self.first.brought}
+        return given | ({"expect": self.changes} if self.changes else {})
+
+    @property
+    def fix(self) -> str:
+        """What to expect, and in which line."""
+        if self.changes:
+            return f"{expect_words(self.changes[0])}, if the copies have the intended size"
+        if self.first.brought <= 0:
+            return "expect the bytes that the transfers bring"
+        return (
+            f"expect in line {self.at.line} what the transfers of the phase bring: {self.first.brought} bytes in phase {self.first.phase}"
+        )
+
+    def why(self) -> str:
+        """Which bytes were forgotten or counted too often, if the numbers show it."""
+        size = self.first.expected
+        if not size or not self.first.brought:
+            return ""
+        said = miscounted(self.barrier, self.x, size, self.first.brought)
+        return f"the {size:,} expected bytes {said}" if said else ""
+
+
+def _times(sizes: list[int]) -> str:
+    """Bytes that one line brings, with how often."""
+    if len(sizes) > 1 and len(set(sizes)) == 1:
+        return f"{len(sizes)} times {sizes[0]:,} bytes"
+    return " + ".join(f"{size:,}" for size in sizes[:KEPT]) + " bytes"
 
 
 # ---- waiting
@@ -481,8 +616,10 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     if state.pending:
         left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")
     if state.tx > 0:
-        of_all = " in all phases" * bool(state.phase)
-        left.append(f"{state.tx:,} expected bytes are missing ({state.all_expected:,} expected, {state.all_brought:,} arrived{of_all})")
+        last = state.byte_rounds[-1]
+        counted = last.phase == state.phase and last.expected - last.brought == state.tx
+        of = f"of the {last.expected:,} expected bytes" if counted else "expected bytes"
+        left.append(f"{'all' if counted and not last.brought else f'{state.tx:,}'} {of} are missing")
     if state.tx < 0:
         left.append(f"{-state.tx} bytes arrived that no phase expected")
     lacks = " and ".join(left) or "nothing is missing"

@@ -27,6 +27,7 @@ from smemsim.run.async_ops import Delivery
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import WARP, Cta, Wait
 from smemsim.run.isa.barriers import loops
+from smemsim.run.isa.barriers.byte_rounds import Event, Phase, Round, noted, rounds_of
 from smemsim.run.isa.barriers.misdirected import misdirected
 from smemsim.run.scopes import GPU
 from smemsim.run.views import current, mbarriers
@@ -99,8 +100,9 @@ class State:
         self._belongs_to(members)
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
-        self.bringing: dict[int, int] = {}  # by line: bytes, the first time
         self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: the expecting threads, and how much
+        self.events: list[Event] = []  # bytes of the current phase: what was expected, and what came
+        self.phases: list[Phase] = []  # the same of the phases that are over
         self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
         self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
         self.seen = 0  # phases that had ended when a wait last passed
@@ -231,6 +233,7 @@ class State:
         self._note("expects bytes", i)
         self.all_expected += size
         self.expecting.setdefault(i.line, (i, size))
+        self.events.append(Event(i, size, None))
         self.of_phase.add((i.line, size))
         self.tx += size
         self._check_tx(x, i)
@@ -252,7 +255,7 @@ class State:
         if by is not None:
             self._brought(by)
         self._note("brings bytes", i)
-        self.bringing.setdefault(i.line, size)
+        self.events.append(Event(i, size, (i.line, 0) if by is None else (by.to, by.begin)))
         self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
@@ -288,6 +291,11 @@ class State:
         self.sources.setdefault(by.key, by)
 
     @property
+    def byte_rounds(self) -> list[Round]:
+        """What was expected and what came, by phase."""
+        return rounds_of(self.phases, self.phase, self.events)
+
+    @property
     def lines(self) -> set[int]:
         """The lines of the instructions that have arrived, or brought bytes."""
         return {line for by in self.done.values() for line in by}
@@ -319,6 +327,9 @@ class State:
 
     def end_phase(self) -> None:
         """The phase is over, and the next one begins."""
+        if self.expecting or self.events:
+            noted(self.phases, self.phase, self.events)
+            self.events = []
         self.phase += 1
         self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
         self.came |= self.of_phase

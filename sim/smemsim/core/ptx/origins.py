@@ -1,0 +1,48 @@
+"""Where the value of a register comes from, in the text of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from smemsim.core.ptx.module import Instruction, Register
+
+__all__ = ["origin"]
+
+MOST_MOVES = 8  # mov instructions that are followed
+
+
+def origin(body: Sequence[Instruction], labels: Mapping[str, int], i: Instruction, register: Register) -> Instruction | None:
+    """The instruction that computes the value that `i` reads in a register; None if the text does not show one.
+
+    It is the only one that writes the register, or the last one before `i` in straight-line code. Copies (`mov`) of
+    another register are followed.
+
+    >>> from smemsim.core.ptx.parser import read_module
+    >>> head = ".version 8.8 .target sm_90a .address_size 64 .entry k() { .reg .b32 %r<3>;"
+    >>> text = f"{head} mov.u32 %r1, 16400; mov.u32 %r2, %r1; nanosleep.u32 %r2; ret; }"
+    >>> k = read_module(text).entries[0]
+    >>> origin(k.body, k.labels, k.body[2], k.body[2].operands[0]).text
+    'mov.u32 %r1, 16400'
+    """
+    found: Instruction | None = None
+    for _ in range(MOST_MOVES):
+        writer = _writer(body, labels, found or i, register)
+        if writer is None:
+            return found
+        found = writer
+        source = writer.operands[1] if writer.op == "mov" and len(writer.operands) > 1 else None
+        if not isinstance(source, Register):
+            return found
+        register = source
+    return found
+
+
+def _writer(body: Sequence[Instruction], labels: Mapping[str, int], i: Instruction, register: Register) -> Instruction | None:
+    writers = [n for n, other in enumerate(body) if register.slot in other.given]
+    if len(writers) == 1:
+        return body[writers[0]]
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    before = [n for n in writers if n < at]
+    if not before or body[before[-1]].guard is not None or any(before[-1] < n <= at for n in labels.values()):
+        return None
+    return body[before[-1]]
