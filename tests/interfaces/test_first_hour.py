@@ -271,7 +271,7 @@ def test_a_page_shows_the_source_of_both_halves_of_a_race_and_what_was_checked(t
 
 @pytest.mark.parametrize(
     ("words", "missing"),
-    [(("run",), "KERNEL' is missing; for example: smemsim run"), (("plan", "128x64"), "'--dtype' is missing; for example")],
+    [(("run",), "KERNEL is missing; for example: smemsim run"), (("plan", "128x64"), "--dtype is missing; for example")],
 )
 def test_what_is_missing_is_named_with_an_example(words, missing):
     code, said = called(*words)
@@ -315,9 +315,9 @@ def test_the_plan_of_a_pair_has_code_for_both_operands_and_its_cluster(language,
             "--json /nowhere/at/all.json: cannot write there: there is no such folder",
         ),
         (("exec", "--arch", "sm_90a", "--report", __file__, "--", "false"), "cannot write there: a file of this name is there"),
-        (("exec", "--arch", "sm_90a", "--quiett", "--", "false"), "No such option '--quiett'; did you mean '--quiet'?"),
-        (("exec", "-arch", "sm_90a", "--", "false"), "No such option '-arch'. Did you mean '--arch'?"),
-        (("chek", "kernel.toml"), "No such command 'chek'; did you mean 'check'?"),
+        (("exec", "--arch", "sm_90a", "--quiett", "--", "false"), "--quiett: no such option; did you mean '--quiet'?"),
+        (("exec", "-arch", "sm_90a", "--", "false"), "-arch: no such option; did you mean '--arch'?"),
+        (("chek", "kernel.toml"), "chek: no such command; did you mean 'check'?"),
     ],
 )
 def test_what_cannot_be_is_told_before_the_program_runs(words, said):

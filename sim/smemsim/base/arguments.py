@@ -116,12 +116,12 @@ def suggestion(value: Any, known: Iterable[str]) -> str:
 
 
 def closest(value: Any, known: Iterable[str]) -> str:
-    """The known name that is closest to a misspelt one; "" if none is close."""
-    if not isinstance(value, str):
+    """The known name that is closest to a misspelt one; "" if none is close, or if the name is known."""
+    names = list(known)
+    if not isinstance(value, str) or value in names:
         return ""
     import difflib  # only a typo pays for it
 
-    names = list(known)
     return next(iter(difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)), "")
 
 

@@ -22,6 +22,7 @@ from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
 from smemsim.cli.streams import open_streams
+from smemsim.cli.usage import UsageError, as_sentence, prepared
 
 __all__ = ["main"]
 
@@ -44,15 +45,6 @@ COMMANDS = {
     "evidence": ("evidence.evidence", "Print the rules about hardware, their evidence, and their alternatives."),
     "cache": ("cache.cache", "Show or clear the compiled code on this machine."),
 }
-EXAMPLES = {  # the usage of a command that lacks an argument
-    "run": "smemsim run kernel.ptx --block 128 --arg random:bf16:128x64 --arg zeros:f32:1024",
-    "exec": "smemsim exec --arch sm_90a -- ./program",
-    "plan": "smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K",
-    "show": "smemsim show kernel.toml --html report.html",
-    "decode": "smemsim decode 0x4000404000010040 --arch sm_90a",
-    "map": "smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16",
-    "dot": 'smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000',
-}
 # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
 ALLOCATED = 20_000
 TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
@@ -70,8 +62,10 @@ class _Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as e:
+            if args[0].startswith("-"):
+                raise as_sentence(e) from None
             near = suggestion(args[0], COMMANDS) or f"; there are {', '.join(sorted(COMMANDS))}"
-            raise click.UsageError(f"{e.message.rstrip('.')}{near}", ctx) from None
+            raise UsageError(f"{args[0]}: no such command{near}") from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -81,7 +75,7 @@ class _Group(click.Group):
             return None
         module, attribute = COMMANDS[name][0].split(".")
         found: click.Command = getattr(importlib.import_module(f"smemsim.cli.{module}"), attribute)
-        return found
+        return prepared(found)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, none of which is imported for it."""
@@ -94,6 +88,8 @@ class _Group(click.Group):
         """
         try:
             return super().make_context(*args, **kwargs)
+        except click.UsageError as e:
+            raise as_sentence(e) from None
         except OSError as e:
             click.echo(f"smemsim: cannot read or write: {e.strerror or e}", err=True)
             sys.exit(2)
@@ -106,8 +102,10 @@ class _Group(click.Group):
         try:
             with default_state():
                 return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException) as e:
-            raise _with_example(e) from None
+        except click.UsageError as e:
+            raise as_sentence(e, ctx) from None
+        except (click.exceptions.Exit, click.ClickException):
+            raise
         except (KeyboardInterrupt, click.Abort):
             _end(ctx, 130, "interrupted")
         except Unmodelled as e:
@@ -133,15 +131,6 @@ class _Group(click.Group):
             )
         finally:
             gc.set_threshold(*often)
-
-
-def _with_example(error: Exception) -> Exception:
-    """The error; of a parameter that is missing, with a command line that has it."""
-    if not isinstance(error, click.MissingParameter):
-        return error
-    name = error.param.get_error_hint(error.ctx) if error.param is not None and error.ctx is not None else "a parameter"
-    example = EXAMPLES.get((error.ctx.info_name if error.ctx is not None else "") or "")
-    return click.UsageError(f"{name} is missing{f'; for example: {example}' if example else ''}", error.ctx)
 
 
 @functools.cache

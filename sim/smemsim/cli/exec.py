@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from smemsim.base.arguments import cta_numbers, suggestion
+from smemsim.base.arguments import cta_numbers
 from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, ScheduledCommand, global_races_option
 
@@ -115,11 +115,9 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
         click.echo(cards_text())
         return
     if not program:
-        raise click.UsageError("Missing argument '-- PROGRAM ARGS'.", ctx)
+        raise InputError("-- PROGRAM ARGS is missing; for example: smemsim exec --arch sm_90a -- ./program")
     if program[0].startswith("-"):  # options of a program follow its name
-        known = [name for param in ctx.command.params if isinstance(param, click.Option) for name in (*param.opts, *param.secondary_opts)]
-        name = program[0].partition("=")[0]
-        raise click.UsageError(f"No such option {name!r}{suggestion(name, known)}", ctx)
+        raise click.NoSuchOption(program[0].partition("=")[0], ctx=ctx)
     chosen, product = _chosen(arch, card)
     o["ctas"] = cta_numbers("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None

@@ -119,7 +119,7 @@ def check_options(words: tuple[str, ...]) -> None:
     """Refuse unknown options: commands that take negative words pass them on as arguments."""
     for word in words:
         if word.startswith("--"):
-            raise InputError(f"{word}: no such option; --help lists them")
+            raise click.NoSuchOption(word.partition("=")[0], ctx=click.get_current_context())
 
 
 def strangers(ctx: click.Context, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import pathlib
 
 import click
 
+from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, json_option
 
 __all__ = ["replay"]
@@ -34,15 +35,14 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     smemsim replay capture-sm_100a --settle --patch grades.patch
     """
     if patch is not None and not settle:
-        raise click.UsageError("--patch writes what --settle finds: give both", ctx)
+        raise InputError("--patch: writes what --settle finds; give both")
     if settle:
         if case is not None:
-            raise click.UsageError("--settle looks at whole traces: leave out --case", ctx)
+            raise InputError("--settle: compares whole traces; leave --case out")
         _settle(ctx, paths, patch, as_json=as_json)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from smemsim.base.errors import InputError
     from smemsim.core.picture.text import stderr
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.replay import replay_suite

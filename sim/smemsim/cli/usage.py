@@ -1,0 +1,157 @@
+"""Command lines that cannot be understood: one sentence says which option, what was given, and what it takes."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from smemsim.base.arguments import shown, suggestion
+from smemsim.base.errors import InputError
+
+__all__ = ["UsageError", "as_sentence", "prepared"]
+
+
+MOST = 1 << 63  # no option takes a larger number
+EXAMPLES = {  # the usage of a command that lacks an argument
+    "run": "smemsim run kernel.ptx --block 128 --arg random:bf16:128x64 --arg zeros:f32:1024",
+    "exec": "smemsim exec --arch sm_90a -- ./program",
+    "plan": "smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K",
+    "show": "smemsim show kernel.toml --html report.html",
+    "decode": "smemsim decode 0x4000404000010040 --arch sm_90a",
+    "map": "smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16",
+    "dot": 'smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000',
+    "solve": "smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16",
+}
+
+
+class UsageError(click.ClickException):
+    """A command line that cannot be understood. It is printed like every other error, and the exit code is 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Print the sentence to stderr."""
+        click.echo(f"smemsim: {self.message}", file=file, err=True)
+
+
+def as_sentence(error: click.UsageError, group: click.Context | None = None) -> UsageError:
+    """An error of click as one sentence that ends with what to do. `group` is the context that called the command."""
+    ctx = error.ctx
+    if ctx is not None:
+        command = ctx.command_path
+    else:
+        command = " ".join(["smemsim", *([group.invoked_subcommand] if group is not None and group.invoked_subcommand else [])])
+    lists = f"; {command} --help lists the options"
+    if isinstance(error, click.NoSuchOption):
+        return UsageError(f"{error.option_name}: no such option{_near(error) or lists}")
+    if isinstance(error, click.BadOptionUsage):
+        return UsageError(f"{error.option_name}: {_value_of(error, group)}{lists}")
+    if isinstance(error, click.MissingParameter):
+        name = (
+            error.param.get_error_hint(error.ctx).replace("'", "") if error.param is not None and error.ctx is not None else "a parameter"
+        )
+        example = EXAMPLES.get((ctx.info_name if ctx is not None else "") or "")
+        return UsageError(f"{name} is missing{f'; for example: {example}' if example else lists}")
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        is_option = isinstance(error.param, click.Option)
+        return UsageError(f"{error.param.opts[0] if is_option else error.param.human_readable_name}: {_small(error.message)}")
+    return UsageError(f"{_small(error.format_message())}{lists}")
+
+
+def _value_of(error: click.BadOptionUsage, group: click.Context | None) -> str:
+    """What is wrong with the value of an option: it is missing, or the option is a flag."""
+    command = (
+        group.command.get_command(group, group.invoked_subcommand or "")
+        if group is not None and isinstance(group.command, click.Group)
+        else None
+    )
+    params = command.params if command is not None else []
+    is_flag = any(isinstance(param, click.Option) and param.is_flag and error.option_name in _names(param) for param in params)
+    return "takes no value" if is_flag else "needs a value"
+
+
+def _near(error: click.NoSuchOption) -> str:
+    """The option that was meant: one of this command, or of another."""
+    from smemsim.cli import COMMANDS, main
+
+    name, ctx = error.option_name, error.ctx
+    if name[1:2].isdigit():
+        return "; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"
+    known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
+    if near := suggestion(name, (*known, *(error.possibilities or ()))):
+        return near
+    commands = {other: main.get_command(click.Context(main), other) for other in COMMANDS}
+    having = [other for other, c in commands.items() if c is not None and any(name in param.opts for param in c.params)]
+    return f"; it belongs to {', '.join(f'smemsim {other}' for other in having[:3])}" if having else ""
+
+
+def _small(sentence: str) -> str:
+    """A sentence of click, to stand after a colon."""
+    return f"{sentence[:1].lower()}{sentence[1:]}".rstrip(".")
+
+
+def _names(param: click.Parameter) -> tuple[str, ...]:
+    return (*param.opts, *param.secondary_opts)
+
+
+def prepared(command: click.Command) -> click.Command:
+    """The command; a value that an option does not take, and an option that is given twice, are InputErrors."""
+    if getattr(command, "is_prepared", False):
+        return command
+    for param in command.params:
+        if isinstance(param.type, (click.IntRange, click.FloatRange, click.Choice, type(click.INT), type(click.FLOAT))):
+            param.type = copy.copy(param.type)
+            param.type.convert = functools.partial(_converted, param.type.convert, param.type)  # type: ignore[method-assign]
+    command.make_parser = functools.partial(_parser, command.make_parser)  # type: ignore[method-assign]
+    command.is_prepared = True  # type: ignore[attr-defined]
+    return command
+
+
+def _converted(
+    convert: Callable[..., Any], kind: click.ParamType, value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> Any:
+    is_huge = False
+    try:
+        number = convert(value, param, ctx)
+        is_huge = not isinstance(number, str) and math.isfinite(number) and abs(number) >= MOST
+        if isinstance(number, str) or (math.isfinite(number) and not is_huge):
+            return number
+    except click.BadParameter:
+        pass
+    known = [str(choice) for choice in kind.choices] if isinstance(kind, click.Choice) else []
+    wanted = f"one of {', '.join(known)}{suggestion(value, known)}" if known else _wanted(kind)
+    given = value if isinstance(value, str) and value and len(value) < 80 else shown(value)
+    raise InputError(f"{param.opts[0] if param is not None else 'the value'} {given}: needs {wanted}{', below 2^63' if is_huge else ''}")
+
+
+def _wanted(kind: click.ParamType) -> str:
+    """What an option with this type takes, in words."""
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    what = "a whole number" if isinstance(kind, (click.IntRange, type(click.INT))) else "a number"
+    if least is None:
+        return what
+    if most is not None:
+        return f"{what} from {least:g} to {most:g}"
+    return f"{what} above {least:g}" if getattr(kind, "min_open", False) else f"{what} from {least:g} on"
+
+
+def _parser(make: Callable[[click.Context], Any], ctx: click.Context) -> Any:
+    """The parser of a command, which refuses an option with a value that is given twice."""
+    parser = make(ctx)
+    parse = parser.parse_args
+
+    def parse_args(args: list[str]) -> Any:
+        given, rest, order = parse(args)
+        for param, times in collections.Counter(order).items():
+            if times > 1 and isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count):
+                raise InputError(f"{param.opts[0]}: given {times} times; give it once")
+        return given, rest, order
+
+    parser.parse_args = parse_args
+    return parser
