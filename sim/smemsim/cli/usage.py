@@ -49,7 +49,7 @@ def as_sentence(error: click.UsageError, group: click.Context | None = None) -> 
         command = " ".join(["smemsim", *([group.invoked_subcommand] if group is not None and group.invoked_subcommand else [])])
     lists = f"; {command} --help lists the options"
     if isinstance(error, click.NoSuchOption):
-        return UsageError(f"{error.option_name}: no such option{_near(error) or lists}")
+        return UsageError(f"{error.option_name}: no such option{_near(error, group) or lists}")
     if isinstance(error, click.BadOptionUsage):
         return UsageError(f"{error.option_name}: {_value_of(error, group)}{lists}")
     if isinstance(error, click.MissingParameter):
@@ -76,17 +76,17 @@ def _value_of(error: click.BadOptionUsage, group: click.Context | None) -> str:
     return "takes no value" if is_flag else "needs a value"
 
 
-def _near(error: click.NoSuchOption) -> str:
+def _near(error: click.NoSuchOption, group: click.Context | None) -> str:
     """The option that was meant: one of this command, or of another."""
-    from smemsim.cli import COMMANDS, main
-
     name, ctx = error.option_name, error.ctx
     if name[1:2].isdigit():
         return "; a negative number is read as an option: sizes are positive, and a negative value follows =, as --at=-1,0"
     known = [n for param in ctx.command.params if isinstance(param, click.Option) for n in _names(param)] if ctx is not None else []
     if near := suggestion(name, (*known, *(error.possibilities or ()))):
         return near
-    commands = {other: main.get_command(click.Context(main), other) for other in COMMANDS}
+    if group is None or not isinstance(group.command, click.Group):
+        return ""
+    commands = {other: group.command.get_command(group, other) for other in group.command.list_commands(group)}
     having = [other for other, c in commands.items() if c is not None and any(name in param.opts for param in c.params)]
     return f"; it belongs to {', '.join(f'smemsim {other}' for other in having[:3])}" if having else ""
 
