@@ -96,7 +96,7 @@ def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
 
 
 def in_steps(values: Iterable[int]) -> str:
-    """The allowed numbers, for error messages: a list of at most four, else a range.
+    """Return the allowed numbers as text for error messages. Up to four numbers are listed; more become a range.
 
     >>> in_steps((64, 128)), in_steps(range(8, 257, 8)), in_steps((8, 16, 24, 32, 48, 64))
     ('64, 128', '8 to 256 in steps of 8', '8, 16, 24, 32 to 64 in steps of 16')

@@ -77,8 +77,9 @@ class Unmodelled(SmemsimError, NotImplementedError):
 
 
 class HardwareTrap(SmemsimError):
-    """The hardware would stop the kernel here. `reason` says why. `cuda_error` is the code that the driver reports:
-    700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA cannot take.
+    """The hardware would stop the kernel here. `reason` is a sentence. `cuda_error` is the code that the driver
+    reports: 700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA cannot
+    take.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))

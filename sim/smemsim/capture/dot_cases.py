@@ -1,8 +1,9 @@
 """What the dot-product suites give to wgmma: numbers drawn to be hard, from a seed. Nothing here knows what hardware makes of them.
 
-A case is one instruction on a whole tile, 64 x N dot products. Every pair of types has tiles of each of the styles below with both operands in
-shared memory; a tile with one probe in each element of its diagonal; and a few tiles in which the instruction itself differs: N, A in registers,
-signs, scale-d 0, two instructions in a row, .sp, .satfinite.
+A case is one instruction on a whole tile, 64 x N dot products. Every pair of types has three groups of tiles. The first
+has each of the styles below, with both operands in shared memory. The second is a tile with one probe in each element
+of its diagonal. The third varies the instruction: N, A in registers, signs, scale-d 0, two instructions in a row, .sp,
+.satfinite.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from smemsim.core.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M,
 PROBES = pathlib.Path(__file__).resolve().parent / "arithmetic_probes.csv"
 POOL = 64  # different C in a tile
 
-# What the exponents and signs of a tile are like. Each is drawn once and again: 15 tiles of 64 x 64 make 61,440 dot products.
+# The choice of exponents and signs of a tile. Each is drawn once and again: 15 tiles of 64 x 64 make 61,440 dot
+# products.
 STYLES = ("raw", "near_one", "spread", "cancel", "cancel_low", "floor", "floor_zeros", "subnormal", "overflow", "zeros", "specials",
           "near_one", "cancel", "spread", "floor")  # fmt: skip
 
@@ -108,7 +110,7 @@ def operands(
     return rows, columns
 
 
-# Two elements whose product lies half-way between two f16: between subnormals, or just above 1 with a product of 1 beside it.
+# Two elements whose product is half-way between two f16: between subnormals, or just above 1 next to a product of 1.
 TIES = {"f16": ((0x0400, 0x1000),), "e5m2": ((0x04, 0x10),), "e4m3": ((0x08, 0x10), (0x38, 0x38))}
 
 
@@ -206,7 +208,7 @@ HARD = ("cancel", "spread", "floor", "specials", "near_one")
 
 
 def forms(row: WgmmaTypes) -> list[dict[str, Any]]:
-    """What else the instruction has that might change the arithmetic."""
+    """Other parts of the instruction that may change the arithmetic."""
     found: list[dict[str, Any]] = [{"source": "registers", "n": 16}, {"chained": True, "n": 16}]
     found += [{"scale_a": -1, "n": 8}, {"scale_b": -1, "n": 8}] if row.signs else []
     found += [{"sparse": True, "k": 2 * row.k, "n": 16}] if row.group else []

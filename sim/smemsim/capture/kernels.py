@@ -1,6 +1,7 @@
 """Machine code of the kit's kernels: from the PTX in this package, which the driver compiles, or by nvcc from the CUDA C++ beside this file.
 
-The PTX of a kernel is found by a digest of its CUDA C++. So nobody needs a toolkit, and changed CUDA C++ needs nvcc. `python -m tools.kit_ptx` writes the PTX.
+The PTX of a kernel is found by a digest of its CUDA C++. So a user needs no toolkit. Only changed CUDA C++ needs nvcc.
+`python -m tools.kit_ptx` writes the PTX.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def ptx_of(text: str, arch: str) -> str | None:
 
 
 def compiler(arch: str) -> str:
-    """Who compiled the kernels, for a manifest."""
+    """The compiler of the kernels, for a manifest."""
     if by := _archived(arch).get(BY):
         return f"{by.strip()} to PTX, compiled by the driver"
     return f"nvcc {_nvcc_version()}"

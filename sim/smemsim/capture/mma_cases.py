@@ -1,7 +1,8 @@
 """Whole wgmma instructions and what they are given, drawn from a seed: types, shapes, sources, signs, descriptors, registers.
 
-Nothing here knows what hardware does with them. Which instructions there are is read from `smemsim.core.spec.wgmma`. Values are small, so that no sum
-rounds in any accumulator, and the images are dense enough that an element read from a wrong place, or with a wrong partner, shows.
+Nothing here knows what hardware does with them. Which instructions there are is read from `smemsim.core.spec.wgmma`.
+Values are small, so that no sum rounds in any accumulator. The images are dense, so that D shows an element that is
+read from a wrong place or multiplied with a wrong partner.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ def draw(seed: int, d: str, *, sparse: bool, every_n: tuple[tuple[str, str], ...
 
 
 def given(rng: random.Random, i: Instruction, odd_metadata: int | None = None) -> MmaCase:
-    """What one instruction is given; its metadata is that block of `odd_metadata_blocks`, or any suitable one."""
+    """The inputs of one instruction. Its metadata is that block of `odd_metadata_blocks`, or any suitable one."""
     row = next(row for row in WGMMA_TYPES if i.a in row.a)
     c_of = c_blocks()[1][i.d]
     metadata_block = -1

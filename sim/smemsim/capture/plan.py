@@ -10,8 +10,8 @@ __all__ = ["BLACKWELL", "DECIDES", "HOPPER", "PLANS", "Planned", "chosen", "plan
 class Planned(NamedTuple):
     """One suite: its name, the seconds that it takes, and the question that it answers.
 
-    Seconds of Hopper's suites are what an H200 took, and a little more; of Blackwell's, estimates from the numbers of their cases, since no Blackwell card has run them.
-    `needs` names a program that has to be on the PATH.
+    The seconds of a suite of Hopper are those of an H200, and a little more. For Blackwell they are estimates from the
+    number of cases, because no card has run them. `needs` names a program that has to be on the PATH.
     """
 
     suite: str
@@ -120,7 +120,8 @@ PLANS = {"sm_90a": HOPPER, "sm_100a": BLACKWELL, "sm_103a": BLACKWELL}
 
 
 def plan_of(arch: str) -> tuple[Planned, ...]:
-    """What a card is asked, first what settles the most a minute. Cards that the kit has no kernels for are asked for the driver's encoder alone.
+    """The suites for a card. The suite that settles the most a minute comes first. Cards that the kit has no kernels
+    for are asked for the driver's encoder alone.
 
     >>> plan_of("sm_90a")[0].suite, [p.suite for p in plan_of("sm_120a")][:2]
     ('tma_wgmma', ['encode_tiled', 'encode_im2col'])

@@ -12,7 +12,8 @@ from smemsim.capture.bench import Bench
 
 
 def _call(library: Any, what: str, alignment: int, rank: int) -> int:
-    """One encode call, legal but for `what` and for the address of the map: `alignment` past a multiple of 256."""
+    """One encode call that is legal except for `what` and the address of the map: `alignment` past a multiple of
+    256."""
     storage = ctypes.create_string_buffer(1024)
     at = ctypes.addressof(storage) + -ctypes.addressof(storage) % 256 + alignment
 

@@ -19,7 +19,8 @@ __all__ = ["CaptureReport", "report_of"]
 
 @dataclasses.dataclass(frozen=True)
 class CaptureReport:
-    """The traces of a capture against the model. `settlement` is None for a card that smemsim's rules were measured on, where nothing differs."""
+    """The traces of a capture, compared with the model. `settlement` is None if nothing differs on a card on which
+    smemsim's rules were measured."""
 
     out: pathlib.Path
     arch: str

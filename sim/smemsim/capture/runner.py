@@ -141,7 +141,8 @@ def _compiled() -> Iterator[None]:
 
 
 def _write_about(out: pathlib.Path, arch: str, card: dict[str, str], done: Sequence[Done]) -> None:
-    """What the folder is: card, driver, versions, and what became of each suite. No name of a machine or a user, and no path."""
+    """The description of the folder: card, driver, versions, and the outcome of each suite. No name of a machine or
+    a user, and no path."""
     path = out / ABOUT
     suites: dict[str, Any] = {}
     if path.exists():

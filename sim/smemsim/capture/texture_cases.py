@@ -1,4 +1,5 @@
-"""What the texture probe is asked: random coordinates and texels for every dimension, format, address mode and filter; each case is plain data."""
+"""The cases of the texture probe: random coordinates and texels for every dimension, format, address mode and
+filter. Each case is plain data."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class TextureCase:
     no_object: int = 0
 
     def header(self, number: int) -> bytes:
-        """The bytes that the probe reads in front of data and samples."""
+        """The bytes that the probe reads before data and samples."""
         return HEADER.pack(
             number, self.resource, *self.size, self.flags, self.levels, *self.bits, self.kind, *self.address, self.filter, self.read, self.srgb,
             self.normalized, *self.border, self.anisotropy, self.mip_filter, self.bias, self.least, self.most, self.no_trilinear, self.seamless,
@@ -332,7 +333,7 @@ def directions(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
 
 
 def cubes(rng: np.random.Generator) -> Iterator[TextureCase]:
-    """Cubemaps: which face, where on it, and what lies beside its edges."""
+    """Cubemaps: the face, the place on it, and the texels past its edges."""
     for w in (1, 8, 13):
         ramp = bytes_of(np.arange(6 * w * w, dtype=np.float32))
         for filter_, seamless, normalized in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 0, 0)):

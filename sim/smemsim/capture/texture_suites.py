@@ -1,6 +1,7 @@
 """Textures and surfaces: the suites that keep what a card gives for samples, stores and traps.
 
-The probe is a program of its own, since textures are made by the runtime; its process ends with a case that traps, and the next one goes on behind it.
+The probe is a separate program, because the runtime makes textures. A case that traps ends its process. The next
+process continues with the next case.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def write(bench: Bench, out: pathlib.Path, suite: str, title: str, cases: list[T
 
 
 def is_known(op: str) -> bool:
-    """Of queries those that a driver loads."""
+    """For queries: those that a driver loads."""
     return op.rpartition(".")[2] in ("width", "height", "depth")
 
 

@@ -51,7 +51,7 @@ def edited(raw: bytes, edits: list[list[int]]) -> bytes:
 
 
 def put_maps(bench: Bench, case: Case, addresses: list[int]) -> tuple[bytes, int]:
-    """(the first map, where the maps lie on the device, 256 bytes apart)."""
+    """Return (the first map, the address of the maps on the device, 256 bytes apart)."""
     s = scratch(bench)
     maps = [edited(bench.api.encode(case, address), case.get("edits", [])) for address in addresses]
     s.slot = (s.slot + 1) % SLOTS

@@ -1,7 +1,8 @@
 """Writes the CUDA source of the wgmma address probes: one kernel for each (operand, type, N, major-ness, sparsity).
 
-Every element of shared memory holds its own index (byte address / element size), a few bits a pass; the other operand is an
-identity matrix, so each element of D is the tag of one operand element. The passes are OR-ed together into the address index.
+Every element of shared memory holds its own index (byte address / element size), a few bits a pass. The other operand
+is an identity matrix. So each element of D is the tag of one operand element. The passes are OR-ed together into the
+address index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`smemsim map`: where the elements of an operand, a transfer, an accumulator or a layout are."""
+"""`smemsim map`: the places of the elements of an operand, a transfer, an accumulator or a layout."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a terminal shows while loops are compiled: the first run of a Python, a processor or a version takes a minute,
-and later ones do not.
+"""The progress line on a terminal while loops are compiled. The first run takes a minute for each Python, processor and
+version of smemsim.
 
 In a pipe nothing is shown. `smemsim cache fill` compiles the same loops in advance.
 """
@@ -20,7 +20,7 @@ WIDTH = 20  # of the bar, in characters
 
 
 class _Shown:
-    """What this process has compiled, and whether the terminal shows it."""
+    """The loops that this process has compiled, and whether a terminal shows the progress."""
 
     loops = 0
     seconds = 0.0

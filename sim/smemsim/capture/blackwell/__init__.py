@@ -1,1 +1,2 @@
-"""The kit for Blackwell: probes of tcgen05, tensor memory and the transfers that sm_90 lacks. PLAN.md says what each of them settles."""
+"""The kit for Blackwell: probes of tcgen05, tensor memory and the transfers that sm_90 lacks. PLAN.md lists what
+each of them settles."""

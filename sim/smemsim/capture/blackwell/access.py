@@ -22,7 +22,7 @@ NUMS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def forms() -> list[tuple[str, int, bool, int]]:
-    """(shape, .num, packed, immHalfSplitoff) of every instruction; the offset is 0 but for .16x32bx2."""
+    """(shape, .num, packed, immHalfSplitoff) of every instruction; the offset is 0, except for .16x32bx2."""
     out = []
     for shape, each in SHAPES.items():
         for num in NUMS:

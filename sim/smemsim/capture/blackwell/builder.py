@@ -105,7 +105,8 @@ def normal(element: Element, value: Fraction) -> bool:
 
 @functools.cache
 def factors(a: Element, b: Element, value: Fraction) -> tuple[Fraction, Fraction] | None:
-    """Two powers of two, or a number and a power, that multiply to `value`: the one in `a`, the other in `b`, none of them subnormal if it can be helped.
+    """Two powers of two, or a number and a power, whose product is `value`: one in `a`, the other in `b`. Neither is
+    subnormal if possible.
 
     A subnormal counts with its format's lowest exponent, and the probes are about exponents.
     """
@@ -127,7 +128,7 @@ def powers(element: Element) -> tuple[tuple[Fraction, bool], ...]:
 
 
 class Builder:
-    """Collects the probes of an instruction. What cannot be written in the formats is left out."""
+    """Collects the probes of an instruction. Values that the formats cannot hold are left out."""
 
     def __init__(self, i: Instruction) -> None:
         self.i, self.a, self.b = i, ELEMENTS[i.a], ELEMENTS[i.b]

@@ -1,7 +1,8 @@
 """What shared and tensor memory hold before a probe: recipes, which are JSON, and the bytes that they stand for.
 
 A matrix lies K-major without swizzle: 16-byte chunk c of row r at `at` + r // 8 * SBO + r % 8 * 16 + c * 128, SBO being 128 bytes times the
-chunks of a row (`matrix_word` is its descriptor). That layout is the one that everybody agrees on; what is probed is the other operand.
+chunks of a row (`matrix_word` is its descriptor). All sources agree on that layout. The probe asks about the other
+operand.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def k_bytes(element: Element, k: int) -> int:
 
 
 def stored_column(dtype: str, k: int) -> int:
-    """Where a sparse row keeps logical element k, if its metadata keeps the half of the group that k is in."""
+    """The place of logical element k in a sparse row, if the row's metadata keeps the half of the group that has k."""
     if dtype == "tf32":  # 1 of 2
         return k // 2
     if dtype == "e2m1x2":  # 4 of 8, in pairs

@@ -113,8 +113,8 @@ def case(i: Instruction, what: str, rows: np.ndarray, columns: np.ndarray, c: np
 
 
 def directed_cases() -> list[Case]:
-    """Probes that share their scale factors and whether D is added, 16 to a launch: each in the row and column of its number there; the other
-    products of rows and columns are kept too."""
+    """Probes with the same scale factors and the same choice whether D is added. A launch has 16 probes, each in the
+    row and column of its number. The other products of these rows and columns are kept too."""
     out = []
     for i in instructions():
         alike: dict[tuple[Any, ...], list[Any]] = {}

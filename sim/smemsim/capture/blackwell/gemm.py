@@ -166,7 +166,8 @@ def data(dtype: str) -> np.ndarray:
 
 
 def plan_of(case: dict[str, Any]) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]], int]:
-    """What a launch of a variant is given: the plan, the arguments of both tensor maps, how each operand is loaded, the instruction descriptor."""
+    """The inputs of a launch of a variant: the plan, the arguments of both tensor maps, how each operand is loaded,
+    the instruction descriptor."""
     kind, dtype, group = case["kind"], case["dtype"], case["group"]
     size = ELEMENTS[dtype].bits // 8
     depth = STAGES_OF_K * 128 // size

@@ -1,4 +1,5 @@
-"""Where the PTX ISA says that D lies in tensor memory (9.7.16.10.5): only to read tags out at (m, n) as well as by lane and column."""
+"""The place of D in tensor memory by the PTX ISA (9.7.16.10.5). It serves only to read tags at (m, n) as well as by
+lane and column."""
 
 from __future__ import annotations
 

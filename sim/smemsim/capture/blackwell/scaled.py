@@ -1,8 +1,9 @@
 """Directed dot products of the block-scaled kinds: odd scale factors, what exponent a block counts with, floors and overflow by way of the factors.
 
-All rows of a launch have the same words of scale factors, so that no place of a factor but its byte is assumed; probes with other words are other
-launches. Whether the 16 elements of a group, the elements of a factor, or single products are what is aligned is one of the questions, so terms
-that must be apart are 16 elements apart: k = 0, 16 share a factor of .block32; 0 and 32 never do, except where a row has a single one.
+All rows of a launch have the same words of scale factors, so only the byte of a factor in its word is assumed. Probes
+with other words are other launches. One question is which terms are aligned together: the 16 elements of a group, the
+elements of a factor, or single products. So terms that must be separate are 16 elements apart. k = 0 and 16 share a
+factor of .block32; 0 and 32 share one only if the row has a single factor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One MMA of each kind whose D says which alternative of the arithmetic holds: `python -m smemsim.capture.blackwell.separate [KIND]`.
+"""One MMA of each kind whose D shows which alternative of the arithmetic holds: `python -m
+smemsim.capture.blackwell.separate [KIND]`.
 
 These are design values, computed by the model under each alternative (`smemsim.core.spec.alternatives`, rule arithmetic.tcgen05); no card has run them. The probes are those
 of the suite tcgen05_dots_directed, where each stands in a row and a column of its own.
@@ -28,9 +29,11 @@ AS_IT_IS = ""  # the name of the rule itself among its alternatives
 
 @dataclasses.dataclass(frozen=True)
 class Separation:
-    """One MMA: probes with the same scale factors (integers: with the same saturate bit), and what each alternative makes of them.
+    """One MMA: probes with the same scale factors (integers: with the same saturate bit), and the results of each
+    alternative.
 
-    `results` has D's bits of every probe by the alternative's name, "" for the rule as it is. `alike` are those that no probe of this kind tells from each other.
+    `results` has D's bits of every probe by the alternative's name, "" for the rule as it is. `alike` lists
+    alternatives for which all probes of this kind give the same bits.
     """
 
     instruction: Instruction
@@ -113,7 +116,7 @@ def _of_instruction(i: Instruction) -> list[Separation]:
 def _separation(
     i: Instruction, probes: list[DotProbe], alike: list[int], results: dict[str, tuple[int, ...]], saturate: bool
 ) -> Separation:
-    """Of probes that can be in one MMA, those that tell the most."""
+    """Choose probes that can be in one MMA and separate the most alternatives."""
     chosen = [alike[n] for n in _chosen({name: tuple(bits[p] for p in alike) for name, bits in results.items()})]
     few = {name: tuple(bits[p] for p in chosen) for name, bits in results.items()}
     groups = collections.defaultdict(list)

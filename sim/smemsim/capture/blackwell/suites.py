@@ -78,7 +78,7 @@ def joined(digits: np.ndarray, bits: int) -> np.ndarray:
 
 
 def places(probe: Probe, case: Case, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(raw, owner): the element's place behind every lane and column (CTA, lane, column), by metadata half where there are two.
+    """(raw, owner): the element's place for every (CTA, lane, column), for each metadata half if there are two.
 
     A place is chunk * per_chunk + position, chunk being the byte address / 16. `owner` says whose shared memory: 1 even, 2 odd CTA; 0 without a pair.
     """
@@ -191,7 +191,7 @@ def layout_case(kind: str, dtype: str, m: int, n: int, *, group: int = 1, ws: bo
 
 
 def layout_cases() -> list[Case]:
-    """Every shape that somebody calls legal, and some that the PTX ISA and CUTLASS disagree about."""
+    """Every shape that some source calls legal, and some about which the PTX ISA and CUTLASS disagree."""
     out: list[Case] = []
 
     def add(what: str, *arguments: Any, **more: Any) -> None:
@@ -214,7 +214,7 @@ def layout_cases() -> list[Case]:
                         add(".ws", kind, dtype, m, n, ws=True)
                     if m > 32:
                         add(".ws sparse", kind, dtype, m, 64, ws=True, sparse=True)
-    for lane in (16, 1, 8, 32):  # M = 64 twice in the same columns; other lanes are nobody's
+    for lane in (16, 1, 8, 32):  # M = 64 twice in the same columns; other lanes belong to no operand
         add("D at another lane", "f16", "bf16", 64, 64, d=lane << 16)
     for column in (1, 3, 32, 100):
         add("D at another column", "f16", "bf16", 128, 64, d=column)
@@ -445,7 +445,8 @@ def tmem_scales(bench: Bench, out: pathlib.Path) -> None:
 
 
 def metadata_cases(seed: int) -> list[Case]:
-    """A is all ones, its metadata random; B is an identity, so D says which element of each group every row keeps."""
+    """A is all ones, and its metadata is random. B is an identity, so D shows which element of each group a row
+    keeps."""
     rng, out = random.Random(seed), []
     for kind, dtype in (("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e4m3"), ("i8", "u8"), ("mxf8f6f4", "e4m3"), ("mxf4", "e2m1x2")):
         if kind not in draw.kinds():

@@ -269,7 +269,7 @@ def paired(rng: random.Random) -> Case:
 
 
 def encodable(bench: Bench, chosen: list[Case]) -> list[Case]:
-    """The cases whose map the driver makes; the encode suites say what it refuses."""
+    """The cases whose map the driver makes. The encode suites record the maps that it refuses."""
     kept = []
     for case in chosen:
         try:

@@ -60,8 +60,8 @@ def beside(face: np.ndarray, i: np.ndarray, j: np.ndarray, size: int) -> tuple[n
 
 
 def without_corner(share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of the missing fourth texel at a corner of the cube: that of each of the two texels past the edge, and
-    that of the face's own texel.
+    """How the missing fourth texel at a corner of the cube is divided: the share of each of the two texels past the
+    edge, and of the face's own texel.
 
     >>> [int(part) for part in without_corner(np.array(64))]
     [21, 22]

@@ -66,10 +66,9 @@ def find_leading(value: int, bits: int, signed: int, shift_amount: int) -> int:
 
 
 def find_nth_set(mask: int, base: int, offset: int) -> int:
-    """`fns`: the n-th set bit at or above `base` for positive offsets n, at or below it for negative ones; offset 0:
-    `base` itself, if set.
-
-    -1 if there is none. `offset` is signed. For the smallest offset the result is always 0 (core/spec/errata.py).
+    """`fns`: the n-th set bit from `base` on. A positive offset n counts upwards, a negative one downwards; offset 0 is
+    `base` itself, if set. Returns -1 if there is no such bit. For the smallest offset the result is always 0
+    (core/spec/errata.py).
 
     >>> find_nth_set(0b10110, 0, 1), find_nth_set(0b10110, 4, -2), find_nth_set(0b10110, 0, 0), find_nth_set(0b10110, 0, 4)
     (1, 2, -1, -1)

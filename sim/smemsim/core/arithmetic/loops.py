@@ -405,7 +405,7 @@ def grouped_tiles(  # type: ignore[no-untyped-def]
     """`fused` of groups and `convert` of every element. The scales are (tiles, M, groups) and (tiles, groups, N);
     groups follow one another.
 
-    `a` and `b` are 4-bit elements times 2 as int16: whole numbers up to 12, whose products and sums fit, too.
+    `a` and `b` are 4-bit elements times 2, as int16: whole numbers up to 12. Their products and sums fit in int16, too.
     `a_scale` corrects the factor.
     """
     lanes, groups = d.shape[2], a_scale.shape[2]

@@ -109,8 +109,8 @@ def multiply(
     - `adds_c` False: no C is added, not even +0. Integers wrap, or clamp with `saturate`.
 
     All elements of wgmma are certain (measured). An element of tcgen05 is certain if no known datapath can compute
-    another value: no term has bits that one drops, the sum needs no rounding, and no value is infinite, a NaN or a
-    sum of negative zeros.
+    another value. That is so if no datapath drops bits of a term, the sum needs no rounding, and no value is infinite,
+    a NaN or a sum of negative zeros.
 
     Raises InputError for types that the instruction does not have, and for wrong shapes.
 
