@@ -1,12 +1,12 @@
-// Each of two CTAs: four blocks of 1024 B come by cp.async.bulk into two buffers, are doubled in place, go out by a bulk store, and are added to a sum.
+// Two CTAs. In each, cp.async.bulk loads four blocks of 1024 B into two buffers. The blocks are doubled in place, stored by a bulk store, and added to a sum.
 //! 1 | bytes | a bulk copy of 1000 B | A103 X015 T210 | load expect
-//! 2 | wait | the blocks are read before they have come | X004 | read
+//! 2 | wait | the blocks are read before they have arrived | X004 | read
 //! 3 | bytes | the barrier expects half of what comes | T210 X004 X010 | expect load read
 //! 4 | proxy | no fence.proxy.async between the stores and the bulk store | X003 | store add
 //! 5 | early overwrite | a buffer is loaded again while its bulk store may read it | X005 | load
-//! 6 | group | the stores are never committed: the wait waits for nothing | X005 | load store add
+//! 6 | group | the stores are never committed, so the wait does nothing | X005 | load store add
 //! 7 | ending | the CTA ends while the last bulk stores may read its shared memory | X005 | store add
-//! 8 | ending | a bulk load that nobody waits for, and the CTA ends | X005 X004 | extra
+//! 8 | ending | a bulk load that no thread waits for, and the CTA ends | X005 X004 | extra
 //! 9 | bounds | the last block lies beyond the array | X001 | load store
 //! 10 | barrier | the bulk store does not wait for other warps | X008 X003 | store
 //! 11 | alignment | the second buffer lies off 16 B | A101 X002 A102 | load
@@ -15,7 +15,7 @@
 //! 14 | inval | mbarrier.inval while its bulk copy is pending | X010 X005 | inval load
 //! 15 | race | two bulk loads write the same bytes | X005 X008 | twice load
 //! 16 | init | mbarrier.init over a bulk copy in flight | X010 X005 | over load
-//! 17 | group | the stored block is read behind wait_group.read, which does not make it visible | X008 X004 | check
+//! 17 | group | the stored block is read after wait_group.read, which does not make it visible | X008 X004 | check
 //! 18 | phase | the parity of the second round is that of the first | X004 X005 X006 | read write wait
 //! 19 | reuse | an mbarrier's words are used as data without mbarrier.inval | X010 | data
 //! 20 | early read | the second half of a block is read from the other buffer | X004 R507 X008 | read write

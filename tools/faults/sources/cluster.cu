@@ -1,9 +1,9 @@
-// A cluster of two CTAs: CTA 0 brings two tiles of u32 to both by multicast, one after the other; each CTA sums half of the rows of each and sends its
-// sums to CTA 0 through distributed shared memory, with an arrival at CTA 0's mbarrier; CTA 0 adds and stores.
+// A cluster of two CTAs. CTA 0 loads two tiles of u32 into both by multicast, one after the other. Each CTA sums half of the rows, and sends its
+// sums to CTA 0 through distributed shared memory, with an arrival at CTA 0's mbarrier. CTA 0 adds and stores.
 //! 1 | barrier | nothing makes CTA 0 wait for CTA 1's mbarrier.init before the multicast | X008 X010 | load init send
 //! 3 | mask | the multicast reaches CTA 0 alone | X006 T210 | load full
-//! 4 | bytes | CTA 1 expects nothing: its phase ends before the tile has come | T210 X004 X010 X006 | expect load sum full
-//! 5 | order | the remote arrive is .relaxed: it does not hand on the sums | X008 | collect
+//! 4 | bytes | CTA 1 expects nothing: its phase ends before the tile has arrived | T210 X004 X010 X006 | expect load sum full
+//! 5 | order | the remote arrive is .relaxed, and publishes no sums | X008 | collect
 //! 6 | rank | the sums go to the sender's own CTA | X019 X006 R507 X008 X004 | mapa remote send collect part
 //! 7 | wait | CTA 0 does not wait for the sums of CTA 1 | X008 X004 R507 | collect
 //! 8 | count | the mbarrier of the sums counts 3 warps of 4 | X008 X010 X006 X004 | initpart remote collect part

@@ -1,7 +1,7 @@
 // D[64][16] = A[64][128] B[16][128]^T: cp.async into two stages, ldmatrix, mma.sync; four warps, 16 rows each.
 //! 1 | group | no cp.async.commit_group: the wait waits for nothing | X004 X008 | lda ldb
 //! 2 | group | cp.async.wait_group 2 leaves the stage that is read in flight | X004 X008 | lda ldb
-//! 3 | barrier | no barrier behind cp.async.wait_group: other threads' copies are read | X004 X008 | lda ldb
+//! 3 | barrier | no barrier after cp.async.wait_group: other threads' copies are read | X004 X008 | lda ldb
 //! 4 | barrier | no barrier before a stage is filled again | X005 X008 | copya copyb
 //! 5 | early overwrite | the next tile is copied into the stage that is read | X004 X005 X008 | copya copyb lda ldb
 //! 6 | last trip | the last trip's wait leaves its stage in flight | X004 X008 | lda ldb

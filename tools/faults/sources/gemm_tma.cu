@@ -2,7 +2,7 @@
 //! 1 | barrier | mbarriers are used before their initialisation is known to other warps | X010 X008 X006 | init wait
 //! 2 | bytes | the barrier expects 4096 B less than the loads bring: its phase ends early | T210 X004 X010 | expect load mma wait
 //! 3 | bytes | the barrier expects 1024 B more than the loads bring | T210 X006 | expect wait
-//! 4 | wait | nobody waits for the loads | X004 | mma
+//! 4 | wait | no thread waits for the loads | X004 | mma
 //! 5 | phase | the parity never changes: the second round's wait passes at once | X004 X005 X006 | mma wait
 //! 6 | fence | no wgmma.fence before the first wgmma | X014 | mma
 //! 7 | group | no wgmma.commit_group: the wait waits for nothing | X007 X005 | commit mma use load

@@ -1,10 +1,10 @@
-// Two persistent CTAs, each two tiles of D[256][32] = A[256][256] B[32][256]^T: a producer warpgroup, a consumer warpgroup, setmaxnreg, full and empty
-// mbarriers in a ring of two stages, stmatrix and TMA store of the bf16 tile.
+// Two persistent CTAs, each with two tiles of D[256][32] = A[256][256] B[32][256]^T. A producer and a consumer warpgroup, setmaxnreg, full and empty
+// mbarriers in a ring of two stages, stmatrix, and a TMA store of the bf16 tile.
 //! 1 | wait | the producer does not wait for the stage to be empty | X005 | load loadb
-//! 2 | phase | the producer's first wait has the consumer's parity: nobody begins | X006 | empty full
-//! 3 | arrive | the consumer never says that a stage is empty | X006 | empty full release
-//! 4 | early overwrite | the stage is released before the wgmma is waited for | X005 | load loadb mma
-//! 5 | count | the empty barrier counts 128 arrivals, 4 come | X006 | initempty empty full
+//! 2 | phase | the producer's first wait has the consumer's parity, so no load starts | X006 | empty full
+//! 3 | arrive | the consumer never releases a stage | X006 | empty full release
+//! 4 | early overwrite | the stage is released before the consumer waits for the wgmma | X005 | load loadb mma
+//! 5 | count | the empty barrier counts 128 arrivals and gets 4 | X006 | initempty empty full
 //! 6 | phase | the consumer's parity begins anew with every tile of an odd count | X004 X005 X006 | mma full
 //! 7 | setmaxnreg | setmaxnreg.inc without the producer's dec: the CTA has no registers left to take | X006 X015 | inc
 //! 8 | setmaxnreg | only one warp of the producer's warpgroup executes setmaxnreg.dec | X011 X015 X006 | dec inc

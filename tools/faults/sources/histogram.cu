@@ -4,7 +4,7 @@
 //! 3 | barrier | the bins are added to the result while other warps still count | X008 | flush
 //! 4 | atomics | bins are counted up by a plain read and write | X008 | plain
 //! 5 | atomics | the result is counted up by a plain read and write of both CTAs | X008 X018 X021 X022 X023 | plainadd
-//! 6 | bounds | bin 64 of 64: the word behind the array in global memory | X001 | add
+//! 6 | bounds | bin 64 of 64: the word after the array in global memory | X001 | add
 //! 7 | bounds | the last thread reads beyond the numbers | X001 | load
 //! 8 | uninitialised | half of the bins are zeroed | R507 | count flush add
 //! 9 | syncwarp | a warp's own bins are counted by its lanes and read without __syncwarp | X008 | mine

@@ -1,14 +1,14 @@
-// An inclusive prefix sum of 1024 numbers by eight CTAs with decoupled look-back: a CTA publishes its sum, then what stands in front of it, behind flags.
+// An inclusive prefix sum of 1024 numbers by eight CTAs with decoupled look-back. A CTA publishes its sum, and later the sum of all before it, each by a flag.
 //! 1 | fence | no fence between the published sum and its flag | X008 X018 X021 X022 X023 | value takevalue
 //! 2 | scope | the flag is stored with .cta scope | X008 X018 X021 X022 X023 | flag poll takevalue
 //! 3 | weak | the flag is polled by a plain load | X008 X018 X021 X022 X023 | pollweak takevalue flag
 //! 4 | fence | no fence between the flag that was seen and the sum that is read | X008 X018 X021 X022 X023 | takevalue
 //! 5 | arrive before store | the flag is stored before the sum | X008 X018 X021 X022 X023 R507 | value takevalue
-//! 6 | barrier | what stands in front is read by other warps without a barrier | X008 R507 | use
-//! 7 | uninitialised | flags of an array that nobody has written are polled | R507 | poll polluninit
-//! 8 | bounds | CTA 0 looks at the flag in front of the first | X001 | poll
+//! 6 | barrier | the sum of the earlier CTAs is read by other warps without a barrier | X008 R507 | use
+//! 7 | uninitialised | flags of an uninitialised array are polled | R507 | poll polluninit
+//! 8 | bounds | CTA 0 looks at the flag before the first one | X001 | poll
 //! 9 | barrier | the warps' sums are added without a barrier | X008 R507 | warpsums
-//! 10 | scope | the fence in front of the flag is that of the CTA | X008 X018 X021 X022 X023 | takevalue
+//! 10 | scope | the fence before the flag is that of the CTA | X008 X018 X021 X022 X023 | takevalue
 //! 11 | early overwrite | the next tile's warp sums overwrite those that are read | X008 R507 | putwarp half warpsums
 #include "common.cuh"
 extern "C" __global__ void __launch_bounds__(64) lookback(const u32 *x, u32 *y, u32 *values, u32 *flags, const u32 *blank) {

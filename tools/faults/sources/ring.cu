@@ -7,7 +7,7 @@
 //! 6 | arrive | the producers arrive before they store | X008 R507 | get put
 //! 7 | order | the producers arrive .relaxed | X008 | get
 //! 8 | wait | test_wait once, its answer thrown away | X008 R507 | get
-//! 9 | barrier | no barrier behind mbarrier.init | X010 X008 X006 | empty full init putarrive getarrive
+//! 9 | barrier | no barrier after mbarrier.init | X010 X008 X006 | empty full init putarrive getarrive
 //! 10 | index | the consumers read the other slot | X008 R507 | get
 //! 11 | reuse | an mbarrier's words are overwritten with data at the end, while consumers still wait | X010 X008 X006 | data full
 //! 12 | arrive | one warp arrives twice: a phase ends before the other has stored | X008 X010 X006 R507 | get putarrive twice full empty

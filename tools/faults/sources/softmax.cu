@@ -1,4 +1,4 @@
-// Softmax of three rows of 256: shuffles inside of a warp, shared memory between the eight warps of the CTA; a warp turns its part round through shared memory.
+// Softmax of three rows of 256: shuffles within a warp, shared memory between the eight warps of the CTA. A warp reverses its part through shared memory.
 //! 1 | barrier | the warps' maxima are read without a barrier | X008 R507 | readmax
 //! 2 | barrier | the sums overwrite the maxima while other warps may read these | X008 | putsum
 //! 3 | divergence | half of the lanes execute a shuffle whose mask names all | X011 X006 | shuffle
@@ -6,8 +6,8 @@
 //! 5 | uninitialised | twelve words are read of which eight were written | R507 | readsum out
 //! 6 | bounds | a thread loads one element beyond the rows | X001 | load
 //! 7 | syncwarp | lanes read what other lanes of their warp wrote, without __syncwarp | X008 X004 | turned
-//! 8 | last trip | the barrier in front of the next row is missing in the last trip | X008 | putmax
-//! 9 | uninitialised | a word of global memory that nobody has written decides the scale | R507 | out scale
+//! 8 | last trip | the barrier before the next row is missing in the last trip | X008 | putmax
+//! 9 | uninitialised | a word of global memory that no thread has written decides the scale | R507 | out scale
 //! 10 | alignment | a vector of four floats is loaded off 16 B | X002 | load
 //! 11 | race | two warps store different values to one word of shared memory | X008 | putsum readsum
 //! 12 | barrier | the warps' sums are read without a barrier | X008 R507 | readsum

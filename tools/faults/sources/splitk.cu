@@ -8,7 +8,7 @@
 //! 7 | uninitialised | the parts of a fifth CTA, which does not exist, are added | R507 X001 | collect out
 //! 8 | race | every CTA adds the parts, whoever is last | X008 X018 X021 X022 X023 R507 | collect out part
 //! 9 | race | two CTAs store their parts to one place | X008 X018 X021 X022 X023 | part
-//! 10 | fence | the last CTA does not acquire: no fence behind the ticket | X008 X018 X021 X022 X023 | collect
+//! 10 | fence | the last CTA does not acquire: no fence after the ticket | X008 X018 X021 X022 X023 | collect
 //! 11 | scope | the ticket's atomic has .cta scope | X008 X018 X021 X022 X023 | ticket collect
 //! 12 | bounds | the quarters of the sum begin one column too far | X001 | load
 #include "common.cuh"

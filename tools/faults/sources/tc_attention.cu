@@ -1,8 +1,8 @@
-// O[128][64] = relu(Q K^T) V for K and V of 192 rows in blocks of 64: scores of two blocks in tensor memory, made P by four warps, which store it as bf16 in
+// O[128][64] = relu(Q K^T) V for K and V of 192 rows in blocks of 64. Tensor memory has the scores of two blocks. Four warps make P of them, and store it as bf16 in
 // tensor memory; the second product reads its A there. Waits between tcgen05 instructions alone are relaxed, with tcgen05.fence.
-//! 1 | wait::st | P is told to be ready before tcgen05.wait::st | X012 | pv
-//! 2 | tcgen05.fence | no tcgen05.fence::before_thread_sync behind the stores of P | X012 | pv
-//! 3 | tcgen05.fence | no tcgen05.fence::after_thread_sync in front of the product that reads P | X012 | pv
+//! 1 | wait::st | the arrival for P comes before tcgen05.wait::st | X012 | pv
+//! 2 | tcgen05.fence | no tcgen05.fence::before_thread_sync after the stores of P | X012 | pv
+//! 3 | tcgen05.fence | no tcgen05.fence::after_thread_sync before the product that reads P | X012 | pv
 //! 4 | wait | the scores are read before they are complete | X012 | lds
 //! 5 | overlap | P lies in the columns of the next block's scores | X012 X017 | pv qk stp lds
 //! 6 | wait | the first product does not wait for Q | X004 | qk
@@ -12,11 +12,11 @@
 //! 10 | phase | the parity for P never changes | X012 X006 | pv s_wait stp
 //! 12 | commit | the scores of a block are committed before the product that makes them | X012 | lds qk
 //! 13 | wait | the warps store P of the block after next while the product reads the last | X012 | stp lds
-//! 14 | uninitialised | the first block's product adds to an O that nobody has written | R507 | pv
+//! 14 | uninitialised | the first block's product adds to an O that no thread has written | R507 | pv
 //! 15 | lost | every block's product begins O anew | X017 | pv
-//! 16 | wait | nobody waits for V | X004 | pv
+//! 16 | wait | no thread waits for V | X004 | pv
 //! 17 | overlap | O lies in the columns of P | X012 X017 R507 | pv stp
-//! 18 | lanes | one warp stores P in the columns behind its own | R507 X012 X009 | pv stp
+//! 18 | lanes | one warp stores P in the columns after its own | R507 X012 X009 | pv stp
 #include "tcgen05.cuh"
 #define BLOCKS 3
 extern "C" __global__ void __launch_bounds__(192) tc_attention(const __grid_constant__ Map mq, const __grid_constant__ Map mk, const __grid_constant__ Map mv, float *out) {

@@ -1,12 +1,12 @@
-// O[128][64] = sum over three blocks of 64 keys of relu(Q K^T) V by one CTA: K and V come into rings of two stages, V lies as it is multiplied along keys (MN-major),
-// the scores S of a block become P in their own columns of tensor memory; O goes by shared memory and a bulk store of each warp's rows, by the loading warp.
-//! 1 | descriptor | V is multiplied as if it lay along keys (no transpose bit) | R505 | pv
+// O[128][64] is the sum over three blocks of 64 keys of relu(Q K^T) V, by one CTA. K and V are loaded into rings of two stages. V is MN-major. P replaces the scores S of a block
+// in its own columns of tensor memory. O is written to shared memory. The loading warp stores each warp's rows of O by a bulk store.
+//! 1 | descriptor | V is multiplied as if it were K-major (no transpose bit) | R505 | pv
 //! 2 | overlap | P is read from the columns of S that the softmax has not overwritten | R508 | pv
-//! 3 | barrier | one lane arrives for its warp's rows of O, and has not met the others (no __syncwarp) | X008 | store
+//! 3 | barrier | one lane arrives for its warp's rows of O, without a __syncwarp before | X008 | store
 //! 4 | descriptor | base offset 2 on data that lies by absolute addresses | D306 | qk
 //! 5 | descriptor | start addresses in bytes, not in units of 16 B | D301 | qk
-//! 6 | early overwrite | a stage of K and V is given free before V is read | X004 X005 | pv load
-//! 7 | bytes | the epilogue adds O to an array that nobody has written | R507 | store
+//! 6 | early overwrite | a stage of K and V is released before V is read | X004 X005 | pv load
+//! 7 | bytes | the epilogue adds O to an array that no thread has written | R507 | store
 //! 8 | wait | the scores of the next block are multiplied before P has been read from | X012 X017 | qk s_ld pv
 //! 9 | wait | the softmax does not wait for its tcgen05.st | X012 | pv
 //! 10 | descriptor | the transpose bit of K, which lies along d | R505 | qk

@@ -1,8 +1,8 @@
-// D[768][32] = A[768][64] B[32][64]^T in tiles of 128 rows by persistent CTAs that take over others' tiles (clusterlaunchcontrol): a warp asks, into a ring of
-// two responses, which a loading warp, a multiplying warp and four warps of an epilogue read; two stages of A, two accumulators in tensor memory.
+// D[768][32] = A[768][64] B[32][64]^T in tiles of 128 rows, by persistent CTAs that take over the tiles of others (clusterlaunchcontrol). A warp asks for tiles, into a ring of
+// two responses. A loading warp, a multiplying warp and four epilogue warps read them. A has two stages, and tensor memory two accumulators.
 //! 1 | reuse | the next response is asked for before all have read the last one in its slot | X004 X005 X008 | ask answer
 //! 2 | arrive | the epilogue frees the slot before it reads the response | X008 X005 X004 | ask answer
-//! 3 | bytes | the mbarrier of the response is told to expect nothing | T210 X004 X006 | answer expect ask answer_wait
+//! 3 | bytes | the mbarrier of the response expects no bytes | T210 X004 X006 | answer expect ask answer_wait
 //! 4 | wait | the multiplying warp does not wait for the response | X004 | answer
 //! 5 | count | a slot counts as free when five of six warps have read it | X008 X005 X004 | ask
 //! 6 | ending | the CTA ends while a request is under way | X005 | ask extra
@@ -15,7 +15,7 @@
 //! 13 | dealloc | the columns are given back while the epilogue may read them | X012 | dealloc
 //! 14 | overlap | the second accumulator begins in the first one's columns | X012 X017 | mma ld
 //! 15 | wait | the loading warp does not wait for a stage to be empty | X005 | load
-//! 17 | tcgen05.fence | no tcgen05.fence::after_thread_sync behind the relaxed wait for the product | X012 | ld
+//! 17 | tcgen05.fence | no tcgen05.fence::after_thread_sync after the relaxed wait for the product | X012 | ld
 //! 18 | alignment | the responses lie off 16 B | X002 X001 | ask
 #include "tcgen05.cuh"
 #define TRY_CANCEL(to, bar) PTX("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(to), "r"(bar) : "memory")

@@ -1,8 +1,8 @@
 // Two tiles of D[256][32] = A[256][128] B[32][128]^T by one CTA, warps apart: TMA loads into a ring of two stages, tcgen05.mma into one accumulator in
 // tensor memory, an epilogue of four warps with tcgen05.ld. Waits between tcgen05 instructions alone are relaxed, with tcgen05.fence, as the PTX ISA has them.
-//! 1 | tcgen05.fence | no tcgen05.fence::after_thread_sync behind the relaxed wait for the product | X012 | ld
-//! 2 | tcgen05.fence | no tcgen05.fence::before_thread_sync in front of the relaxed arrival that frees the accumulator | X012 | mma
-//! 3 | tcgen05.fence | no tcgen05.fence::after_thread_sync behind the relaxed wait for the accumulator | X012 | mma
+//! 1 | tcgen05.fence | no tcgen05.fence::after_thread_sync after the relaxed wait for the product | X012 | ld
+//! 2 | tcgen05.fence | no tcgen05.fence::before_thread_sync before the relaxed arrival that frees the accumulator | X012 | mma
+//! 3 | tcgen05.fence | no tcgen05.fence::after_thread_sync after the relaxed wait for the accumulator | X012 | mma
 //! 4 | wait::ld | the accumulator is freed before tcgen05.wait::ld | X012 | mma
 //! 5 | commit | no tcgen05.commit for the epilogue | X006 | full_wait
 //! 6 | commit | no tcgen05.commit for the producer: no stage is ever free | X006 | empty full
@@ -10,10 +10,10 @@
 //! 8 | phase | the epilogue's parity does not change with the tile | X012 | ld
 //! 9 | bytes | mbarrier.arrive without expect_tx: the phase ends before the loads | X004 T210 | mma expect load loadb
 //! 10 | dealloc | the columns are given back while the epilogue may read them | X012 | dealloc
-//! 11 | dealloc | nobody gives the columns back | X009 | alloc
+//! 11 | dealloc | no warp deallocates the columns | X009 | alloc
 //! 12 | wait | the second tile's product does not wait for the accumulator to be read | X012 | mma
 //! 13 | wait | the producer does not wait for a stage to be empty | X005 | load loadb
-//! 14 | wait | nobody waits for the loads | X004 | mma
+//! 14 | wait | no thread waits for the loads | X004 | mma
 //! 15 | uninitialised | the first product adds to columns that nothing has written | R507 | mma
 //! 16 | lost | every instruction begins a new sum | X017 | mma
 //! 17 | lanes | every warp of the epilogue names its neighbour's lanes | X009 | ld

@@ -1,5 +1,5 @@
-// D[512][64] = A[512][256] B[64][256]^T by a cluster of four CTAs, two pairs: tcgen05.mma.cta_group::2 of M 256 by the even CTA of a pair; each CTA loads its
-// 128 rows of A, and 16 rows of B by multicast to the CTA of the other pair that reads them too; loads count at the even CTA's mbarriers, commits at all.
+// D[512][64] = A[512][256] B[64][256]^T by a cluster of four CTAs in two pairs. The even CTA of a pair executes tcgen05.mma.cta_group::2 with M 256. Each CTA loads 128 rows of A, and
+// by multicast 16 rows of B, also for the CTA of the other pair that reads them. Loads count at the mbarriers of the even CTA, commits at all.
 //! 1 | barrier | mbarriers are used by other CTAs before their initialisation is known there | X008 | load loadb expect empty commit_empty commit_done init
 //! 2 | count | a stage counts as free when the own pair has read it | X005 X004 | loadb
 //! 3 | bytes | the even CTA expects its own bytes alone | T210 X004 | expect load loadb mma
@@ -8,7 +8,7 @@
 //! 6 | ending | CTAs leave while others may still load into, or arrive at, their shared memory | X005 X008 T210 X010 | load loadb commit_done commit_empty end
 //! 7 | dealloc | the columns are given back before the product is waited for | X012 X009 | dealloc ld
 //! 8 | alloc | the columns are allocated for one CTA, the product is the pair's | X015 X009 | mma alloc
-//! 9 | tcgen05.fence | no tcgen05.fence::after_thread_sync behind the relaxed wait for the product | X012 | ld
+//! 9 | tcgen05.fence | no tcgen05.fence::after_thread_sync after the relaxed wait for the product | X012 | ld
 //! 10 | rank | the odd CTA's loads count at its own mbarrier | X006 T210 | load loadb full expect
 //! 11 | issue | both CTAs of a pair issue its products, the odd one without a wait | X012 X016 X004 | mma
 //! 12 | coordinates | the halves of B are exchanged between the CTAs of a pair | R508 R502 | loadb mma
@@ -16,10 +16,10 @@
 //! 14 | phase | the producers' first wait has the consumers' parity | X006 | empty full
 //! 15 | dealloc | the even CTA alone gives the columns back | X009 | dealloc alloc
 //! 16 | mask | the multicast reaches the loading CTA alone | X006 T210 X004 | loadb full expect
-//! 17 | wait | nobody waits for the loads | X004 | mma
+//! 17 | wait | no thread waits for the loads | X004 | mma
 //! 18 | wait | the odd CTA's epilogue does not wait for the product | X012 | ld
 //! 19 | commit | the product is committed for its own CTA alone, without multicast | X006 | done
-//! 20 | commit | tcgen05.commit.cta_group::1 behind products of the pair | X009 X012 X015 | commit_done commit_empty ld
+//! 20 | commit | tcgen05.commit.cta_group::1 after products of the pair | X009 X012 X015 | commit_done commit_empty ld
 //! 21 | last trip | the last wait for a stage is left out | X004 | mma
 #include "tcgen05.cuh"
 #define STAGES 2

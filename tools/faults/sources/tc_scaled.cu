@@ -1,18 +1,18 @@
-// D[128][32] = (A SFA)[128][256] (B SFB)[32][256]^T of e4m3 with ue8m0 scales for blocks of 32 (tcgen05.mma kind::mxf8f6f4): A, B and the scales of A come by
-// TMA and bulk copies, those of B are stored by threads; tcgen05.cp brings both to tensor memory, by the thread that multiplies.
-//! 1 | wait | the scales are copied before they have come | X004 | cpa
+// D[128][32] = (A SFA)[128][256] (B SFB)[32][256]^T of e4m3 with ue8m0 scales for blocks of 32 (tcgen05.mma kind::mxf8f6f4). TMA and bulk copies load A, B and the
+// scales of A. Threads store the scales of B. The multiplying thread copies both to tensor memory by tcgen05.cp.
+//! 1 | wait | the scales are copied before they have arrived | X004 | cpa
 //! 2 | proxy | the scales that threads store reach tcgen05.cp without fence.proxy.async | X003 | cpb
 //! 3 | order | another warp copies the scales, and nothing makes the product wait for that | X012 | mma
-//! 4 | wait | nobody waits for the threads that store the scales of B | X004 X008 X003 | cpb
+//! 4 | wait | no thread waits for the threads that store the scales of B | X004 X008 X003 | cpb
 //! 5 | overlap | the scales of B lie in the columns of the accumulator | X012 X017 Unmodelled | cpb mma
 //! 6 | last trip | the scales of the second block are not copied | R507 | mma
 //! 7 | commit | an arrival of the issuing thread frees the stage in place of tcgen05.commit | X005 | load loadb loads scales
 //! 8 | uninitialised | half of the scales of A are loaded | T210 R507 X004 X006 | loads cpa mma expect full
 //! 9 | alloc | the columns of the scales lie beyond the allocation | X009 | cpa cpb
-//! 10 | wait | nobody waits for A and B | X004 | mma cpa
+//! 10 | wait | no thread waits for A and B | X004 | mma cpa
 //! 11 | early overwrite | the next scales are stored while the copy of the last may read them | X005 X008 | scales cpb
 //! 12 | tcgen05.fence | another warp copies the scales of B, arrives relaxed, and no tcgen05.fence stands around it | X012 | mma
-//! 13 | commit | the epilogue's commit stands in front of the last product | X012 | ld mma
+//! 13 | commit | the epilogue's commit comes before the last product | X012 | ld mma
 //! 14 | lanes | tcgen05.cp to lane 32 | X015 X009 | cpa
 #include "tcgen05.cuh"
 #define TRIPS 2
