@@ -8,6 +8,7 @@ import re
 import tarfile
 import tempfile
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -261,3 +262,61 @@ def test_rings_of_tcgen05_allow_as_many_loads_as_they_have_stages(tmp_path, name
     (ring,) = run.pipeline.rings
     assert len(ring.stages) - 1 <= ring.depth <= len(ring.stages)
     assert not ring.held
+
+
+MULTICAST = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p) .reqntid 64, 1, 1 .reqnctapercluster 2, 1, 1 {{
+.reg .b32 %t, %r, %n, %s, %full, %empty, %stage, %parity, %x, %to, %w; .reg .b64 %g, %st; .reg .pred %p, %q; .reg .b16 %m;
+.shared .align 128 .b8 tiles[512]; .shared .align 8 .b8 bars[32];
+ld.param.u64 %g, [p]; mov.u32 %t, %tid.x; mov.u32 %r, %cluster_ctarank; mov.u32 %n, 0; shr.u32 %w, %t, 5;
+setp.ne.u32 %p, %t, 0;
+@%p bra READY;
+mov.u32 %s, bars;
+mbarrier.init.shared::cta.b64 [%s], 1; mbarrier.init.shared::cta.b64 [%s+8], 1;
+mbarrier.init.shared::cta.b64 [%s+16], 2; mbarrier.init.shared::cta.b64 [%s+24], 2;
+fence.mbarrier_init.release.cluster;
+READY: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.u32 %p, %t, 0;
+setp.eq.u32 %q, %t, 32;
+LOOP: and.b32 %stage, %n, 1; shl.b32 %x, %stage, 3; mov.u32 %s, bars; add.u32 %full, %s, %x; add.u32 %empty, %full, 16;
+shr.u32 %parity, %n, 1; and.b32 %parity, %parity, 1;
+@%p bra LOADS;
+@!%q bra NEXT;
+FULL: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%full], %parity;
+@!%p bra FULL;
+setp.eq.u32 %p, %t, 0;
+mov.u32 %s, tiles; shl.b32 %x, %stage, 8; add.u32 %s, %s, %x; ld.shared.u32 %x, [%s];
+mapa.shared::cluster.u32 %to, %empty, 1;
+mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%to];
+mapa.shared::cluster.u32 %to, %empty, 0;
+mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%to];
+bra NEXT;
+LOADS: xor.b32 %parity, %parity, 1;
+EMPTY: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%empty], %parity;
+@!%p bra EMPTY;
+mbarrier.arrive.expect_tx.shared::cta.b64 %st, [%full], 256;
+setp.ne.u32 %p, %r, 0;
+@%p bra OVER;
+mov.u32 %s, tiles; shl.b32 %x, %stage, 8; add.u32 %s, %s, %x; mov.u16 %m, 3;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%s], [%g], 256, [%full], %m;
+OVER: setp.eq.u32 %p, %t, 0;
+NEXT: add.u32 %n, %n, 1; setp.lt.u32 %p, %n, {loads};
+@!%p bra END;
+setp.eq.u32 %p, %t, 0;
+bra LOOP;
+END: barrier.cluster.arrive; barrier.cluster.wait;
+ret;
+}}"""
+
+
+def test_a_multicast_fills_a_ring_in_each_cta():
+    """One thread loads for two CTAs: each has two stages, and one sentence is about both."""
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(MULTICAST.format(loads=8), grid=2, args=[gpu.array(np.arange(64, dtype=np.uint32))], pipeline=True, progress=False)
+    assert [(len(ring.stages), ring.depth, len(ring.fillings), ring.cta) for ring in run.pipeline.rings] == [(2, 2, 8, 0), (2, 2, 8, 1)]
+    assert len(run.pipeline.sentences()) == 1
+    assert "ring of 2 stages" in run.pipeline.sentences()[0]
+    assert "CTAs 0 and 1: up to 2 loads are in flight" in run.pipeline.sentences()[0]
+    assert run.ok

@@ -30,7 +30,7 @@ class Pipeline(Verdicts):
             "says": SAYS,
             "rings": [
                 {
-                    "says": self._sentence(ring), "kind": ring.kind, "stages": len(ring.stages), "effective": ring.effective, "in_flight": ring.depth,
+                    "says": self.sentence(ring), "kind": ring.kind, "stages": len(ring.stages), "effective": ring.effective, "in_flight": ring.depth,
                     "steady": ring.steady, "held_back": ring.is_held_back, "one_at_a_time": ring.is_one_at_a_time,
                     "loads": [
                         {

@@ -54,8 +54,8 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     lanes: list[Lane] = []
     stages: list[tuple[int, float]] = []  # rows of stages, by the times at which they are full or free
     labels = _labels(pipeline)
-    for ring in pipeline.rings:
-        group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring)}".removeprefix(": ")
+    for ring, *alike in pipeline.different():
+        group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring, *alike)}".removeprefix(": ")
         for n, _ in enumerate(ring.stages):
             bars = tuple(_stage_bars(ring, n, labels, end))
             stages += [(len(lanes), bar.end) for bar in bars if bar.kind in ("load", "read")]
@@ -100,10 +100,12 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
 
 def _labels(pipeline: Verdicts) -> dict[int, str]:
     """The label of a filling: its number in its ring, after the letter of the ring if there are several."""
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(pipeline.rings) > 1 else ""
+    different = pipeline.different()
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(different) > 1 else ""
     return {
         one.number: f"{letters[k % 26] if letters else ''}{n}"
-        for k, ring in enumerate(pipeline.rings)
+        for k, rings in enumerate(different)
+        for ring in rings
         for n, one in enumerate(ring.fillings)
     }
 

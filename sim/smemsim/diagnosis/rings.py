@@ -67,6 +67,12 @@ class Ring:
         return kind
 
     @property
+    def cta(self) -> int:
+        """The CTA whose memory has the stages, by its index."""
+        index: int = self.stages[0][0]
+        return index
+
+    @property
     def depth(self) -> int:
         """How many loads may be in flight at once."""
         return max(self.allowed, default=0)
@@ -190,6 +196,15 @@ class Verdicts:
         made = (Ring.of(one) for one in rings.values() if len(one) > 1)
         return cls(tuple(made), place, recorder.is_cut, is_over, recorder.lanes, dict(recorder.passes), recorder.numbers)
 
+    def different(self) -> list[tuple[Ring, ...]]:
+        """The rings, those of CTAs that do the same together: one sentence, one note and one picture are enough."""
+        found: dict[Any, list[Ring]] = {}
+        for ring in self.rings:
+            places = tuple((ring.stages.index(one.stage), tuple(size for _, size in one.sizes)) for one in ring.fillings)
+            waits = tuple((one.load, one.stage, one.needs, one.newer) for one in ring.held)
+            found.setdefault((ring.kind, ring.fillings[0].instruction, places, ring.allowed, waits), []).append(ring)
+        return [tuple(rings) for rings in found.values()]
+
     def sentences(self) -> list[str]:
         """The verdict of each ring, a sentence or two; of a hang also each wait that never ends."""
         return [says for says, _ in self.verdicts()]
@@ -198,8 +213,8 @@ class Verdicts:
         """`sentences`, with those that P101 explains cut short."""
         if not self.is_over:
             return self.sentences()
-        told = zip(self.rings, self.sentences(), strict=False)
-        return [f"{self.name(ring)}: {self._why(ring)[0]}" if ring.is_late else says for ring, says in told] or self.sentences()
+        told = zip(self.different(), self.sentences(), strict=False)
+        return [f"{self.name(*rings)}: {self._why(rings[0])[0]}" if rings[0].is_late else says for rings, says in told] or self.sentences()
 
     def verdicts(self) -> list[tuple[str, bool]]:
         """`sentences`, and whether each is bad news."""
@@ -207,7 +222,7 @@ class Verdicts:
             (f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}.", True)
             for one in self.lanes.stuck
         ]
-        told = [(self._sentence(ring), self.is_over and ring.is_late) for ring in self.rings]
+        told = [(self.sentence(*rings), self.is_over and rings[0].is_late) for rings in self.different()]
         none = "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
         return [*stuck, *(told or [(none, False)])]
 
@@ -217,24 +232,26 @@ class Verdicts:
         """
         if not self.is_over:
             return []
-        return [*(self._held_back(ring) for ring in self.rings if ring.is_late), *self._never_waits()]
+        return [*(self._held_back(ring) for ring, *_ in self.different() if ring.is_late), *self._never_waits()]
 
     # ---- in words
 
-    def name(self, ring: Ring) -> str:
-        """A ring by its stages and the line of its first load."""
+    def name(self, ring: Ring, *alike: Ring) -> str:
+        """A ring by its stages and the line of its first load; with others of the same verdict, of more CTAs."""
         _, stage, does = WORDS[ring.kind]
         count, where = len(ring.stages), self.place(ring.fillings[0].instruction)
-        if len({one.stages[0][0] for one in self.rings}) > 1:
-            where += f", CTA {self.numbers.get(ring.stages[0][0], ring.stages[0][0])}"
+        if len({one.cta for one in self.rings}) > 1:
+            ctas = sorted({self.numbers.get(one.cta, one.cta) for one in (ring, *alike)})
+            where += f", {_ctas_named(ctas)}" if len(ctas) > 1 else f", CTA {ctas[0]}"
         if ring.kind == "accumulator":
             return f"ring of {count} accumulator{'s' * (count > 1)} in tensor memory, computed at {where}"
         if ring.kind == "answer":
             return f"ring of {count} answer{'s' * (count > 1)} of clusterlaunchcontrol, asked at {where}"
         return f"ring of {count} {stage}{'s' * (count > 1)}, {does}{' by cp.async' * (ring.kind == 'cp.async')} at {where}"
 
-    def _sentence(self, ring: Ring) -> str:
-        name, load = self.name(ring), WORDS[ring.kind][0]
+    def sentence(self, ring: Ring, *alike: Ring) -> str:
+        """The verdict of a ring, and of others of the same verdict."""
+        name, load = self.name(ring, *alike), WORDS[ring.kind][0]
         if not self.is_over:
             return f"{name}: {len(ring.fillings)} {load}s were issued before the kernel stopped; {self._left(ring)}. No verdict."
         if ring.is_late:
@@ -327,6 +344,17 @@ class Verdicts:
             for i, passes in self.passes.items()
             if not passes.fresh and passes.again + 1 >= FEWEST_PASSES
         ]  # fmt: skip
+
+
+def _ctas_named(ctas: Sequence[int]) -> str:
+    """CTAs in words.
+
+    >>> _ctas_named([0, 1]), _ctas_named([0, 1, 2, 3])
+    ('CTAs 0 and 1', 'CTAs 0 to 3')
+    """
+    if len(ctas) > 2 and ctas[-1] - ctas[0] == len(ctas) - 1:
+        return f"CTAs {ctas[0]} to {ctas[-1]}"
+    return f"CTAs {', '.join(map(str, ctas[:-1]))} and {ctas[-1]}"
 
 
 def warps_named(warps: Sequence[int]) -> str:

@@ -81,7 +81,8 @@ class Filling:
     """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of
     one accumulator in tensor memory.
 
-    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads. `stage` is the place in shared
+    `ring` is equal for the fillings of one ring: the tensors and sizes of their loads, and the CTA whose mbarriers
+    count them. A multicast load is part of a filling in each CTA that it goes to. `stage` is the place in shared
     memory of the first load, with its CTA. `issued`, `loads` and `reads` are what the issuing thread knew before.
     They are bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose readers were
     complete. `origins` are the waits by which it knew of the reads, `load_origins` of the loads, by number.
@@ -111,7 +112,7 @@ class Filling:
     @property
     def ring(self) -> tuple[Any, ...]:
         """The properties that all fillings of one ring share."""
-        return (self.kind, self.thread // WARP, *self.sizes)
+        return (self.kind, self.thread // WARP, self.barrier[0], *sorted(self.sizes, key=repr))
 
     @property
     def intervals(self) -> tuple[float, float, float, float]:

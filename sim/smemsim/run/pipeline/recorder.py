@@ -101,6 +101,12 @@ class PipelineRecorder(BarrierObserver):
             if filling is None:
                 return
             self._filled[key] = filling
+        elif filling.thread // x.stride != of.index == thread // x.stride:
+            # another CTA's multicast came first: the CTA's own thread decides when its stage is filled
+            own = 1 << filling.number
+            filling.thread, filling.at = thread, known.time
+            filling.issued, filling.loads, filling.reads = known.issued & ~own, known.loads, known.reads
+            filling.origins, filling.load_origins = dict(known.origins), dict(known.load_origins)
         filling.sizes += ((_source(op, n), write.size),)
         self._engine = max(self._engine + self.costs.interval, known.time + self.costs.load)
         filling.full = max(filling.full, self._engine)
