@@ -210,6 +210,7 @@ INNER = {
     "smemsim.run.isa.threads.printing",
     "smemsim.run.sanitizer.shared_loops",
     "smemsim.run.sanitizer.operations",
+    "smemsim.run.sanitizer.first",
     "smemsim.run.sanitizer.sanitizer",
     "smemsim.run.engine.wave",
     "smemsim.testing.strategies.descriptors",

@@ -1,8 +1,8 @@
 """The events of a launch: one method of `Observer` for each kind, all with an empty body.
 
 The sanitizer is an observer, and so is everything that counts, draws or records. Observers do not know each other,
-and execution does not know them: a wave has one in `Wave.observer`, several as one (`Observers`), or None. An event
-is reported at the instruction that causes it; without an observer nothing is computed for it.
+and execution does not know them. It reports an event at the instruction that causes it, by `x.events` (`Events`): `if
+x.events.EVENT: x.events.EVENT(x, i, ...)`. For an event that no observer overrides nothing is computed.
 
 Every event has the wave `x` and, but for those of a wave or a barrier as a whole, the instruction `i`, with its PTX
 and its line. Threads are numbers in the wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENTS",
+    "NO_EVENTS",
     "Access",
     "AtMbarriers",
+    "Events",
     "GroupKind",
     "Interest",
     "MergeableObserver",
     "Observer",
-    "Observers",
     "barrier_key",
     "interest_of",
-    "together",
 ]
 
 
@@ -362,43 +362,38 @@ class MergeableObserver(Observer):
         raise NotImplementedError
 
 
-class Observers:
-    """Several observers as one: each event goes to those that override it, in their order.
+_BODIES = {name: getattr(Observer, name) for name in EVENTS}
+
+
+class Events:
+    """What execution reports to: one attribute for each event. It is None if no observer overrides the event, so that
+    nothing is computed for it; else it is a function that calls those that do, in their order.
 
     >>> class Loud(Observer):
     ...     def wave_began(self, x):
     ...         print("a wave")
-    >>> both = Observers([Loud(), Observer()])
-    >>> both.wave_began(None)
+    >>> events = Events([Loud(), Observer()])
+    >>> events.wave_began(None)
     a wave
-    >>> both.wave_ended(None)
+    >>> events.wave_ended is None
+    True
     """
+
+    __slots__ = ("members", *EVENTS)
 
     def __init__(self, members: Sequence[Any]) -> None:
         self.members = tuple(members)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """The handler of an event; looked up once."""
-        if name not in _BODIES:
-            raise AttributeError(name)
-        hears = [getattr(member, name) for member in self.members if getattr(type(member), name, None) is not _BODIES[name]]
-        found: Callable[..., None] = hears[0] if len(hears) == 1 else functools.partial(_tell, tuple(hears))
-        setattr(self, name, found)
-        return found
+        for name, body in _BODIES.items():
+            hears = [getattr(member, name) for member in self.members if getattr(type(member), name, body) is not body]
+            setattr(self, name, functools.partial(_tell, tuple(hears)) if len(hears) > 1 else hears[0] if hears else None)
 
 
-_BODIES = {name: getattr(Observer, name) for name in EVENTS}
+NO_EVENTS = Events(())
 
 
 def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> None:
     for hear in hears:
         hear(*args, **given)
-
-
-def together(observers: Iterable[Any]) -> Any:
-    """Observers as one; None where there is none."""
-    members = tuple(observers)
-    return None if not members else members[0] if len(members) == 1 else Observers(members)
 
 
 def interest_of(observer: Observer) -> Interest:

@@ -33,8 +33,8 @@ def run_block(wave: Wave, block: Block) -> None:
             if not _passes_gate(wave, block, marks):
                 return
             wave.step = 1
-        if wave.is_stepwise:
-            wave.observer.executes(wave, block.instructions)
+        if wave.events.executes:
+            wave.events.executes(wave, block.instructions)
         is_over = _run_plain(wave, block, marks, None if chain is None else chain.steps)
         while not is_over and (tail := _tail(wave, block)) is not None:
             tail(wave)
@@ -109,8 +109,8 @@ def _run_plain(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     """Run the plain steps of a block, or those that are `left`. Is the block's end done too?"""
     if wave.registers.held & block.behind:
         wave.materialize(block.behind)
-    if wave.observer is not None:
-        wave.observer.block_entered(wave, block)
+    if wave.events.block_entered:
+        wave.events.block_entered(wave, block)
     return _run_steps(wave, block, marks, left)
 
 

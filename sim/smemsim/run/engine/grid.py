@@ -207,8 +207,8 @@ class _Waves:
         launch = self.launch
         count_bytes(launch, wave)
         check_registers(wave)
-        if wave.observer is not None:
-            wave.observer.wave_ended(wave)
+        if wave.events.wave_ended:
+            wave.events.wave_ended(wave)
         launch.waves.remove(wave)
         if launch.places is not None:
             launch.places.end(wave.numbers.tolist())
@@ -233,8 +233,8 @@ def _begun(launch: Launch, clusters: Sequence[int], *, sanitizer: bool, history:
         wave.warp_scheduler = WarpScheduler.of(launch.schedule, wave)
         wave.in_flight = InFlight(launch.schedule, wave)
     launch.waves.append(wave)
-    if wave.observer is not None:
-        wave.observer.wave_began(wave)
+    if wave.events.wave_began:
+        wave.events.wave_began(wave)
     return wave
 
 
@@ -261,8 +261,8 @@ def _trapped(launch: Launch, trap: HardwareTrap) -> None:
         code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
         launch.find(code, instruction, trap.reason, why=f"the kernel ends with CUDA error {trap.cuda_error}")
     for wave in launch.waves:
-        if wave.observer is not None:
-            wave.observer.wave_stopped(wave)
+        if wave.events.wave_stopped:
+            wave.events.wave_stopped(wave)
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -78,8 +78,8 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
         count_bytes(launch, wave, hangs=True)
-        if wave.observer is not None:
-            wave.observer.wave_hung(wave)
+        if wave.events.wave_hung:
+            wave.events.wave_hung(wave)
         _report_parted_warps(launch, wave)
         for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)

@@ -21,7 +21,7 @@ from smemsim.run.engine.positions import EXITED, GATHERING, LEAST_SUSPICIOUS, PA
 from smemsim.run.engine.wave_grid import ALL, OFFSET_MASK, RANK_SHIFT, WARP, WARPGROUP, Cta, Ctas, WaveGrid, are_whole_warps
 from smemsim.run.engine.wave_memories import COPIES, THREADS, WaveMemories
 from smemsim.run.engine.wave_registers import WaveRegisters
-from smemsim.run.events import Observers, interest_of, together
+from smemsim.run.events import NO_EVENTS, Events, interest_of
 
 if TYPE_CHECKING:
     from smemsim.run.checks import Taint
@@ -64,7 +64,7 @@ class Wave:
     which warps run next, and which operations are issued and not complete.
     """
 
-    observer: Any = None  # gets the events (`events.py`): one observer, or several as one
+    events: Any = NO_EVENTS  # who gets each event (`events.Events`)
     checks: Any = None  # `Checks`, or None: the sanitizer, as far as execution asks it something (`checks.py`)
     taint: Taint | None = None  # what follows values in doubt
     values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
@@ -167,14 +167,13 @@ class Wave:
         self.checks = sanitizer
         self.taint = None if sanitizer is None else sanitizer.taint
         self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
-        self.observer = together(([] if sanitizer is None else [sanitizer]) + list(others))
+        self.events = Events([*filter(None, (sanitizer,)), *others])
         self.is_stepwise = any(interest_of(other).is_stepwise for other in others)
 
     def observed_by_another(self, before: Any, after: Any) -> None:
         """One sanitizer takes the place of another."""
         self.checks = after
-        members = self.observer.members if isinstance(self.observer, Observers) else (self.observer,)
-        self.observer = together(after if member is before else member for member in members)
+        self.events = Events([after if member is before else member for member in self.events.members])
 
     def leave(self) -> None:
         """The wave is over and its registers are not needed: the next one may have them."""
@@ -183,9 +182,9 @@ class Wave:
 
     def let_go(self) -> None:
         """The wave is over: free what it holds now, not when the garbage collector runs."""
-        if self.observer is not None:
-            self.observer.wave_freed(self)
-            self.observer = self.checks = self.taint = None
+        if self.events.wave_freed:
+            self.events.wave_freed(self)
+        self.events, self.checks, self.taint = NO_EVENTS, None, None
         self.slots.clear()
         self.positions.waiting.clear()
         self.registers.keeper = self.in_flight = self.warp_scheduler = None
@@ -245,8 +244,8 @@ class Wave:
         """
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.grid.padded and self.grid.stride % unit == 0:
-            if self.observer is not None:
-                self.observer.lanes_met(self, self.program.blocks[self.at].instructions[0])
+            if self.events.lanes_met:
+                self.events.lanes_met(self, self.program.blocks[self.at].instructions[0])
             return True
         threads = self.threads
         own = self.pc == self.at + GATHERING
@@ -273,10 +272,10 @@ class Wave:
         go = np.flatnonzero(complete & own)
         self.pc[go] = self.at
         self.select(ALL if len(go) == self.grid.total else go)
-        if self.observer is not None and len(go):
+        if self.events.lanes_met and len(go):
             for mask in (0,) if everybody else distinct(self.positions.members[complete]).tolist():
                 own = np.flatnonzero(complete if everybody else complete & (self.positions.members == mask))
-                self.observer.lanes_met(self, self.program.blocks[self.at].instructions[0], own)
+                self.events.lanes_met(self, self.program.blocks[self.at].instructions[0], own)
         return len(go) > 0
 
     # ---- registers and memory

@@ -196,28 +196,27 @@ def issue(x: Wave, op: AsyncOp) -> None:
     hidden = Undo(x, op.issuers[0][0]) if x.in_flight is not None and op.writes and not op.is_update else None
     if op.brings is not None:
         op.brings()
-    if x.observer is not None:
-        x.observer.issued(x, op)
+    if x.events.issued:
+        x.events.issued(x, op)
     if op.writes:
         _count_all(x, op, hidden)
     if op.takes is not None:
         _take(x, op, op.takes)
-    if op.records and x.observer is not None:
-        x.observer.transferred(x, op.instruction, op.records)
+    if op.records and x.events.transferred:
+        x.events.transferred(x, op.instruction, op.records)
 
 
 def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
     """What an operation writes to global memory, or to registers, goes there: now, or when the schedule says."""
-    if x.observer is not None:
-        for n, store in enumerate(op.stores):
-            x.observer.stores(x, op, n, store)
+    for n, store in enumerate(op.stores) if x.events.stores else ():
+        x.events.stores(x, op, n, store)
     if x.in_flight is None:
         takes()
     else:
         facts = facts_of(op.kind)
         defer(x, takes, stream=op.kind if facts.is_in_order else None, kind=facts.group, threads=op.committed_by)
-    for thread in op.again if x.observer is not None else ():
-        x.observer.repeated(x, op, 0, thread)
+    for thread in op.again if x.events.repeated else ():
+        x.events.repeated(x, op, 0, thread)
 
 
 def _count_all(x: Wave, op: AsyncOp, hidden: Undo | None) -> None:
@@ -238,8 +237,8 @@ def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden
     """
     i, (_, offset), because = op.instruction, cast("tuple[Any, int]", first.barrier), _because(op, first)
     states = states_of(x, ctas, offset, i, because=because)
-    if x.observer is not None:
-        x.observer.completes_on(x, op, each_of(states))
+    if x.events.completes_on:
+        x.events.completes_on(x, op, each_of(states))
     if x.in_flight is None:
         bring(x, states, first.size, first.by)
         return

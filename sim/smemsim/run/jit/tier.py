@@ -752,8 +752,8 @@ class CompiledChain:
             (self.function,) = objects.functions(self.code.text, ("run", _RUN))
         frame = Frame.of(x, self, self.code)
         self.function(*frame.given(0, x.total, None))
-        if x.observer is not None and self.chain.joint:
-            x.observer.lanes_met(x, self.chain.meets_at, times=self.chain.joint)
+        if x.events.lanes_met and self.chain.joint:
+            x.events.lanes_met(x, self.chain.meets_at, times=self.chain.joint)
         x.progress.steps += len(self.chain.blocks) - 1
         x.at, x.step = self.last.index, self.begins
 

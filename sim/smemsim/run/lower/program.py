@@ -559,8 +559,8 @@ def _guarded(i: Instruction, step: Step) -> Step:
     def holds(x: Wave) -> np.ndarray:
         p: np.ndarray = x.r[slot][x.sel]
         p = ~p if negated else p
-        if x.is_stepwise:
-            x.observer.guarded(x, i, p)
+        if x.is_stepwise and x.events.guarded:
+            x.events.guarded(x, i, p)
         return p
 
     if isinstance(step, End):

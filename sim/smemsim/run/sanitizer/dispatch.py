@@ -32,21 +32,6 @@ class Events(AsyncEvents):
     event.
     """
 
-    def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
-        """Nothing: what matters of an instruction is an event of its own."""
-
-    def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
-        """The same."""
-
-    def transferred(self, x: Wave, i: Instruction, transfers: Sequence[Any]) -> None:
-        """Nothing: the operation was `issued`."""
-
-    def multiplies(self, x: Wave, i: Instruction, products: Any) -> None:
-        """The same."""
-
-    def multiplied(self, x: Wave, i: Instruction, products: Any) -> None:
-        """The same."""
-
     def block_entered(self: Any, x: Wave, block: Any) -> None:
         """A block names registers."""
         self.names(x, block)
@@ -99,9 +84,6 @@ class Events(AsyncEvents):
             for_part(x, piece, lambda: self.strong_write(x, i, piece.at, size, changed=has_changed, scope=scope))
         else:
             for_part(x, piece, lambda: self.write(x, i, piece.at, size, values))
-
-    def copied(self, x: Wave, access: Access) -> None:
-        """`accessed` has reported it."""
 
     def updates(self: Any, x: Wave, access: Access) -> None:
         """Threads are about to read and change something by an atomic operation; an exchange takes what is there."""
@@ -192,12 +174,6 @@ class Events(AsyncEvents):
         """Have threads seen mbarrier.init?"""
         self.uses(i, barrier, threads)
 
-    def bytes_expected(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
-        """Nothing: the mbarrier counts them itself."""
-
-    def bytes_counted(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
-        """Nothing to do: `complete_on` has reported the operations."""
-
     def mbarriers_reached(
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
@@ -220,9 +196,6 @@ class Events(AsyncEvents):
     def mbarriers_completed(self: Any, x: Wave, barriers: Sequence[Mbarrier]) -> None:
         """Phases are over."""
         self.complete(barriers)
-
-    def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
-        """Nothing to do: a waiting thread learns nothing."""
 
     def mbarriers_passed(
         self: Any, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool

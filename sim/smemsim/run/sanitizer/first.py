@@ -690,14 +690,22 @@ class SanitizerOfFirst(Events):
                 self.history.triggers(entered // warps + n, entered + n * warps, known)
         return None
 
-    # ---- the begin and the end
+    def map_used(self, x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
+        self.spread().map_used(x, i, thread, address, size)
 
-    def wave_began(self, x: Wave) -> None:
-        """Nothing to do: the first CTA has its own."""
+    # ---- the begin and the end
 
     def wave_ended(self, x: Wave) -> None:
         if self.of_all is not None or not self.first.ends_in_order(self.x.ctas[0]):
             self.spread().wave_ended(x)
+
+    def wave_hung(self, x: Wave) -> None:
+        """No thread can go on."""
+        self.spread().wave_hung(x)
+
+    def wave_stopped(self, x: Wave) -> None:
+        """A trap has ended the kernel."""
+        self.spread().wave_stopped(x)
 
     def wave_freed(self, x: Wave) -> None:
         (self.of_all or self.first).wave_freed(x)

@@ -198,13 +198,13 @@ class ClusterBarrier:
         note_parted(x, self.key, "barrier.cluster", self.first, lines)
         self.arrived[:] = False
         x.progress.changes += 1
-        if x.observer is not None:
-            x.observer.barrier_completed(x, self)
+        if x.events.barrier_completed:
+            x.events.barrier_completed(x, self)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True
-            if x.observer is not None:
-                x.observer.barrier_passed(x, wait.instruction, self, wait.threads)
+            if x.events.barrier_passed:
+                x.events.barrier_passed(x, wait.instruction, self, wait.threads)
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
@@ -251,8 +251,8 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own], barrier.told[own] = True, False, False
         barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
-        if x.observer is not None:
-            x.observer.barrier_arrived(x, i, barrier, own + barrier.first, is_relaxed=relaxed)
+        if x.events.barrier_arrived:
+            x.events.barrier_arrived(x, i, barrier, own + barrier.first, is_relaxed=relaxed)
         x.progress.changes += 1
         barrier.materialize(x)
 
@@ -266,8 +266,8 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
         late = barrier.arrived[own]
         done = own[~late]
         barrier.idle[done] = True
-        if done.size and x.observer is not None:
-            x.observer.barrier_passed(x, i, barrier, done + barrier.first)
+        if done.size and x.events.barrier_passed:
+            x.events.barrier_passed(x, i, barrier, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
             wait.missing = lambda b=barrier: b.missing(x)
@@ -576,12 +576,11 @@ def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray
     """Report the arrivals of threads to the sanitizer; of whole warps at a barrier of all threads when it is complete,
     since they do nothing before.
     """
-    if x.observer is None:
-        return
     if barrier.count is None and are_whole_warps(threads):
         barrier.untold.append(threads)
         return
-    x.observer.barrier_arrived(x, i, barrier, threads, waits=waits)
+    if x.events.barrier_arrived:
+        x.events.barrier_arrived(x, i, barrier, threads, waits=waits)
 
 
 def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
@@ -594,8 +593,8 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         return np.arange(x.n)
     opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):
-        if x.observer is not None:
-            x.observer.barrier_met(x, i, number, np.arange(len(x.ctas)), x.threads, count)
+        if x.events.barrier_met:
+            x.events.barrier_met(x, i, number, np.arange(len(x.ctas)), x.threads, count)
         _tell(x, x.threads, x.threads)
         return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
@@ -605,8 +604,8 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
         warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
         complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
     complete[opened] = False
-    if x.observer is not None and complete.any():
-        x.observer.barrier_met(x, i, number, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], count)
+    if x.events.barrier_met and complete.any():
+        x.events.barrier_met(x, i, number, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], count)
     late = ~complete[x.cta_of[x.sel]]
     _tell(x, x.threads[~late], x.threads[~late])
     return np.flatnonzero(late) if late.any() else None
@@ -637,21 +636,20 @@ def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
 
 def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
     """Report to the sanitizer that phases are complete: warps that were not reported yet meet."""
-    if x.observer is None:
-        return
     whole = [barrier for barrier in barriers if barrier.untold and len(barrier.untold) == len(barrier.waits)]
-    if whole:
+    if whole and x.events.barrier_met:
         threads = np.concatenate([threads for barrier in whole for threads in barrier.untold])
         i = whole[0].waits[0][0].instruction
-        x.observer.barrier_met(x, i, whole[0].number, np.array([barrier.cta.index for barrier in whole]), threads, None)
+        x.events.barrier_met(x, i, whole[0].number, np.array([barrier.cta.index for barrier in whole]), threads, None)
     for barrier in barriers:
         if barrier in whole:
             continue
-        for threads in barrier.untold:
-            x.observer.barrier_arrived(x, barrier.waits[0][0].instruction, barrier, threads)
-        x.observer.barrier_completed(x, barrier)
-        for wait, _ in barrier.waits:
-            x.observer.barrier_passed(x, wait.instruction, barrier, wait.threads)
+        for threads in barrier.untold if x.events.barrier_arrived else ():
+            x.events.barrier_arrived(x, barrier.waits[0][0].instruction, barrier, threads)
+        if x.events.barrier_completed:
+            x.events.barrier_completed(x, barrier)
+        for wait, _ in barrier.waits if x.events.barrier_passed else ():
+            x.events.barrier_passed(x, wait.instruction, barrier, wait.threads)
 
 
 def _are_left(x: Wave, barrier: NamedBarrier) -> None:

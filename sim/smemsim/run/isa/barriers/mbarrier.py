@@ -237,8 +237,8 @@ class State:
         self.of_phase.add((i.line, size))
         self.tx += size
         self._check_tx(x, i)
-        if x.observer is not None:
-            x.observer.bytes_expected(x, i, self.members, size)
+        if x.events.bytes_expected:
+            x.events.bytes_expected(x, i, self.members, size)
         self._settles(x)
 
     def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
@@ -259,8 +259,8 @@ class State:
         self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
-        if x.observer is not None:
-            x.observer.bytes_counted(x, i, self.members, size)
+        if x.events.bytes_counted:
+            x.events.bytes_counted(x, i, self.members, size)
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or
@@ -401,8 +401,8 @@ def _settle(x: Wave, states: Sequence[State]) -> None:
     for state in over:
         state.end_phase()
     barriers = each_of(over)
-    if x.observer is not None:
-        x.observer.mbarriers_completed(x, barriers)
+    if x.events.mbarriers_completed:
+        x.events.mbarriers_completed(x, barriers)
     for barrier in barriers:
         if barrier.waits:
             _wake(x, barrier)
@@ -466,8 +466,8 @@ def arrive(
     for state, threads in arrivals:
         state.comes(x, threads, count, i)
     given: dict[str, Any] = {"is_async": not release, "relaxed": relaxed, "scope": scope}
-    if x.observer is not None:
-        x.observer.mbarriers_reached(x, i, with_threads(arrivals), count, **given)
+    if x.events.mbarriers_reached:
+        x.events.mbarriers_reached(x, i, with_threads(arrivals), count, **given)
     tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
     left = [(state, threads, own) for (state, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
     while left:
@@ -478,9 +478,9 @@ def arrive(
             else:
                 own[:steps] = np.uint64(state.word) - np.arange(0, steps * count, count, dtype=np.uint64)
             state.pending -= steps * count
-        if x.observer is not None:
+        if x.events.mbarriers_arrived:
             come = with_threads([(state, threads[:steps]) for (state, threads, _), steps in zip(left, now, strict=True)])
-            x.observer.mbarriers_arrived(x, i, come, count, **given)
+            x.events.mbarriers_arrived(x, i, come, count, **given)
         phases = [state.phase for state, _, _ in left]
         _settle(x, [state for state, _, _ in left])
         for (state, threads, _), steps, phase in zip(left, now, phases, strict=True):

@@ -57,8 +57,8 @@ def _replaces(x: Wave, old: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
             "mbarrier.inval after the last use",
         )
-    if x.observer is not None:
-        x.observer.mbarrier_ends(x, i, old, threads)
+    if x.events.mbarrier_ends:
+        x.events.mbarrier_ends(x, i, old, threads)
     check_bytes(old, x)
     if any(old.state.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
         x.launch.find(
@@ -97,9 +97,10 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
             "a barrier (bar.sync) before it",
         )
-    if x.observer is not None:
-        x.observer.mbarrier_ends(x, i, barrier, threads)
-        x.observer.mbarrier_invalidated(x, i, barrier, threads)
+    if x.events.mbarrier_ends:
+        x.events.mbarrier_ends(x, i, barrier, threads)
+    if x.events.mbarrier_invalidated:
+        x.events.mbarrier_invalidated(x, i, barrier, threads)
     del mbarriers(cta)[offset]
 
 

@@ -106,21 +106,21 @@ def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named
     """The mbarriers that running threads name; the race detector gets the uses. Where `values` of threads differ,
     each by itself.
     """
-    at, observer = _places(x, i, find), x.observer
+    at, used = _places(x, i, find), x.events.mbarrier_used
     alike = _alike(x, at, *values)
     states = [(state_of_all(x, offset), part) for offset, part in alike or ()]
     of_all = [(state, part) for state, part in states if state is not None]
     if of_all and len(of_all) == len(states):
         named = _Named(of_all, len(x.ctas))
-        for threads, barrier in with_threads(named.threads(x)) if observer is not None else ():
-            observer.mbarrier_used(x, i, barrier, threads)
+        for threads, barrier in with_threads(named.threads(x)) if used else ():
+            used(x, i, barrier, threads)
         return named
     each = []
     for lo, hi in _runs(at):
         n, offset = divmod(int(at[lo]), x.pitch)
         barrier, part = mbarrier_of(x, x.ctas[n], offset + x.window_begin, i), slice(lo, hi)
-        if observer is not None:
-            observer.mbarrier_used(x, i, barrier, x.threads[part])
+        if used:
+            used(x, i, barrier, x.threads[part])
         each.append((barrier.alone(), part))
     return _Named(each, 1)
 
@@ -165,8 +165,8 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
         else:
             for cta, offset, part in barriers(x, i, find):
                 made.append((initialise(x, [cta], offset, int(counts[part][-1]), i, x.threads[part]), x.threads[part]))
-        if x.observer is not None:
-            x.observer.mbarriers_initialised(x, i, with_threads(made), at)
+        if x.events.mbarriers_initialised:
+            x.events.mbarriers_initialised(x, i, with_threads(made), at)
 
     return init
 
@@ -355,8 +355,8 @@ class _Wait:
         for barrier, threads in waiting:
             if len(threads):
                 park(barrier, x, threads, self.i, lambda b=barrier, t=threads: self._give_up(x, t, b))  # type: ignore[misc]
-                if x.observer is not None:
-                    x.observer.mbarrier_blocked(x, self.i, barrier, threads)
+                if x.events.mbarrier_blocked:
+                    x.events.mbarrier_blocked(x, self.i, barrier, threads)
         if not done.all():
             x.select(x.threads[done])
         return bool(done.any())
@@ -389,9 +389,9 @@ class _Wait:
             if count < len(here):
                 state.asked = state.phase
                 waiting.append((state, here[~its]))
-        if x.observer is not None and passed:
+        if passed and x.events.mbarriers_passed:
             how: dict[str, Any] = {"relaxed": self.relaxed, "scope": self.scope, "by_parity": self.by_parity, "is_seen": self.is_seen}
-            x.observer.mbarriers_passed(x, self.i, with_threads(passed), **how)
+            x.events.mbarriers_passed(x, self.i, with_threads(passed), **how)
         return named.of_all(done), [(barrier, threads) for threads, barrier in with_threads(waiting)]
 
     def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:

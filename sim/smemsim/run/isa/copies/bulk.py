@@ -200,8 +200,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.in_flight is not None:
             x.in_flight.commit(x, "bulk")
-        if x.observer is not None:
-            x.observer.group_committed(x, i, "bulk")
+        if x.events.group_committed:
+            x.events.group_committed(x, i, "bulk")
 
     return run
 
@@ -223,8 +223,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.in_flight is not None:
             x.in_flight.wait(x, "bulk", count)
-        if x.observer is not None:
-            x.observer.group_waited(x, i, "bulk", count, only_read=only_read)
+        if x.events.group_waited:
+            x.events.group_waited(x, i, "bulk", count, only_read=only_read)
 
     return run
 

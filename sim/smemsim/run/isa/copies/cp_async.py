@@ -84,13 +84,11 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
     """The threads' values go to shared memory: now, or when they complete."""
     back = None if x.in_flight is None else _taken_back(x, piece, size)
-    written = None if x.observer is None else Values(piece, size, lambda: own_values(piece, _WORD, values))
+    written = Values(piece, size, lambda: own_values(piece, _WORD, values)) if x.events.accessed else None
     scattered(piece, _WORD, values)
     own(x, piece, size)
-    if x.observer is not None:
-        access = Access(x, i, "copy", piece, size, values=written)
-        x.observer.accessed(x, access)
-        x.observer.copied(x, access)
+    for tell in filter(None, (x.events.accessed, x.events.copied)):
+        tell(x, Access(x, i, "copy", piece, size, values=written))
     if back is not None:
         back()
 
@@ -163,15 +161,15 @@ def build_groups(i: Instruction, c: Linker) -> Step:
 def _commit(x: Wave, i: Instruction) -> None:
     if x.in_flight is not None:
         x.in_flight.commit(x, GROUP)
-    if x.observer is not None:
-        x.observer.group_committed(x, i, GROUP)
+    if x.events.group_committed:
+        x.events.group_committed(x, i, GROUP)
 
 
 def _wait(x: Wave, i: Instruction, left: int) -> None:
     if x.in_flight is not None:
         x.in_flight.wait(x, GROUP, left)
-    if x.observer is not None:
-        x.observer.group_waited(x, i, GROUP, left)
+    if x.events.group_waited:
+        x.events.group_waited(x, i, GROUP, left)
 
 
 @implements("cp.async.mbarrier.arrive")
@@ -190,9 +188,10 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
         threads = x.threads
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
-            if x.observer is not None:
-                x.observer.mbarrier_used(x, i, barrier, threads[part])
-                x.observer.copies_counted(x, i, barrier, threads[part])
+            if x.events.mbarrier_used:
+                x.events.mbarrier_used(x, i, barrier, threads[part])
+            if x.events.copies_counted:
+                x.events.copies_counted(x, i, barrier, threads[part])
             if counts:
                 defer(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
                 continue

@@ -62,9 +62,9 @@ def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> Ten
     tm = _decoded(raw)
     if _CUT.peek(x.launch):
         _tell_cut(x, raw, tm)
-    if x.observer is not None and not bank <= address < bank + size:
+    if x.events.map_used and not bank <= address < bank + size:
         for thread in threads:
-            x.observer.map_used(x, i, thread, address, SIZE)
+            x.events.map_used(x, i, thread, address, SIZE)
     return tm
 
 
@@ -170,8 +170,8 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
             for dst, src in dict.fromkeys(zip(piece.at.tolist(), places.tolist(), strict=True)):
                 _bytes(piece.memory, dst)[:] = _bytes(read.memory, src)
             note_write(x, i, piece, SIZE, written=written)
-        if x.observer is not None:
-            x.observer.maps_fenced(x, i, None, scope)
+        if x.events.maps_fenced:
+            x.events.maps_fenced(x, i, None, scope)
 
     return Gate(lambda x: x.gather(), run)
 

@@ -128,25 +128,25 @@ def _counted(
         follow.begins(x, piece)
         own(x, piece, size)
         follow.ends(x, piece)
-        reduced = Access(x, i, "write", piece, size, is_strong=True) if x.observer is not None and i.op == "red" else None
-        if reduced is not None:
-            x.observer.updates(x, reduced)
+        reduced = Access(x, i, "write", piece, size, is_strong=True) if i.op == "red" else None
+        if reduced is not None and x.events.updates:
+            x.events.updates(x, reduced)
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
             issuer, begin = x.ctas[int(x.cta_of[thread])], at - index * x.pitch + x.window_begin
             barrier.alone().sent(Delivery(i, issuer.rank, cta.rank, begin, size, (cta.rank,)))
-            if x.observer is not None:
+            if x.events.issued:
                 words = functools.partial(WordRanges.of, np.arange(at - index * x.pitch, at - index * x.pitch + size, WORD) // WORD)
                 writes = [SharedWrite(x.ctas[index], words, size, (cta, address))]
                 operation = AsyncOp(f"{i.op}.async", i, [(issuer, thread)], writes, size=size)
-                x.observer.issued(x, operation)
-                x.observer.completes_on(x, operation, [barrier])
+                x.events.issued(x, operation)
+                x.events.completes_on(x, operation, [barrier])
         marks = None if x.taint is None else x.taint.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             cast("Taint", x.taint).put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
-        if reduced is not None:
-            x.observer.reduced(x, reduced)
+        if reduced is not None and x.events.reduced:
+            x.events.reduced(x, reduced)
         taken, piece = take(x), piece._replace(at=piece.at.copy())
 
         def arrive() -> None:

@@ -132,7 +132,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
-        if x.observer is not None:
+        if x.events.accessed:
             _told(x, i, lanes, lambda: note_read(x, i, piece, ROW, is_joint=True))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
@@ -213,8 +213,8 @@ def _told(x: Wave, i: Instruction, lanes: int, note: Callable[[], None]) -> None
         note()
     finally:
         x.select(kept)
-    if x.observer is not None:
-        x.observer.lanes_met(x, i, are_done=True)
+    if x.events.lanes_met:
+        x.events.lanes_met(x, i, are_done=True)
 
 
 @implements("movmatrix")

@@ -89,8 +89,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.in_flight is not None:
             x.in_flight.commit(x, "wgmma")
-        if x.observer is not None:
-            x.observer.group_committed(x, i, "wgmma")
+        if x.events.group_committed:
+            x.events.group_committed(x, i, "wgmma")
 
     return Gate(lambda x: _together(i, x), run)
 
@@ -107,8 +107,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.in_flight is not None:
             x.in_flight.wait(x, "wgmma", count)
-        if x.observer is not None:
-            x.observer.group_waited(x, i, "wgmma", count)
+        if x.events.group_waited:
+            x.events.group_waited(x, i, "wgmma", count)
 
     return Gate(lambda x: _together(i, x), run)
 
@@ -266,10 +266,10 @@ class _Mma:
         own = words.own if are_repeated(adds, words.own) else 0
         make = functools.partial(self._events, here.issuers, (words.a, words.b), adds, goes_on)  # keeps no CTA
         products = Products(len(adds), make, here.each if are_repeated(goes_on, own) else ())
-        if x.observer is not None:  # before they are executed: one may be what ends the kernel
-            if metadata is not None and x.launch.checks_operands:
+        if x.events.multiplies:  # before they are executed: one may be what ends the kernel
+            if metadata is not None:
                 products.metadata = Metadata(of.metadata_places, metadata, self._origins(x))
-            x.observer.multiplies(x, self.i, products)
+            x.events.multiplies(x, self.i, products)
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
@@ -338,8 +338,8 @@ class _Mma:
                 find_uninitialised(x, self.i)
             each = zip(products.all, taint.tolist(), strict=True)
             products = Products.of([dataclasses.replace(event, taint=True) if missing else event for event, missing in each])
-        if x.observer is not None:
-            x.observer.multiplied(x, self.i, products)
+        if x.events.multiplied:
+            x.events.multiplied(x, self.i, products)
 
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
         """X014 if a warpgroup has executed no fence, or if it writes a register after it."""

@@ -157,11 +157,11 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
-            if x.observer is not None and f.order.writes:
-                x.observer.releases_at(x, i, piece, f.order, None if compare is None else (before == compare[part]).all(axis=1))
+            if x.events.releases_at and f.order.writes:
+                x.events.releases_at(x, i, piece, f.order, None if compare is None else (before == compare[part]).all(axis=1))
             note_write(x, i, piece, f.size, strong=True, changed=_changes(piece, before), scope=f.order.level)
-            if x.observer is not None and f.order.reads:
-                x.observer.acquires_at(x, i, piece, f.order)
+            if x.events.acquires_at and f.order.reads:
+                x.events.acquires_at(x, i, piece, f.order)
         if old is not None:
             whole = old.view(np.uint32) if packed else old
             for n, write in enumerate(writes):

@@ -200,15 +200,15 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def bring(x: Wave, pieces: list[Piece]) -> None:
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
-        for piece in pieces if x.observer is not None and order.reads else ():
-            x.observer.acquires_at(x, i, piece, order)
+        for piece in pieces if x.events.acquires_at and order.reads else ():
+            x.events.acquires_at(x, i, piece, order)
         write(x, values)
 
     def load(x: Wave) -> None:
         pieces = find(x)
         x.progress.polls += order.strong
         x.progress.polled = (i, pieces) if order.strong else x.progress.polled
-        for piece in pieces if x.observer is not None else ():
+        for piece in pieces if x.events.accessed else ():
             note_read(x, i, piece, size, strong=order.strong, scope=order.level)
         if x.in_flight is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
             x.in_flight.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))
@@ -332,8 +332,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
     follow = followed_store(i, c, items(i.operands[1], what.count), size // what.count)
 
     def release(x: Wave, piece: Piece) -> None:
-        if order.writes and x.observer is not None:
-            x.observer.releases_at(x, i, piece, order)
+        if order.writes and x.events.releases_at:
+            x.events.releases_at(x, i, piece, order)
 
     def complete(x: Wave, piece: Piece, values: list[Any]) -> None:
         release(x, piece)

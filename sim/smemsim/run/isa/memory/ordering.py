@@ -139,21 +139,21 @@ def build_membar(i: Instruction, c: Linker) -> Step:
 
 def _memory(i: Instruction, *, acquires: bool, releases: bool, scope: int) -> Step:
     def fence(x: Wave) -> None:
-        if x.observer is not None:
-            x.observer.fenced(x, i, acquires=acquires, releases=releases, scope=scope)
+        if x.events.fenced:
+            x.events.fenced(x, i, acquires=acquires, releases=releases, scope=scope)
 
     return fence
 
 
 def _async(x: Wave, i: Instruction) -> None:
-    if x.observer is not None:
-        x.observer.proxy_fenced(x, i)
+    if x.events.proxy_fenced:
+        x.events.proxy_fenced(x, i)
 
 
 def _async_global(i: Instruction) -> Step:
     def fence(x: Wave) -> None:
-        if x.observer is not None:
-            x.observer.proxy_fenced(x, i, only_global=True)
+        if x.events.proxy_fenced:
+            x.events.proxy_fenced(x, i, only_global=True)
 
     return fence
 
@@ -170,16 +170,16 @@ def _maps(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def fence(x: Wave) -> None:
-        if x.observer is not None:
-            x.observer.maps_fenced(x, i, None if address is None else np.broadcast_to(np.asarray(address(x)), x.threads.shape), scope)
+        if x.events.maps_fenced:
+            x.events.maps_fenced(x, i, None if address is None else np.broadcast_to(np.asarray(address(x)), x.threads.shape), scope)
 
     return fence
 
 
 def _publish(i: Instruction) -> Step:
     def fence(x: Wave) -> None:
-        if x.observer is not None:
-            x.observer.initialisations_fenced(x, i)
+        if x.events.initialisations_fenced:
+            x.events.initialisations_fenced(x, i)
 
     return fence
 

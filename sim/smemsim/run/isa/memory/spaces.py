@@ -476,14 +476,14 @@ def note_write(
     Atomics without an effect (`changed` False) are only reads.
     """
     own(x, piece, size, changed=changed)
-    if x.observer is not None:
-        x.observer.accessed(x, Access(x, i, "write", piece, size, strong, scope, is_joint, changed, written))
+    if x.events.accessed:
+        x.events.accessed(x, Access(x, i, "write", piece, size, strong, scope, is_joint, changed, written))
 
 
 def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
     """Threads are about to update memory by an atomic operation; an exchange takes the value, and stores another."""
-    if x.observer is not None:
-        x.observer.updates(x, Access(x, i, "read", piece, size, is_strong=True))
+    if x.events.updates:
+        x.events.updates(x, Access(x, i, "read", piece, size, is_strong=True))
 
 
 def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
@@ -502,5 +502,5 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU, is_joint: bool = False) -> None:
     """Threads have read: observers hear of it."""
-    if x.observer is not None:
-        x.observer.accessed(x, Access(x, i, "read", piece, size, strong, scope, is_joint))
+    if x.events.accessed:
+        x.events.accessed(x, Access(x, i, "read", piece, size, strong, scope, is_joint))

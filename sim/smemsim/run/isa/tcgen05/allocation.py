@@ -157,8 +157,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
         granted = np.zeros(x.n, np.uint32)
         for cta, warp, part in warps_of(x):
             granted[part] = _COLUMNS(cta).granted.pop(warp)
-            if x.observer is not None:
-                x.observer.tensor_allocated(x, i, warp, cta, int(granted[part][0]) & 0xFFFF, group)
+            if x.events.tensor_allocated:
+                x.events.tensor_allocated(x, i, warp, cta, int(granted[part][0]) & 0xFFFF, group)
         for piece in place(x):
             if piece.space != "shared":
                 stop(
@@ -171,8 +171,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
                 )
             x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
             own(x, piece, 4)
-            if x.observer is not None:
-                x.observer.allocation_written(x, i, piece)
+            if x.events.allocation_written:
+                x.events.allocation_written(x, i, piece)
 
     return Gate(opens, run)
 
@@ -254,8 +254,8 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
         x.progress.changes += 1
 
     def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
-        if x.observer is not None and given:
-            x.observer.tensor_freed(x, i, given.copy(), group)
+        if x.events.tensor_freed and given:
+            x.events.tensor_freed(x, i, given.copy(), group)
         given.clear()
 
     def free(x: Wave, addresses: np.ndarray, counts: np.ndarray, given: list[tuple[int, int, int, int]]) -> None:

@@ -78,11 +78,11 @@ _Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
 
 def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
     """Threads commit their operations to mbarriers, none of which is named twice."""
-    if x.observer is not None:
-        # those of all CTAs at one offset follow one another
-        for thread, _, barrier in sorted(each, key=lambda one: one[2].offset):
-            x.observer.mbarrier_used(x, i, barrier, np.array([thread]))
-        x.observer.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
+    # those of all CTAs at one offset follow one another
+    for thread, _, barrier in sorted(each, key=lambda one: one[2].offset) if x.events.mbarrier_used else ():
+        x.events.mbarrier_used(x, i, barrier, np.array([thread]))
+    if x.events.committed:
+        x.events.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
     if x.in_flight is None:
         arrive(x, _arrivals(x, each), count, i=i, release=False)
@@ -120,7 +120,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     before = i.modifiers[0] == "fence::before_thread_sync"
 
     def fence(x: Wave) -> None:
-        if x.observer is not None:
-            x.observer.tensor_fenced(x, i, acquires=not before, releases=before)
+        if x.events.tensor_fenced:
+            x.events.tensor_fenced(x, i, acquires=not before, releases=before)
 
     return fence

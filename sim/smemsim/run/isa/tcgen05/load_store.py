@@ -281,9 +281,9 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         at = access.at(x)
-        if x.observer is not None:
+        if x.events.tensor_loaded:
             follow = functools.partial(_follow_load, x, i, at, access, reduced)
-            x.observer.tensor_loaded(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow))
+            x.events.tensor_loaded(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow))
         _completes(x, bring, "ld", at, slots=brought)
 
     return Gate(lambda x: x.gather(), run)
@@ -357,9 +357,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
             values[n] = read(x)
         if overlaps and not same_in_same_cells(at[0], values):
             raise unmodelled(i, WHOSE_VALUE)
-        if x.observer is not None:
+        if x.events.tensor_stored:
             are_alike, follow = bool((values == values.flat[0]).all()), functools.partial(_follow_store, x, i, at, access)
-            x.observer.tensor_stored(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow, are_alike))
+            x.events.tensor_stored(x, i, TensorAccess(access.boxes(x), access.access.lanes, follow, are_alike))
         if origins is not None and (held := origins_of(x)) is not None:
             of_cells = np.full((*values.shape, CELL), FOREIGN) if access.pack else origins(x).reshape(x.n, -1, CELL).swapaxes(0, 1)
             held.tensor.put(cells_in_order(at[0]), of_cells)
@@ -384,7 +384,7 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         if x.in_flight is not None:
             x.in_flight.wait_all(x, f"tcgen05.{kind}")
-        if x.observer is not None:
-            x.observer.tensor_waited(x, i, kind)
+        if x.events.tensor_waited:
+            x.events.tensor_waited(x, i, kind)
 
     return Gate(lambda x: x.gather(), run)

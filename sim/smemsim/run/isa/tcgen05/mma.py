@@ -176,9 +176,9 @@ class _Mma:
                     for operation in operations:
                         defer(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
-                if x.observer is not None:
+                if x.events.multiplies:
                     meant = self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations))
-                    x.observer.multiplies(x, self.i, Products.of(meant))
+                    x.events.multiplies(x, self.i, Products.of(meant))
                 raise
         issue(x, self._operation(x, operations))
         noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
@@ -188,11 +188,12 @@ class _Mma:
                 self._note(x, operation, is_unwritten=is_unwritten)
         make = functools.partial(self._events, batch.issuers, batch.mmas, taint)  # keeps no CTA
         products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(taint)) == 1 else ())
-        if x.observer is not None:
+        tells = [*filter(None, (x.events.multiplied, x.events.multiplies))]
+        if tells:
             is_one_form = len({mma.of.i.word for mma in batch.mmas}) == 1
             for some in (products,) if is_one_form else [Products.of([event]) for event in products.all]:
-                x.observer.multiplied(x, self.i, some)
-                x.observer.multiplies(x, self.i, some)
+                for tell in tells:
+                    tell(x, self.i, some)
 
     def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], taint: list[bool], begin: int, end: int) -> list[Mma]:
         """What is recorded of some instructions."""

@@ -129,12 +129,9 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "without .launch_dependents or .wait")
 
     def run(x: Wave) -> None:
-        if x.observer is None:
-            return
-        if action == "wait":
-            x.observer.dependency_waited(x, i)
-        else:
-            x.observer.dependents_launched(x, i)
+        tell = x.events.dependency_waited if action == "wait" else x.events.dependents_launched
+        if tell:
+            tell(x, i)
 
     return run
 
