@@ -49,7 +49,7 @@ def _copy_explanations(*_: Any) -> None:
 
 
 def _blocks(_: Any, docname: str, source: list[str]) -> None:
-    """The words behind a block's language are for tools.docs; a file's name becomes a caption."""
+    """The words after a block's language are for tools.docs. A file name becomes a caption."""
 
     def block(found: re.Match[str]) -> str:
         language, words = found[1], found[2].split()

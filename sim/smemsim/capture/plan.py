@@ -1,4 +1,4 @@
-"""What the kit can ask each card, in the order of what it settles a minute."""
+"""The suites that the kit can run on each card. The suite that settles the most a minute comes first."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pa
     """Run the capture kit on the GPU of this machine. It needs a CUDA driver and cuda-bindings (smemsim[cuda]), and
     no toolkit.
 
-    Every case that may trap runs in a process of its own. The traces are replayed at once, and the command says what
-    they settled. Nothing is sent anywhere. The folder holds no names of machines or users, and no paths. A capture
-    that was interrupted goes on where it was: run the same command again.
+    Every case that may trap runs in a process of its own. The traces are replayed at once, and the command prints what
+    they settle. Nothing is sent anywhere. The folder holds no names of machines or users, and no paths. A capture that
+    was interrupted goes on where it was: run the same command again.
 
     Exit code 0 when everything agrees with the model, 1 when something differs, 2 when nothing could be captured.
 

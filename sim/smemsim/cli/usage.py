@@ -1,4 +1,4 @@
-"""Command lines that cannot be understood: one sentence says which option, what was given, and what it takes."""
+"""Command lines that cannot be understood: one sentence names the option, the given value, and the allowed values."""
 
 from __future__ import annotations
 

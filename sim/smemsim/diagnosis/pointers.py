@@ -87,8 +87,8 @@ def _told(counts: np.ndarray) -> str:
 
 
 def pointer_faults(extent: tuple[int, int], sizes: tuple[int, ...]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(field, the end of "the operand were ...", the element row * K + k that is read instead of each one) of an
-    operand of rows x K, dense in global memory.
+    """For an operand of rows x K that is dense in global memory: (field, the end of "the operand were ...", the element
+    row * K + k that is read instead of each one).
 
     `sizes` are the extents of the product, which strides may be confused with. Memory after the operand is unknown.
 

@@ -1,7 +1,7 @@
 """The descriptor fault that makes a product wrong.
 
-D is linear in A: with at least as many columns as K has elements, D gives every element of A (and likewise of B). If
-these are the tile's own chunks at other places, the places are a layout, and descriptors for it are searched.
+D is linear in A: with at least as many columns as K has elements, D gives every element of A, and in the same way of B.
+If these are the tile's own chunks at other places, the places are a layout, and descriptors for it are searched.
 """
 
 from __future__ import annotations
@@ -728,7 +728,7 @@ MOST_SIZE = 1024  # rows, columns or K of D
 class ProductExplanation:
     """The explanation of a wrong D.
 
-    - `pattern`: where it is wrong, or how much of it differs in the last bits if no difference is larger than
+    - `pattern`: the wrong part of D, or how much of D differs in the last bits if no difference is larger than
       rounding. `wrong` of `of` elements are wrong.
     - `faults`: those of descriptors and writers that give D; they have the same effect.
     - `looks_like`, `because`: as in `Diagnosis`, for everything that was tried. `measured`: do the rules rest on an

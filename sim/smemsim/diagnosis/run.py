@@ -594,7 +594,7 @@ class Run:
         return self.launch.left_out > 0
 
     def partial(self) -> list[str]:
-        """What a launch of a part of the grid has run, and what it cannot show: sentences, none for a whole grid."""
+        """Sentences about a launch of a part of the grid: what ran, and what it cannot show. None for a whole grid."""
         if not self.is_partial:
             return []
         told = [self.sample.text()] if self.sample is not None else []
@@ -671,10 +671,10 @@ class Run:
         - `dtype`: the element type, if an array has raw bits. `rtol`, `atol`: |array - expected| <= atol + rtol *
           |expected|, like numpy.
 
-        A rule is reported if it gives all wrong elements except those at edges, and chance could not. Rules: elements
-        in other places (a swizzle, another box, rows for columns, another fragment), steps of k that the sum lacks or
-        has twice, other products of the operands, the other sign, a factor, a narrower type in between, nothing
-        written. Numbers that rounding could make of each other are equal.
+        A rule is reported if it gives all wrong elements except those at edges, and chance could not. The rules are:
+        elements in other places (a swizzle, another box, rows for columns, another fragment); steps of k that the sum
+        lacks or has twice; other products of the operands. Also another sign, a factor, a narrower type in between, and
+        elements that are not written. Numbers that rounding could make of each other are equal.
 
         Raises InputError for arrays that cannot be compared.
 

@@ -54,8 +54,8 @@ class Written:
     left_out: int
 
     def event(self, f: Finding) -> Load | Mma | None:
-        """The event of the run that a finding about the scenario refers to: the first load through a map, the load of a
-        step, or the matrix instruction that reads the first wrong element; else None.
+        """The event of the run for a finding about the scenario: the first load through a map, the load of a step, or
+        the matrix instruction that reads the first wrong element. None if there is no such event.
         """
         if f.path.step is None:
             return self.maps.get(f.path.name) if f.path.table == "map" else None
@@ -100,7 +100,7 @@ def scenario_of(
 ) -> Written:
     """The different products of a run, the first of each kind, with the loads of their operands.
 
-    `meaning` says what operands "a" and "b" were meant to be. "as read": continues from the first element that was
+    `meaning` has the intended tiles of operands "a" and "b". "as read": continues from the first element that was
     read. "corner": starts at the corner of the loaded tile. "turned": also with rows and K exchanged. For an operand
     in `lines` it holds only for the instructions at these lines. `wide`: with the loads around every product, which
     may have the meant data.

@@ -147,8 +147,8 @@ class SharedLayout:
         return (int(mn[first]), int(k[first])), (int(mn[second]), int(k[second]))
 
     def widened(self) -> tuple[str, int, int, str]:
-        """For a layout that is not one-to-one: the axis, the first stride that is too small, the bytes that smaller strides span,
-        and the axes with strides that are large enough ("" if those do not help either).
+        """For a layout that is not one-to-one: the axis, its first stride that is too small, and the bytes that smaller
+        strides span. The last entry names the axes with strides that are large enough ("" if they do not help).
         """
         axes = {"mn": [*map(list, self.mn)], "k": [*map(list, self.k)]}
         digits = sorted((stride, size, name, n) for name, axis in axes.items() for n, (size, stride) in enumerate(axis) if size > 1)
@@ -440,9 +440,9 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Seen:
-    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, global byte at
-    that time (or UNWRITTEN, OUTSIDE, FOREIGN), index of the issue that had written it, and whether it is not the
-    meant one.
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k). They hold the shared address,
+    the global byte at that time (or UNWRITTEN, OUTSIDE, FOREIGN), the index of the issue that wrote it, and whether it
+    is not the intended byte.
     """
 
     read: Read

@@ -83,8 +83,8 @@ class Appeared:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of one schedule: findings that the usual one does not have, the addresses of floats that are added to
-    atomically, and the arrays that differ from the usual one, by address; None if they mean nothing.
+    """The result of one schedule: findings that the usual one does not have; the addresses of floats with atomic
+    additions; and the arrays that differ from the usual one, by address. None if the arrays have no meaning.
     """
 
     schedule: int | str

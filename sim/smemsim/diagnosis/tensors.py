@@ -40,8 +40,9 @@ class GlobalTensor:
     >>> at, sf.named(at)
     (1558, 'SF[m=161, s=6]')
 
-    An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, the first that is inside, the end of these), the
-    fastest first: 2 x 32 rows of a box that has two planes of a tensor.
+    An axis in `walks` runs through several dimensions of memory, the fastest first. Each is (indices, bytes from one to
+    the next, the first that is inside, the end of these). Example: 2 x 32 rows of a box that has two planes of a
+    tensor.
 
     >>> planes = GlobalTensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 0, 32), (2, 16384, 0, 2))})
     >>> int(planes.byte_addresses(("row", "k"), np.array(33), np.array(1))), planes.named(16384 + 128 + 2)

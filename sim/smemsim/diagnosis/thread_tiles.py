@@ -283,9 +283,9 @@ class _Sum:
     """One sum of an accumulator: the places of its tiles of A and B, counted from the first one's, and the first step
     at which the two differ.
 
-    A sum may go through A and B in different orders: the imaginary part of a complex product, whose halves are side
-    by side along K, or products of high and low parts. So nothing is reported before it is over. `is_whole`: all of
-    its tiles were recognised.
+    A sum may go through A and B in different orders. Examples: the imaginary part of a complex product whose halves are
+    side by side along K, and products of high and low parts. So nothing is reported before it is over. `is_whole`: all
+    of its tiles were recognised.
     """
 
     is_whole: bool

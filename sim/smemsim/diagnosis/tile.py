@@ -55,8 +55,8 @@ Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its a
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """The content of the chunks of a `TilePicture`. Arrays are (lines, chunk columns, elements of a chunk): the global
-    byte that was read and the meant one, the index of the issue that had written it, and whether it is wrong.
+    """The content of the chunks of a `TilePicture`. Arrays are (lines, chunk columns, elements of a chunk). They hold
+    the global byte that was read, the intended one, the index of the issue that wrote it, and whether it is wrong.
 
     `lies` (lines, columns) is the place of the meant data at the end of the scenario, -1 for nowhere.
     """
@@ -438,8 +438,8 @@ class LeftOut:
 
 
 def shown_lines(tile: TilePicture, most: int) -> list[int | LeftOut]:
-    """The 128-byte lines of shared memory to draw: all, if there are at most `most`; else the atoms of the start, of
-    the ends of LBO and SBO and of the first wrong read, and those that look new.
+    """The 128-byte lines of shared memory to draw. All, if there are at most `most`. Else the atoms at the start, at
+    the ends of LBO and SBO, at the first wrong read, and those that look different.
 
     >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)
     >>> shown_lines(tile, 32)[-2:]
@@ -474,7 +474,7 @@ def shown_lines(tile: TilePicture, most: int) -> list[int | LeftOut]:
 
 
 def _look(tile: TilePicture, lines: list[int], base: int) -> Any:
-    """What decides how an atom is drawn, without its place and rows."""
+    """The look of an atom in a picture, without its place and rows."""
     cells = [(line - base, slot, cell) for line in lines for slot, cell in enumerate(tile.lines[line]) if cell]
     homes = [c.home for _, _, c in cells if c.home] or [(0, 0)]
     line0, column0 = min(h[0] for h in homes), min(h[1] for h in homes)

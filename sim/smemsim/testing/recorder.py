@@ -459,9 +459,9 @@ copied:
 def load_kernel(arch: str, maps: int, steps: Sequence[tuple[str, str, int, int]]) -> str:
     """The PTX text of a kernel with `maps` tensor maps and `steps`: ("load" or "store", mode, rank, number of the map).
 
-    Parameters: dump, a word that becomes 1 when the loads have arrived, first shared address of the dump, its bytes,
-    the address of the barrier, the expected bytes; the maps by value; for every step its shared address, its
-    coordinates, and the im2col offsets of loads, 32 bits each. All loads come before the first store.
+    Parameters: the dump; a word that becomes 1 when the loads have arrived; the first shared address of the dump and
+    its bytes; the address of the barrier and the expected bytes; the maps by value. Then for every step its shared
+    address, its coordinates, and the im2col offsets of loads, 32 bits each. All loads come before the first store.
 
     >>> [line.strip() for line in load_kernel("sm_90a", 1, [("load", "tile", 2, 0)]).splitlines() if "bulk" in line]
     ['cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r13], [%d7, {%c0, %c1}], [%r2];']

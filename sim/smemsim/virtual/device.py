@@ -2,8 +2,8 @@
 into its methods.
 
 Everything happens in the order of issue, and is complete when the method returns: streams and events exist, and
-nothing overlaps. Errors that a card reports later are reported later here, too: a kernel that traps returns from its
-launch, the next synchronising call has the error, and everything after that fails (`error`).
+nothing overlaps. Errors that a card reports later are reported later here, too. A kernel that traps returns from its
+launch. The next synchronising call has the error, and every call after that fails (`error`).
 
 >>> import numpy as np
 >>> ptx = '''.version 8.0

@@ -157,8 +157,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
-    """The exit code of the program. If it is 0: 3 for kernels that are not modelled; 1 for findings, and for launches
-    that did not run or did not end; 2 for code that cannot run here, for CTAs that wait for others that --ctas left
+    """The exit code of the program. If it is 0: 3 for kernels that are not modelled. 1 for findings, and for launches
+    that did not run or did not end. 2 for code that cannot run here, for CTAs that wait for others that --ctas left
     out, and for fewer launches than required.
     """
     if code:

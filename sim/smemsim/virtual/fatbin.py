@@ -1,8 +1,8 @@
 """Code in programs: PTX text, fat binaries, cubins; and the PTX among them that runs on an architecture.
 
 A fat binary is a header and entries, each for one architecture, PTX or machine code, compressed or not (lz4, zstd).
-Of machine code only the PTX is used that ptxas keeps in it with `-lineinfo`, in the ELF section `.nv_debug_ptx_txt`.
-The layout was read from the output of nvcc 11 to 13; it is undocumented.
+Machine code is not executed. Only the PTX is used that ptxas keeps in it with `-lineinfo`, in the ELF section
+`.nv_debug_ptx_txt`. The layout was read from the output of nvcc 11 to 13; it is undocumented.
 """
 
 from __future__ import annotations

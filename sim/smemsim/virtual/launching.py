@@ -106,8 +106,8 @@ class Device(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Listeners:
-    """What a device calls: `begins` and `ended` with each launch when it begins and when it is over; `ask_host` with an address that may be the host's, which binds its memory
-    if that is the card's for the host."""
+    """What a device calls: `begins` and `ended` are called with each launch, at its start and at its end. `ask_host`
+    is called with an address that may be the host's. It binds that memory if the card may use it."""
 
     begins: Callable[[Launched], None] = lambda about: None
     ended: Callable[[Launched], None] = lambda about: None

@@ -410,8 +410,8 @@ def partial_of(launches: list[Launched], code: int) -> list[str]:
 
 
 def checked_of(launches: list[Launched], arch: str) -> str:
-    """What was checked in the launches and what was not, and the command that checks operands without a tensor map; ""
-    if nothing ran.
+    """A sentence about what was checked in the launches and what was not, with the command that checks operands without
+    a tensor map. "" if nothing ran.
     """
     checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
     if not checked:

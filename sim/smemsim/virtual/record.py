@@ -226,8 +226,8 @@ def _checked(said: str) -> str:
 
 
 def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
-    """The page of a program: each finding once with a link to a launch that shows it, then every launch with its time,
-    its checks, and a link to its own page.
+    """The page of a program. It has each finding once, with a link to a launch that shows it. Then it has every launch,
+    with its time, its checks and a link to its own page.
     """
     entries, parts = dict[tuple[str, str, str], Entry](), list[Part]()
     also: dict[tuple[str, str, str], list[str]] = {}

@@ -170,8 +170,8 @@ def _interface(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _in_wider(func: Any, args: Any, kwargs: Any, *, fp32_too: bool = False) -> Any:
-    """Operators that add in a wider type: 16-bit numbers in fp32 as on the card, while the CPU adds in 16 bits (the sum
-    of a loss, the backward of norms). The CPU's fp32 norm has an error of an ulp of the mean.
+    """Operators that add 16-bit numbers in fp32, like on the card. The CPU adds them in 16 bits (the sum of a loss, the
+    backward of norms). The CPU's fp32 norm has an error of an ulp of the mean.
     """
     import torch
 

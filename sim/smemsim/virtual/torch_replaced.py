@@ -23,7 +23,8 @@ PLACES = {"CUDA": CUDA, "CPU": CPU}  # by dispatch key
 
 
 class _Now(threading.local):
-    """What the shim itself does now: it makes tensors of the card without arguments there, or moves one."""
+    """The shim's own work at this moment: it makes tensors of the card from arguments that are not there, or it
+    moves one."""
 
     is_making = is_moving = False
 
@@ -125,7 +126,7 @@ def _kernel_before(name: str) -> Any:
 
 
 def replace(library: Any, register: Callable[..., Any], op_name: Any, kernel: Callable[..., Any], key: str, **named: Any) -> None:
-    """What `register` does for a library (`torch.library.Library.impl`), for a kernel of `key`: CUDA or CPU."""
+    """The effect of `register` for a library (`torch.library.Library.impl`), for a kernel of `key`: CUDA or CPU."""
     name = library._resolve_op_name(op_name, "impl")
     name = name if "::" in name else f"{library.ns}::{name}"
     routers = library.__dict__.setdefault("_smemsim_routers", {})  # they end with their library

@@ -355,8 +355,8 @@ def float_sums(  # type: ignore[no-untyped-def]
     """`fused` and `convert` of tiles, in float32.
 
     - `c` and `d` (some, rows, columns): accumulators before and after; they may share memory.
-    - Tile t adds a product of A `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N) to the M x N elements from
-      `where[t]` (which, row, column) on, or overwrites them if `adds[t]` is False.
+    - Tile t multiplies A `which_a[t]` (some, M, S) and B `which_b[t]` (some, K, N). It adds the product to the M x N
+      elements from `where[t]` (which, row, column) on, or overwrites them if `adds[t]` is False.
     - `index` (M, S): the K of A's elements; S is a multiple of 4. `smallest`: the exponent of C's subnormals.
     """
     rows, stored, k, columns = a.shape[1], a.shape[2], b.shape[1], b.shape[2]

@@ -1,6 +1,6 @@
 """Reductions of one element: `old` is the element in memory, `new` the one that arrives from shared memory.
 
-Elements are raw bits in integers of at most 64 bits: 16- and 32-bit elements from 0 up, 64-bit ones in two's
+Elements are raw bits in integers of at most 64 bits. 16- and 32-bit elements are unsigned. 64-bit elements are in two's
 complement (bit 63 is the sign of the Python integer). Everything is integer arithmetic. The small functions below are
 the specification; `arithmetic.reduce_loops` compiles them.
 

@@ -2,9 +2,9 @@
 metadata.
 
 `thread` is 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15; thread 4g + q of it has rows g and g + 8. An
-*element* is one of a thread's elements, as the PTX ISA names them (a0, a1 ..., d0, d1 ...): 32 / bits of them in a
-register, from its low bits up. A *group* is four elements of K of a sparse A (two of tf32). A stores half of a group;
-four bits of metadata say which.
+*element* is one of a thread's elements, with the names of the PTX ISA (a0, a1 ..., d0, d1 ...). A register has 32 /
+bits elements, from its low bits up. A *group* is four elements of K of a sparse A (two of tf32). A stores half of a
+group. Four bits of metadata select the half.
 
 mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma, and B as in `b_k` and `b_n` (documented:
 PTX ISA 9.1 §9.7.14.5).

@@ -45,7 +45,8 @@ def load_boxes(lines, inner, shape, layout, smem_address, out, out_begins, tenso
     """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own: `out` and `tensor` are 64-bit words.
 
     Box n begins at `inner[n]` in dimension 0, and its window, as `out` counts, at `out_begins[n]`. `tensor_begin` is the tensor's first element, in bytes from the first
-    word. `owner` has an entry for each line of `out`, which becomes `writers[n]` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
+    word. `owner` has an entry for each line of `out`. It becomes `writers[n]` with the row's place in the dense box;
+    the free low bits hold the XOR of its chunks.
     """
     for n in range(len(lines)):
         first, _ = chunk_place(inner[n], 0, shape, layout)

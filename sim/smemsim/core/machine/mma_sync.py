@@ -248,8 +248,8 @@ def sum_of(arch: str, what: str, d_type: str) -> MmaArithmetic | None:
 def float_sums(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], row: MmaArithmetic, index: np.ndarray | None = None, factors: Factors | None = None
 ) -> np.ndarray:  # fmt: skip
-    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: one sum after the other, each of as many elements of A
-    as the card's unit takes.
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C. Sums are made one after the other; each takes as many
+    elements of A as the card's unit.
     """
     stored = a.shape[2]
     if stored <= row.k:

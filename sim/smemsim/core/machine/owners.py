@@ -2,9 +2,9 @@
 
 TMA writes whole chunks of 16 bytes. One 64-bit entry a chunk has the writer in its upper half and the place of the
 chunk's first byte in the writer's dense data in its lower half. Chunks with several writers, or that were written in
-pieces, are kept byte by byte. A 128-byte line that a load wrote as a whole has one entry for all its chunks, with the
-swizzle's XOR of the chunks in its low three bits; it overrides the entries of the chunks. Each writer knows the
-global byte of a place.
+pieces, are kept byte by byte. If one load wrote a whole 128-byte line, the line has one entry for all its chunks. The
+low three bits of the entry hold the swizzle's XOR. It overrides the entries of the chunks. Each writer knows the global
+byte of a place.
 """
 
 from __future__ import annotations

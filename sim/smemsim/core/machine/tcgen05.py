@@ -791,8 +791,8 @@ def _doubts(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int) -> np.nd
 def _read_index(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray]) -> np.ndarray:
     """(M, stored K) the K of every stored element of a sparse A. `stored_a`: A's bits, (M, stored K), every copy.
 
-    Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them; tcgen05 was not
-    measured), and if the copies that .ws has for its bands differ.
+    Raises Unmodelled for sets of four bits that the PTX ISA does not list (wgmma gives them a meaning; tcgen05 was not
+    measured). Raises Unmodelled, too, if the copies for the bands of .ws differ.
     """
     row = METADATA[i.kind]
     cells = cells_of_metadata(layout)

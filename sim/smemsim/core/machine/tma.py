@@ -66,8 +66,8 @@ class Boxes:
       it.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
-    - `reaches` (boxes x 4): the end of the shared bytes that are touched, the first byte of the tensor that is
-      touched, the one behind the last (both 0 for none), and whether every byte of the box is in bounds.
+    - `reaches` (boxes x 4): the end of the shared bytes that are accessed; the first accessed byte of the tensor and
+      the end of them (both 0 for none); and whether every byte of the box is in bounds.
     - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
     - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
     """
@@ -158,7 +158,7 @@ class Transfer:
 
     @property
     def geometry(self) -> Geometry:
-        """What all boxes of the map have in common."""
+        """The common facts of all boxes of a map."""
         return self.boxes.form.geometry
 
     @property
@@ -416,8 +416,8 @@ def box_form(
 
 @dataclasses.dataclass(eq=False)
 class BoxForm:
-    """What boxes of one map have in common that an instruction moves to one shared address, or from one: all but
-    where they begin.
+    """The common facts of the boxes of one map that an instruction moves to or from one shared address. Only their
+    first elements differ.
     """
 
     tensor_map: TensorMap

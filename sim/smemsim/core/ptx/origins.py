@@ -1,4 +1,4 @@
-"""Where the value of a register comes from, in the text of a program."""
+"""The source of a register's value, in the text of a program."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ class BulkTrap(NamedTuple):
 
 _M = Grade.MEASURED
 # fmt: off
-# Of several reasons the first one counts, in this order (trace bulk_traps: past the own window and off 16 B is 700, past another's 716).
+# If there are several reasons, the first one in this order counts (trace bulk_traps: past the own window and off 16 B
+# is 700, past another's 716).
 BULK_TRAPS: dict[str, BulkTrap] = {
     "window":           BulkTrap(ILLEGAL_ADDRESS,    _M, "trace bulk_traps"),  # of the executing CTA
     "shared address":   BulkTrap(MISALIGNED_ADDRESS, _M, "trace bulk_traps"),

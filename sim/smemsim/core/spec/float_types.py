@@ -15,7 +15,7 @@ class FloatType(NamedTuple):
     sm_100a.
 
     f32, f16 and bf16 have that one NaN. f64 passes on the NaN of an operand, made quiet, and uses `nan` only if no
-    operand is one. Of several NaNs it takes that of the last operand: b before c in an fma, the dividend before the
+    operand is one. If several operands are NaNs, it takes the last one: b before c in an fma, the dividend before the
     divisor. ptxas may exchange the operands of sums and products: then it is the other one's (trace launches,
     float_f64).
     """

@@ -111,5 +111,5 @@ IN_FLIGHT: dict[str, Guarded] = {
     "A written": Guarded("ptxas leaves the write as it is", (), False),
 }
 # fmt: on
-# Of registers of A or D that were written behind the last wgmma.fence (-O1 to -O3; compiled).
+# For registers of A or D that were written after the last wgmma.fence (-O1 to -O3; compiled).
 UNFENCED = Guarded("ptxas inserts warpgroup.arrive before the wgmma", ("C7519",), True)

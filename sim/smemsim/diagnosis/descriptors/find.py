@@ -62,9 +62,9 @@ def find_descriptors(
 
     Every address rests on the rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for
     sm_100a and
-    sm_103a. `grade` says which.
+    sm_103a. `grade` has the grade.
 
-    Raises InputError for arguments that do not go together, and Unmodelled if nobody knows what any layout reads.
+    Raises InputError for arguments that do not go together, and Unmodelled if it is not known what a layout reads.
 
     >>> places = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16)  # rows of 128 B, not swizzled
     >>> answer = find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")

@@ -181,8 +181,8 @@ def _where_terms(p: Product, name: str, line: int, k: int) -> str:
 
 
 def _element(c: Compared, name: str, line: int, k: int, codes: list[int]) -> str:
-    """One element with another value. Of several possible values, the one with the fewest bits; with rounding the
-    middle one.
+    """One element with another value. The value with the fewest bits, if several are possible; with rounding the middle
+    one.
     """
     dtype, side = c.product.types["AB".index(name)], c.product.side(name)
     old, *values = (float(element_value(x, dtype)) for x in (int(side.flat()[line, k]), *codes))

@@ -47,9 +47,9 @@ def _goes_on_as_it_is(p: Product) -> bool:
 class _Way(NamedTuple):
     """Some dimensions of an operand's boxes as its K.
 
-    The fields: the elements of each dimension, the first loaded one and their number; the dimensions that
-    instructions go along otherwise; the first k of each instruction; the number of dimensions that are not what their
-    strides suggest.
+    The fields: for each dimension the elements, the first loaded one and the number of loaded ones; the dimensions
+    along which instructions go in another way; the first k of each instruction; the number of dimensions that differ
+    from what their strides suggest.
     """
 
     k: tuple[int, ...]

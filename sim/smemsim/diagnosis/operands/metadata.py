@@ -23,8 +23,8 @@ class RegisterSources:
     """The words of arrays that a launch does not write, by their values.
 
     Metadata repeats: one word may occur at several addresses. The address of a unique word is known. The addresses of
-    all threads' words are known if they are a sum of one number for each bit of the thread's number, and if each word
-    is at that address.
+    the words of all threads are known under two conditions. Each address is a sum of one number for each bit of the
+    thread's number, and each word is at that address.
 
     >>> memory = GlobalMemory(); begin = memory.place(np.arange(64, dtype=np.uint32).repeat(2))
     >>> sources = RegisterSources(memory, set())

@@ -81,8 +81,8 @@ class Places:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Told:
-    """What is known of an operand: which of its loads are of its tensor (the first element's first), the dimensions
-    that are walked, (outer, inner) of the first element from the corner of the first load, the share.
+    """The known facts of an operand: its loads of its tensor (the load of the first element comes first); the
+    dimensions that it runs along; (outer, inner) of the first element from the corner of the first load; the share.
 
     `is_absolute`: does its matrix start where the tensor does? `moves` are the dimensions along which its rows
     continue, if there are several, and its k.
@@ -221,9 +221,9 @@ def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:
-    """The dimensions, except the contiguous one, along which an operand runs: those with several elements in its boxes,
-    those that move from load to load, and those within a row of these. The stride of a dimension with one element
-    means nothing: CUTLASS writes 0 for a batch of one.
+    """The dimensions, except the contiguous one, along which an operand runs. They have several elements in its boxes,
+    move from load to load, or are within a row of such dimensions. The stride of a dimension with one element means
+    nothing: CUTLASS writes 0 for a batch of one.
     """
     tm = first.transfer.tensor_map
     several = [

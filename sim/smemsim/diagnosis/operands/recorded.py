@@ -1,8 +1,8 @@
 """The reads of the matrix instructions of a run.
 
 Every instruction of every CTA is seen. The work of a CTA is split into pieces that share no tile and no sum (the
-tiles of the result that it computes in turn). Of pieces that differ only in the places of their tiles, the first one
-is kept.
+tiles of the result that it computes in turn). If pieces differ only in the places of their tiles, the first one is
+kept.
 """
 
 from __future__ import annotations
@@ -265,8 +265,8 @@ class Reads(MergeableObserver):
         return True
 
     def _noted_together(self, x: Wave, its: SharedTrace, own: list[Mma]) -> dict[tuple[str, int | None], Noted] | None:
-        """The operands that CTAs read alike, by side and word, if one load has written all lines of each, the same in
-        each, and its tensor starts at one place for all; else None.
+        """The operands that all CTAs read in the same way, by side and word. None, unless one load has written all
+        lines of each operand, the same lines in each CTA, and the tensor starts at one place for all.
         """
         cta = x.numbered(its.first.cta)
         key = tuple([(id(event.instruction), event.idesc, event.a, event.b) for event in own])
@@ -505,7 +505,7 @@ class Reads(MergeableObserver):
 
     def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
         """Is one operand past the last k, and the other not? Fill times data does not matter if the first k of the tile
-        are data times data: a K that is not a multiple of the tile ends like that, in one box or in several.
+        are data times data. A K that is not a multiple of the tile ends like that, in one box or in several.
         """
         if not (a.is_matrix and b.is_matrix):
             return

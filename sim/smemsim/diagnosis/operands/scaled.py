@@ -296,7 +296,7 @@ class _All:
         )  # fmt: skip
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
-        """Of two operands with the same factors: should the other one have the data of this load? Loads and copies are
+        """For two operands with the same factors: should the other one have the data of this load? Loads and copies are
         taken to come in one order.
         """
         order = {id(event): n for n, event in enumerate(self.launch.result.events.transfers())}
@@ -349,9 +349,8 @@ class _All:
         return None
 
     def _skips(self, x: _InRows, row: int, runs: list[tuple[int, int]]) -> bool:
-        """For factors that several k in a row share, by their addresses and the number of k: are there as many bytes
-        between them that are never used, though they may be factors? A correct factor for 128 elements of K has its
-        neighbour's next to it.
+        """For factors that several successive k share, by address and number of k: are there equally many unused bytes
+        between them, which may be factors? A correct factor for 128 elements of K has its neighbour's next to it.
         """
         steps = {behind[0] - at[0] for at, behind in itertools.pairwise(runs)}
         counts = {count for _, count in runs}
@@ -700,8 +699,8 @@ def _in_runs(at: np.ndarray) -> bool:
 
 
 def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
-    """The other order in which up to 128 rows get factors that are a pitch apart: the order in words, the row that each
-    one gets, and the pitch in bytes.
+    """Another order in which up to 128 rows get factors that are a pitch apart. Returns the order in words, the row
+    that gets each factor, and the pitch in bytes.
 
     Blocks of 32 lanes x 4 rows x 4 bytes are a valid order of factors in global memory.
     """

@@ -115,9 +115,9 @@ def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
     """A remark (R508) if no instruction multiplies the last (or the first) tile of K: perhaps a loop with one trip too
     few. A kernel may leave out a part of K.
 
-    It is reported only if all instructions of all CTAs are known, both maps have the same K, both operands end at the
-    same k, every sum has all the k that others have, there are at least two tiles, one tile is left, and neither
-    operand is zero there (like padding). The caller knows that the whole grid ran.
+    It is reported only under these conditions. All instructions of all CTAs are known. Both maps have the same K, and
+    both operands end at the same k. Every sum has all the k that others have. There are at least two tiles, and one
+    tile is left. Neither operand is zero there, like padding. The caller knows that the whole grid ran.
     """
     if not reads.complete or reads.missed_instructions:
         return []
@@ -176,9 +176,8 @@ def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding
 
 
 def begun_anew(reads: Reads) -> dict[tuple[int, int], bool]:
-    """For the lines of two matrix instructions, the second of which starts a new sum in the first one's accumulator:
-    does it continue with the same rows of both operands and another k, like one sum? Without an entry it is not
-    known.
+    """For the lines of two matrix instructions. The second one starts a new sum in the accumulator of the first. Does
+    it continue with the same rows of both operands and another k, like one sum? Without an entry it is not known.
     """
     found: dict[tuple[int, int], bool] = {}
     last: dict[tuple[object, ...], tuple[Mma, OperandRead | None, OperandRead | None]] = {}

@@ -35,7 +35,7 @@ class Explanation:
 class Tile:
     """Rows and columns in which an array is written, from element (0, 0) on. `told` is its name in a sentence.
 
-    - `swizzle`: the mode of the tensor map behind the stores, "" if unknown. `line`: that of a store.
+    - `swizzle`: the mode of the tensor map of the stores, "" if unknown. `line`: that of a store.
     - `offset`: its bytes past a multiple of 1,024 in shared memory. `writers`: the name of the instructions that
       write it there.
     - `begins`: the first product of a tile, if it adds to the old content of the accumulators.

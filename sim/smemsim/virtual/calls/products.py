@@ -2,7 +2,7 @@
 the log says that they are references.
 
 A product is alpha op(A) op(B) + beta C, in the precision that cuBLAS documents for its compute type (cuBLAS 13,
-cublasGemmEx): products and sums in fp32 of operands of 8 and 16 bits and of fp32, in fp64, or in 32-bit integers. The
+cublasGemmEx). Floats of 8, 16 and 32 bits are multiplied and added in fp32, fp64 in fp64, and integers in 32 bits. The
 order of a sum is BLAS's, so the last bits differ from a card's.
 """
 

@@ -1,8 +1,8 @@
 """Messages of calls; `clib/door.c` is the other side.
 
-A call has a head (the name of a method of `Calls` and the kinds of its arguments), a word for each argument (a
-number, or its number of bytes), and these bytes. The answer has an error code, actions for the program's process
-(copy its own memory, call its functions, print), and results.
+A call has three parts. The head is the name of a method of `Calls` and the kinds of its arguments. Then there is a word
+for each argument (a number, or its number of bytes), and then these bytes. The answer has an error code, actions for
+the program's process (copy its own memory, call its functions, print), and results.
 
 >>> parsed(bytes([6]) + b"load\\0s" + (2).to_bytes(8, "little") + b"ab")
 ('load', ['ab'])

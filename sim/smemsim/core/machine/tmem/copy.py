@@ -122,9 +122,9 @@ def tcgen05_cp(
     - `src_fmt` "b4x16_p64" or "b6x16_p32": make a byte of each 4- or 6-bit element (.b8x16).
     - `cta_group` 2: both memories are pairs, and each CTA copies from its own shared memory (inferred).
 
-    Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured. Raises InputError for forms that do not exist and lanes
-    that do not fit, HardwareTrap if the rows leave the shared window, and Unmodelled past the last column and for
-    descriptors of unknown meaning.
+    Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured. Raises InputError for forms that do not exist and for lanes
+    that do not fit. Raises HardwareTrap if the rows leave the shared window. Raises Unmodelled past the last column and
+    for descriptors of unknown meaning.
 
     >>> import smemsim
     >>> import numpy as np

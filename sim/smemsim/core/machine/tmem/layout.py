@@ -6,7 +6,8 @@ AccumulatorLayout(m=128, n=256, cta_group=2)  # layout B, 2x2, compiled
 >>> d.location(70, 200), d.element(1, 70, 72)
 ((1, 70, 72), (70, 200))
 
-Several of these lie there more than once: `copies` says how often, and `location(..., copy=i)` where the i-th time.
+Several of these have more than one place there. `copies` is the number of places, and `location(..., copy=i)` is the
+i-th one.
 
 >>> sfa = ScaleLayout("A", m=128, n=256, kind="mxf4nvf4", scale_vec="4X")
 >>> sfa.location(70, 2), sfa.location(70, 2, copy=3), sfa.smem_offset(70, 2)

@@ -249,8 +249,8 @@ class TmemMatrix:
 class TmemCopy:
     """The bytes that one CTA's part of a tcgen05.cp moved.
 
-    `writer` and `position` (int64, rows x bytes) give, for every written byte, the writer of its shared byte (an
-    index into `writers`, -1 if uninitialised) and the index of the byte in that writer's data.
+    `writer` and `position` are int64, rows x bytes. For every written byte, `writer` is the writer of its shared byte
+    (an index into `writers`, -1 if uninitialised). `position` is the index of the byte in that writer's data.
     """
 
     shape: CopyShape

@@ -132,9 +132,9 @@ class TensorMap(Encoded):
         sm_100 and later.
 
         `mode` is "W" or "W128" (128 pixels, whatever `pixels_per_column` is). On Blackwell the rules are documented,
-        not measured, and the 128 bytes are undocumented: `bytes` raises Unmodelled. With arch="sm_90a", which has no
-        such loads, rules and bytes are measured: driver 580 takes the call as cuTensorMapEncodeIm2col with corners of
-        0 along H and D, and drops the mode. `from_bytes` reads that plain im2col map. With arch=None the map is legal
+        not measured, and the 128 bytes are undocumented: `bytes` raises Unmodelled. sm_90a has no such loads. With
+        arch="sm_90a" rules and bytes are measured: driver 580 takes the call as cuTensorMapEncodeIm2col with corners of
+        0 along H and D, and ignores the mode. `from_bytes` reads that plain im2col map. With arch=None the map is legal
         if one of the two is.
 
         >>> tm = TensorMap.im2col_wide(data_type="bf16", global_address=0x10000, global_dim=(64, 9, 7, 4), global_strides=(128, 1152, 8064),
