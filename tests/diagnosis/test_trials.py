@@ -36,7 +36,7 @@ TWO_STAGES = (
 def ran(body: str, *, try_fixes: bool = True, **given):
     gpu = Gpu("sm_90a")
     array = gpu.array(np.arange(4096, dtype=np.uint32))
-    run = gpu.launch(kernel(1, body), block=64, args=[array], progress=False, try_fixes=try_fixes, **given)
+    run = gpu.launch(kernel(1, body), **{"block": 64} | given, args=[array], progress=False, try_fixes=try_fixes)
     return run, array.numpy()
 
 
@@ -47,7 +47,7 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (INIT.format(1) + EXPECT.format(128) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
         (INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X006", "let the missing threads arrive too, or correct mbarrier.init", "mbarrier.init with 1 arrival in line {mbarrier.init}"),
         (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
-        (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 after line {cp.async.bulk.commit}", ""),
+        (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
         (COPY + "cp.async.commit_group;\ncp.async.wait_group 2;\n" + OTHERS, "X004", "cp.async.wait_group 0 instead of 2 in line {cp.async.wait}", ""),
         (COPY + OTHERS, "X004", "cp.async.commit_group and cp.async.wait_group 0 before line {bar.sync}", ""),
@@ -115,6 +115,48 @@ def test_ctrl_c_ends_all_trials(monkeypatch):
 def test_a_right_kernel_and_a_remark_are_not_run_again():
     run, _ = ran(STORED.format(FENCE) + BULK + WAITED)
     assert not run.findings
+
+
+PIPELINE = COPY + "cp.async.commit_group;\n" + COPY.removeprefix(OWN).replace("[%r3]", "[%r3+256]") + "cp.async.commit_group;\n{}" + OTHERS
+FLAG = (
+    "ld.global.b32 %r2, [%d20]; mov.u32 %r4, %ctaid.x; setp.ne.u32 %p2, %r4, 0; @%p2 bra R; @!%p9 bra E; st.global.b32 [%d20+64], 7;\n"
+    "st.{}.global.b32 [%d20+512], 1; bra E;\nR: @!%p9 bra E;\nW: ld.{}.global.b32 %r5, [%d20+512];\nsetp.ne.u32 %p3, %r5, 1; @%p3 bra W;\n"
+    "ld.global.b32 %r6, [%d20+64];\nst.global.b32 [%d20+1024], %r6; E:\n"
+)
+NAMED = OWN + "st.shared.b32 [%r3], %r1;\nbar.sync {};\nxor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+8192], %r2;\n"
+ROUNDS = (
+    INIT.format(1)
+    + "@%p9 mbarrier.arrive.shared.b64 _, [bar];\nmov.u32 %r7, {};\nW: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {}; @!%p2 bra W;\n"
+)
+HOME = (
+    "mov.u32 %r7, %cluster_ctarank; mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster;\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\nmapa.shared::cluster.u32 %r6, %r5, {};\n"
+    "@%p9 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];\n"
+    "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "right", "wrong", "code", "fix", "shape"),
+    [
+        (PIPELINE, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in line 19", {}),
+        (PIPELINE, "cp.async.wait_group 1;\n", "", "X004", "cp.async.wait_group 1 before line 19", {}),
+        ("shfl.sync.bfly.b32 %r2, %r1, 1, 31, {};\n@%p9 st.global.b32 [%d20], %r2;", "-1", "0xffff", "X011", "the member mask 0xffffffff in line 14", {}),
+        ("@%p9 bra S; bar.warp.sync {};\nS: bar.sync 0;", "0xfffffffe", "0xfffffffc", "X011", "the member mask 0xfffffffe in line 14", {"block": 32}),
+        (FLAG, "release.gpu", "relaxed.gpu", "X008", ".release instead of .relaxed in line 15", {"grid": 2}),
+        (FLAG, "release.gpu", "release.cta", "X008", ".gpu instead of .cta in line 15", {"grid": 2}),
+        (NAMED, "1, 64", "1, 96", "X006", "a count of 64 threads in line 16", {}),
+        (ROUNDS, "0", "1", "X006", "the other parity (xor 1) in line 18", {}),
+        (HOME, "%r7", "0", "X006", "mapa to rank %cluster_ctarank in line 16", {"grid": 2, "cluster": 2}),
+    ],
+    ids=["a smaller number", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "parity", "rank"],
+)  # fmt: skip
+def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix, shape):
+    """The number or the word that was planted is undone, and a wait is put where it belongs."""
+    filled = [body.replace("st.{}", f"st.{one}").replace("ld.{}", "ld.acquire.gpu").replace("try_wait.parity.shared.b64 %p2, [bar], {}", "try_wait.parity.shared.b64 %p2, [bar], %r7").replace("{}", one) for one in (right, wrong)]  # fmt: skip
+    assert not ran(filled[0], **shape)[0].findings
+    first = ran(filled[1], **shape)[0].findings[0]
+    assert (first.code, first.tried, first.trial) == (code, True, fix)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ IN_FLIGHT = frozenset(
 )  # findings of asynchronous operations that the usual order completes at once
 ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 MOST_COPIED = 1 << 24  # bytes of global memory that are kept for a second run
+MOST_COPIED_OF_OTHERS = 1 << 22  # ... of a kernel without asynchronous operations
 LONGEST = 5.0  # seconds of a launch that is run a second time
 LONGEST_LATER = 10.0  # ... of the second run
 
@@ -309,18 +310,11 @@ class Gpu(Device):
         """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""
         program = kernel.program
         is_plain = options.sanitize and options.schedule is None and options.client is None and options.after is None and not options.assume
-        if (
-            not is_plain
-            or config.cancel == EVERY
-            or program.allocates
-            or program.uses.isdisjoint(ASYNCHRONOUS)
-            or kernel.name in self._compared
-        ):
+        if not is_plain or config.cancel == EVERY or program.allocates or kernel.name in self._compared:
             return None
         regions = self.memory.filled()
-        if sum(len(region.data) for region in regions) > MOST_COPIED or any(
-            self.memory.is_hosts_too(region.words, 0) for region in regions
-        ):
+        most = MOST_COPIED_OF_OTHERS if program.uses.isdisjoint(ASYNCHRONOUS) else MOST_COPIED
+        if sum(len(region.data) for region in regions) > most or any(self.memory.is_hosts_too(region.words, 0) for region in regions):
             return None
         return {region.begin: region.data.copy() for region in regions}
 

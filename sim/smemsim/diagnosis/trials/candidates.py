@@ -1,15 +1,17 @@
-"""Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes, the nearest first.
+"""Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes.
 
-A change is tried by execution (`trial.py`). Nothing here reads a message: a change comes from the code, from the
-instructions of the finding, and from its numbers.
+The smallest changes come first: fewer lines before more, a weaker wait before a stronger one, and the place where the
+missing wait belongs before others. A change is tried by execution (`trial.py`), and the first that helps is the fix.
+Nothing here reads a message: a change comes from the code, from the instructions of the finding, and from its numbers.
 
 | code | change |
 |---|---|
-| T210 | the bytes of expect_tx |
+| T210 | the bytes of expect_tx; the mask of a multicast |
 | X003 | fence.proxy.async after the ordinary stores, or before what orders them |
-| X004, X005, X007 | a smaller N of wait_group; commit_group and wait_group; .acquire for .relaxed |
-| X006, X010 | the count of mbarrier.init |
-| X008 | bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
+| X004, X005, X007 | a smaller N of wait_group; a wait_group, a commit_group; .acquire for .relaxed; the other parity |
+| X006, X010 | the count of mbarrier.init or of a barrier; the other parity; the mask of a multicast; the number of a barrier |
+| X008 | a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
+| X011 | the member mask |
 | X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides |
 | X014 | wgmma.fence |
 """
@@ -22,13 +24,15 @@ from typing import NamedTuple
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, with_number
-from smemsim.core.ptx.module import Immediate, Instruction, Module
+from smemsim.core.ptx.module import Immediate, Instruction, Module, Register, Special
 
 __all__ = ["Candidate", "candidates_of"]
 
 MOST_GROUPS = 3  # smaller values of one wait_group that are tried
 MOST_LINES = 4  # instructions of one kind that are changed, one after the other
-BESIDE = ("X006", "X008", "X010")  # codes whose fixes name more than one change
+MOST_NUMBERS = 3  # named barriers that are tried
+BESIDE = ("X006", "X008", "X010", "X011")  # codes whose fixes name more than one change
+FULL_MASK = 0xFFFFFFFF
 WAITS = {  # of asynchronous instructions whose commit groups a thread waits for: what commits, what waits
     "cp.async": ("cp.async.commit_group;", "cp.async.wait_group 0;"),
     "bulk": ("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"),
@@ -68,6 +72,20 @@ class _Code:
                 return next((other for other in body[at + 1 :] if wanted(other)), None)
         return None
 
+    def before(self, i: Instruction, wanted: Callable[[Instruction], bool]) -> Instruction | None:
+        """The last instruction of that kind before another one in the text."""
+        for body in self.bodies:
+            at = next((n for n, other in enumerate(body) if (other.line, other.text) == (i.line, i.text)), None)
+            if at is not None:
+                return next((other for other in reversed(body[:at]) if wanted(other)), None)
+        return None
+
+    def nearest(self, those: Iterable[Instruction], i: Instruction) -> list[Instruction]:
+        """Instructions by how near they are: those before another one in the text, the last of them first, then those
+        after it.
+        """
+        return sorted(those, key=lambda other: (other.line > i.line, abs(i.line - other.line)))
+
     def ends_of_products(self) -> list[Instruction]:
         """The last wgmma.mma_async of each part of the text that has no branch and no barrier."""
         found: list[Instruction] = []
@@ -95,7 +113,8 @@ def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
     """The changes that may fix a finding; none for a code or an instruction without a known change."""
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
-    for candidate in _KINDS[f.code](f, f.at, f.at.instruction, _Code(module)):
+    found = [*_KINDS[f.code](f, f.at, f.at.instruction, _Code(module))]
+    for candidate in sorted(found, key=lambda candidate: len(candidate.edits)):
         yield candidate._replace(is_beside=f.code in BESIDE)
 
 
@@ -109,12 +128,20 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         if all(line in expecting for line, _ in numbers):  # type: ignore[misc, union-attr]
             edits = tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers)  # type: ignore[index, misc, union-attr, arg-type]
             yield Candidate(edits, expect_words(numbers))  # type: ignore[arg-type]
+    yield from _masks_of_ctas(f, code)
 
 
 def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     """Other counts: in the mbarrier.init of the mbarrier that threads wait at, then in all that have
     the same operand.
     """
+    if _is_wait(i):
+        if f.numbers.get("parity"):
+            yield _other_parity(i)
+        yield from _masks_of_ctas(f, code)
+        yield from _ranks(f, code)
+    elif i.op in ("bar", "barrier") and "cluster" not in i.modifiers:
+        yield from _named_barrier(f, i, code)
     made, counts = f.numbers.get("init"), f.numbers.get("counts")
     inits = code.named("mbarrier.init")
     own = next((init for init in inits if init.line == made), None)
@@ -125,6 +152,89 @@ def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         for changed in [[own], alike][: len(alike)]:
             edits = tuple(Edit(init, (with_number(init, -1, int(count)),)) for init in changed)
             yield Candidate(edits, f"mbarrier.init with {_arrivals(int(count))} in {_lines(changed)}", is_all=False)
+
+
+def _other_parity(i: Instruction) -> Candidate:
+    """A wait for the other parity: a number is changed, a register only for this instruction."""
+    n = 2  # the operands of a wait are a predicate, the mbarrier, the parity, and maybe a time
+    parity = i.operands[n]
+    if isinstance(parity, Immediate):
+        return Candidate(
+            (Edit(i, (with_number(i, n, 1 - (parity.value & 1)),)),), f"parity {1 - (parity.value & 1)} in line {i.line}", is_all=False
+        )
+    flip = dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(parity, parity, Immediate(1)), guard=None)
+    return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in line {i.line}", is_all=False)
+
+
+def _masks_of_ctas(f: Finding, code: _Code) -> Iterator[Candidate]:
+    """Other masks of multicasts: the one that the finding has, and that of all CTAs of the cluster."""
+    masks = [n for n in (f.numbers.get("mask"), f.numbers.get("all_ctas")) if isinstance(n, int)]
+    multicasts = [i for i in code.named("cp.async.bulk", "tcgen05.commit") if any(word.startswith("multicast") for word in i.modifiers)]
+    named = {f.line, f.numbers.get("mask_line")}
+    for i in sorted(multicasts, key=lambda i: i.line not in named)[:MOST_LINES]:
+        n = next((n for n in range(len(i.operands) - 1, 0, -1) if isinstance(i.operands[n], (Register, Immediate))), None)
+        n = n - 1 if n is not None and any("cache_hint" in word for word in i.modifiers) else n
+        for mask in dict.fromkeys(masks if n is not None else ()):
+            yield Candidate((Edit(i, (with_number(i, n, mask),)),), f"the CTA mask {mask:#x} in line {i.line}", is_all=False)  # type: ignore[arg-type]
+
+
+def _ranks(f: Finding, code: _Code) -> Iterator[Candidate]:
+    """Other ranks of mapa, if arrivals go to another CTA than the one that waits for them."""
+    size = f.numbers.get("elsewhere")
+    if not isinstance(size, int):
+        return
+    for i in code.named("mapa.shared::cluster.u32")[:MOST_LINES]:
+        given = i.operands[0]
+        ranks = {
+            "%tid.x": Special("tid.x"),
+            "%cluster_ctarank": Special("cluster_ctarank"),
+            "%cluster_ctarank ^ 1": Special("cluster_ctarank"),
+        }
+        for name, rank in ranks.items():
+            moved = [dataclasses.replace(i, op="mov", modifiers=("u32",), operands=(given, rank))]
+            if name.endswith("^ 1"):
+                moved.append(dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(given, given, Immediate(1))))
+            mapped = dataclasses.replace(i, operands=(*i.operands[:-1], given))
+            yield Candidate((Edit(i, (*moved, mapped)),), f"mapa to rank {name} in line {i.line}", is_all=False)
+        for n in range(min(size, MOST_LINES)):
+            yield Candidate((Edit(i, (with_number(i, -1, n),)),), f"mapa to rank {n} in line {i.line}", is_all=False)
+
+
+def _named_barrier(f: Finding, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """Another count of threads of a barrier: as many as came; another number, of those that the module has."""
+    came = f.numbers.get("came")
+    if isinstance(came, int) and len(i.operands) > 1 and came:
+        alike = [other for other in code.named("bar.", "barrier.") if other.operands[:1] == i.operands[:1] and len(other.operands) > 1]
+        for changed in [[i], alike][: len(alike)]:
+            yield Candidate(
+                tuple(Edit(other, (with_number(other, -1, came),)) for other in changed),
+                f"a count of {came} threads in {_lines(changed)}",
+                is_all=False,
+            )
+    if i.operands and isinstance(i.operands[0], Immediate):
+        numbers = {
+            other.operands[0].value
+            for other in code.named("bar.", "barrier.")
+            if other.operands and isinstance(other.operands[0], Immediate)
+        }
+        for number in sorted(numbers - {i.operands[0].value})[:MOST_NUMBERS]:
+            yield Candidate(
+                (Edit(i, (with_number(i, 0, number),)),),
+                f"barrier {number} instead of {i.operands[0].value} in line {i.line}",
+                is_all=False,
+            )
+
+
+def _member_mask(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """The lanes that execute an instruction, or all lanes, as its member mask."""
+    lanes = f.numbers.get("lanes")
+    for mask in dict.fromkeys(n for n in (lanes, FULL_MASK) if isinstance(n, int)):
+        alike = [
+            other for other in code.named("shfl", "vote", "match", "redux", "bar.warp", "elect") if other.operands[-1] == i.operands[-1]
+        ]
+        for changed in [[i], alike][: len(alike)]:
+            edits = tuple(Edit(other, (with_number(other, -1, mask),)) for other in changed)
+            yield Candidate(edits, f"the member mask {mask:#x} in {_lines(changed)}", is_all=False)
 
 
 def _arrivals(count: int) -> str:
@@ -190,8 +300,8 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
 
 
 def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
-    """The group of an asynchronous instruction: a wait that leaves fewer pending, a commit and a wait of its own; a
-    wait that acquires.
+    """The group of an asynchronous instruction: a wait that leaves fewer pending, a wait or a commit more; a wait at an
+    mbarrier that acquires, or waits for the other parity.
     """
     earlier = [half.instruction for half in f.halves if half.instruction is not None and (half.does == "write" or f.code != "X004")]
     later = [] if f.code == "X004" else [i]
@@ -199,11 +309,14 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         if kind := _group_kind(op):
             yield from _of_groups(kind, op, i, code, is_all=f.code == "X007")
             break
-    for wait in [other for other in code.named("mbarrier.") if "relaxed" in other.modifiers and _is_wait(other)][:MOST_LINES]:
+    waits = code.nearest([other for other in code.named("mbarrier.") if _is_wait(other)], i)
+    for wait in [other for other in waits if "relaxed" in other.modifiers][:MOST_LINES]:
         words = tuple("acquire" if word == "relaxed" else word for word in wait.modifiers)
         yield Candidate(
             (Edit(wait, (dataclasses.replace(wait, modifiers=words),)),), f".acquire instead of .relaxed in line {wait.line}", is_all=False
         )
+    for wait in [other for other in waits if "parity" in other.modifiers][:2] if f.code == "X004" else ():
+        yield _other_parity(wait)
 
 
 def _is_wait(i: Instruction) -> bool:
@@ -222,13 +335,46 @@ def _group_kind(i: Instruction) -> str:
 
 
 def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, is_all: bool) -> Iterator[Candidate]:
+    """Waits for a commit group, by place. First the wait before the access, if there is one with nothing committed after
+    it; then a new wait: before the barrier before the access, and after the commit of the operation; then other waits.
+    """
     names = {"cp.async": "cp.async.wait_group", "bulk": "cp.async.bulk.wait_group", "wgmma": "wgmma.wait_group"}[kind]
-    for wait in code.named(names)[:MOST_LINES]:
-        left = wait.operands[-1]
-        if isinstance(left, Immediate) and left.value > 0:
-            for n in range(left.value - 1, max(-1, left.value - 1 - MOST_GROUPS), -1):
-                edit = Edit(wait, (with_number(wait, -1, n),))
-                yield Candidate((edit,), f"{wait.name} {n} instead of {left.value} in line {wait.line}", is_all=is_all)
+    commit, wait_all = WAITS[kind]
+    commits, waits = code.named(commit.removesuffix(";")), code.nearest(code.named(names), access)
+    own = code.before(access, lambda other: other in waits or other in commits)
+    of_access = [wait for wait in waits if wait == own]
+    yield from (candidate for wait in of_access for candidate in _fewer_pending(wait, is_all=is_all))
+    used = {wait.operands[-1].value for wait in waits if isinstance(wait.operands[-1], Immediate)} | {0, 1}
+    texts = [f"{wait_all.removesuffix(' 0;')} {n};" for n in sorted(used, reverse=True)[:MOST_GROUPS]]
+    if kind == "bulk":
+        texts = [text.replace(" ", ".read ", 1) for text in texts] + [wait_all]
+    barrier = code.before(access, lambda other: other.op in ("bar", "barrier"))
+    after = code.after(op, lambda other: other in commits)
+    if commits:
+        for text in texts:
+            if barrier is not None:
+                yield Candidate((code.put(text, barrier, is_before=True),), f"{text[:-1]} before line {barrier.line}", is_all=is_all)
+        for text in texts:
+            if after is not None:
+                yield Candidate((code.put(text, after, has_guard=True),), f"{text[:-1]} after line {after.line}", is_all=is_all)
+        if after is None or code.before(after, lambda other: other in waits or other is op) is not op:
+            yield Candidate((code.put(commit, op, has_guard=kind == "bulk"),), f"{commit[:-1]} after line {op.line}", is_all=is_all)
+    for wait in [wait for wait in waits if wait not in of_access][:MOST_LINES]:
+        yield from _fewer_pending(wait, is_all=is_all)
+    yield from _new_groups(kind, op, access, code, is_all=is_all)
+
+
+def _fewer_pending(wait: Instruction, *, is_all: bool) -> Iterator[Candidate]:
+    """The same wait with a smaller number, the largest first."""
+    left = wait.operands[-1]
+    if isinstance(left, Immediate):
+        for n in range(left.value - 1, max(-1, left.value - 1 - MOST_GROUPS), -1):
+            edit = Edit(wait, (with_number(wait, -1, n),))
+            yield Candidate((edit,), f"{wait.name} {n} instead of {left.value} in line {wait.line}", is_all=is_all)
+
+
+def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, is_all: bool) -> Iterator[Candidate]:
+    """A commit and a wait of its own; a wait after every commit."""
     commit, wait_all = WAITS[kind]
     both, new = f"{commit[:-1]} and {wait_all[:-1]}", f"{commit} {wait_all}"
     if commits := code.named(commit.removesuffix(";")):
@@ -256,6 +402,7 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
 
 
 def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    yield from _scopes(f, at, i, code)
     if at.within_warp:
         yield Candidate(
             (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before line {i.line}", is_all=False
@@ -269,8 +416,29 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
         yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {_lines(ends)}", is_all=False)
 
 
+def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """Between CTAs: .gpu for .cta, and .release or .acquire for .relaxed, in an instruction that may order the two."""
+    if f.touched or at.within_warp:
+        return
+    orders = code.named("st.", "ld.", "atom.", "red.", "fence.", "membar.")
+    for other in code.nearest(orders, i)[: 8 * MOST_LINES]:
+        if "cta" in other.modifiers and {"relaxed", "acquire", "release", "acq_rel", "sc"}.intersection(other.modifiers):
+            words = tuple("gpu" if word == "cta" else word for word in other.modifiers)
+            yield Candidate(
+                (Edit(other, (dataclasses.replace(other, modifiers=words),)),), f".gpu instead of .cta in line {other.line}", is_all=False
+            )
+    for other in [one for one in code.nearest(orders, i) if "relaxed" in one.modifiers][:MOST_LINES]:
+        right = {"ld": "acquire", "atom": "acq_rel"}.get(other.op, "release")
+        words = tuple(right if word == "relaxed" else word for word in other.modifiers)
+        yield Candidate(
+            (Edit(other, (dataclasses.replace(other, modifiers=words),)),),
+            f".{right} instead of .relaxed in line {other.line}",
+            is_all=False,
+        )
+
+
 _Kind = Callable[[Finding, InLaunch, Instruction, _Code], Iterable[Candidate]]
 _KINDS: dict[str, _Kind] = {
     "T210": _bytes, "X003": _proxy_fence, "X004": _waits, "X005": _waits, "X006": _count, "X007": _waits, "X008": _barrier, "X010": _count,
-    "X012": _tensor_memory, "X014": _matrix_fence,
+    "X011": _member_mask, "X012": _tensor_memory, "X014": _matrix_fence,
 }  # fmt: skip

@@ -20,7 +20,7 @@ from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of, keys_of
 __all__ = ["MOST_SECONDS", "try_fixes"]
 
 MOST_FINDINGS = 4  # of a launch whose fixes are tried
-MOST_RUNS = 12  # of a launch
+MOST_RUNS = 24  # of a launch
 MOST_SECONDS = 10.0  # of all trials of a launch
 LEAST_SECONDS = 0.1  # that a trial has
 GRAVE = (Severity.TRAP, Severity.WRONG)
@@ -55,21 +55,20 @@ class _Trials:
 
     def of(self, f: Finding) -> Outcome | None:
         """The results of changes that may fix a finding; None if nothing is known."""
-        failed = None
+        failed, has_gone = None, False
         for candidate in candidates_of(f, self.module):
             if candidate.text not in self.done:
                 if not self.left or time.monotonic() > self.end:
-                    return None
+                    return None  # a change that was not tried may help
                 self.left -= 1
                 self.done[candidate.text] = self._executed(candidate)
             came = self.done[candidate.text]
             stays = came is not None and any(key in came for key in keys_of(f))
             if came is not None and not stays and self._is_better(came):
                 return Outcome(candidate.text, is_beside=candidate.is_beside, removes=frozenset(self.before - came.keys()))
-            if candidate.is_all and not stays:  # it may help, and something else comes to light
-                return None
+            has_gone |= not stays  # it may help, and something else comes to light
             failed = failed or (candidate.text if candidate.is_all else None)
-        return Outcome(failed, works=False) if failed else None
+        return Outcome(failed, works=False) if failed and not has_gone else None
 
     def _executed(self, candidate: Candidate) -> _Came | None:
         """The findings of a run with a change; None if it did not come to its end, or cannot be executed."""

@@ -189,6 +189,7 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
                     "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
                     why=f"the instruction waits for {'lanes' if by_mask else 'threads'} that never execute it",
                     halves=(Half("wait", i.name, i), Half("overdue", _whereabouts(x, missing))),
+                    numbers={"lanes": sum(1 << int(lane) for lane in x.grid.lane[own])} if by_mask else {},
                 )  # fmt: skip
 
 

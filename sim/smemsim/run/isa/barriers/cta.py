@@ -398,6 +398,10 @@ class NamedBarrier:
         lines = distinct(self.line[self.arrived]).tolist()
         return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
 
+    def came(self, x: Wave) -> int:
+        """How many threads have arrived in this phase, as the barrier counts them."""
+        return self._counted(x)
+
     def _counted(self, x: Wave) -> int:
         """Threads of whole warps that have arrived, those of a warp as often as it has."""
         times = np.where(self.arrived, self.before + 1, 0).reshape(-1, WARP)
@@ -534,6 +538,7 @@ def _wait_at(
     _release(x, i, barrier, threads, waits=True)
     wait = x.park(threads, following, i, lambda: barrier.describe(x))
     wait.missing = lambda: barrier.cta.first + barrier.missing(x)
+    wait.numbers = lambda: {"came": barrier.came(x)}
     barrier.waits.append((wait, form))
 
 

@@ -378,13 +378,13 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
         return
     at, why, right = count.at, "", count.fix
     halves, milder, because = count.halves, None, "PTX ISA 9.1 §9.7.13.15.3"
-    numbers: dict[str, Value] = {}
+    numbers = _of_cluster(x)
     if cause is not None:
         at, why, right = cause
         halves = (halves[0], Half("copy", at.name, at), *halves[1:])
     else:
         why = count.why()
-        numbers = count.numbers
+        numbers |= count.numbers
         if not hangs and state.all_brought > state.all_expected:
             why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
         if not hangs and state.tx > 0 and state.asked != state.phase:
@@ -562,7 +562,7 @@ def park(barrier: Mbarrier, x: Wave, threads: np.ndarray, i: Instruction, expire
     wait = x.park(threads, x.at, i, lambda: _describe(barrier, x, phase))
     wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(barrier, i, x), barrier.touched
     wait.fed = lambda: barrier.state.lines
-    wait.numbers = lambda: _counts(barrier)
+    wait.numbers = lambda: _counts(barrier) | _of_cluster(x) | _of_wait(barrier, i, x)
     wait.participants = lambda: _participants(barrier, x)
     barrier.waits.append((wait, phase))
     return wait
@@ -593,6 +593,22 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate(own) + begin if own else none
 
     return threads(came), threads(overdue)
+
+
+def _of_cluster(x: Wave) -> dict[str, Value]:
+    """The mask of all CTAs of a cluster, to be tried in multicasts; nothing without clusters."""
+    size = x.launch.cluster_size
+    return {"all_ctas": (1 << size) - 1} if size > 1 else {}
+
+
+def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
+    """What fixes of a wait that never ends may try: the other parity; other ranks, with the size of the cluster."""
+    state = barrier.state
+    if misdirected(barrier, x) is not None:
+        return {"elsewhere": x.launch.cluster_size}
+    is_unseen = state.phase > state.seen and state.phase - 1 == state.seen and not _ignored(barrier)
+    is_first = not (state.phase or any(state.done.values()) or state.passed) and before_loads(i, x)
+    return {"parity": True} if is_unseen or is_first else {}
 
 
 def _counts(barrier: Mbarrier) -> dict[str, Value]:

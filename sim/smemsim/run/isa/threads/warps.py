@@ -57,8 +57,9 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
             thread = int(x.threads[int(outside.argmax())])
             message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask: what it gets is undefined"
             x.launch.find(
-                "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13"
-            )
+                "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13",
+                numbers={"lanes": int(ballot(x, None)[int(outside.argmax())])},
+            )  # fmt: skip
         own |= members
         return own
 
