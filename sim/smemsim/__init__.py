@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.errors import CudaError
     from smemsim.virtual.policy import FindingsError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "CuteLayout": "core.layout.cute",

@@ -54,6 +54,7 @@ MEANT = {  # module: SASS instructions that must be there
     "blackwell_machine_2": {"UTCHMMA.2CTA", "UTCIMMA.2CTA", "UTCQMMA.2CTA", "UTCOMMA.2CTA", "UTCOMMA.2CTA.4X", "UTCCP.T.S.2CTA", "UTCSHIFT.2CTA.DOWN",
                             "UTCATOMSWS.2CTA.FIND_AND_SET.ALIGN", "UTCBAR.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"},
     "blackwell_access": {"LDTM", "STTM", "LDTM.16dp64bit.x8", "STTM.16dp256bit.x16"},
+    "blackwell_commit": {"UTCBAR", "UTCBAR.MULTICAST", "UTCBAR.2CTA", "UTCBAR.2CTA.MULTICAST", "UCGABAR_ARV"},
     "blackwell_allocation": {"UTCATOMSWS.FIND_AND_SET.ALIGN", "UTCATOMSWS.2CTA.FIND_AND_SET.ALIGN"},
     "blackwell_gemm": {"UTMALDG.2D", "UTMALDG.2D.2CTA", "UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCHMMA.2CTA", "UTCQMMA.2CTA", "UTCIMMA.2CTA", "UTCBAR",
                        "UTCBAR.2CTA.MULTICAST", "LDTM.x32", "STTM.x32"},
@@ -61,13 +62,14 @@ MEANT = {  # module: SASS instructions that must be there
                            "UTMALDG.4D.W128"},
 }
 # fmt: on
-MMA, COPY, SHIFT, LOAD, STORE, ALLOC, TMA_LOAD, TMA_STORE = (
+MMA, COPY, SHIFT, LOAD, STORE, ALLOC, COMMIT, TMA_LOAD, TMA_STORE = (
     0x1EA,
     0x1E7,
     0x1E6,
     0x1EE,
     0x1ED,
     0x1E3,
+    0x1E9,
     0x1B4,
     0x1B5,
 )  # low nine bits of the opcode
@@ -81,6 +83,7 @@ COUNTS = {  # module: how many of each the source names, at least
     },
     "blackwell_access": {LOAD: FORMS, STORE: FORMS, ALLOC: 2},
     "blackwell_allocation": {ALLOC: 5},
+    "blackwell_commit": {COMMIT: 8},
     "blackwell_gemm": {MMA: 8, LOAD: 8, STORE: 8, ALLOC: 16, TMA_LOAD: 16},  # STORE: what D held before
     "blackwell_transfer": {TMA_LOAD: 8 + 4 + 6, TMA_STORE: 8},
 }  # fmt: skip

@@ -70,9 +70,15 @@ DRAWN = {
         "tmem_operand_cases",
         lambda cases: spread(cases, lambda c: (*by_probe(c), c["what"], "ashift" in c["steps"][0]["op"])),
     ),
-    "tmem_scales": (suites, "scale_cases", lambda cases: spread(cases, lambda c: (*by_probe(c), c["what"][0], c["probe"]["m"]))),
+    "tmem_scales": (
+        suites,
+        "scale_cases",
+        lambda cases: spread(
+            cases, lambda c: (*by_probe(c), c["what"][0], c["probe"]["m"], *(c["steps"][0][f"scale_{x}"] >> 30 for x in "ab"))
+        ),
+    ),
     "tmem_metadata": (suites, "metadata_cases", lambda cases: spread(cases, lambda c: (*by_probe(c), c["probe"]["m"], c["what"]))),
-    "tmem_access": (access, "cases", every(5)),
+    "tmem_access": (access, "cases", lambda cases: [*cases[:-12:5], *cases[-12:]]),
     "tcgen05_copies": (suites, "copy_cases", lambda cases: spread(cases, lambda c: (c["what"], c["group"], c["steps"][0]["a"] >> 61 & 1))),
     "tcgen05_dots_directed": (dots, "instructions", lambda cases: spread(cases, lambda i: i.kind in words.BLOCK_SCALED)),
     "tcgen05_dots": (dots, "random_cases", every(7)),
@@ -307,6 +313,7 @@ CHANGES = {
     "a copied word": ("tcgen05_copies", word("words", 0.5, 4, group=1, passes=1), rf"pass 0, {LANE}: hardware = .* \| model = shared 0x[0-9a-f]+ of CTA 0|untouched", "tcgen05.cp"),
     "a shifted lane": ("tmem_shifts", word("words", 9, 0x00010001), r"CTA 0 lane 0 column 9: hardware has lane \d+ \| model lane \d+", "tcgen05.cp"),
     "an allocation": ("tcgen05_allocations", one("address", (0, 0), 0x40), r"CTA 0, operation 0 \(alloc \d+\): hardware gives 0x40 \| model 0x0", "tcgen05.alloc"),
+    "an arrival of a commit": ("tcgen05_commits", one("arrivals", (0,), 1, has_mask=1, mask=2), r"CTA 0: hardware arrives 1 times at its mbarrier \| model 0 times", "tcgen05.commit"),
     "an allocation that waits": ("tcgen05_allocations", one("status", (), 719), r"hardware ends with CUDA error 719 \| model runs it", "tcgen05.alloc"),
     "a dot product": ("tcgen05_dots_directed", another_dot, r"D\[127, 15\]: hardware 0x40000000 \| model 0x0", "arithmetic.tcgen05"),
     "a byte of the image": ("tcgen05_gemm", one("image", (77,), 0xEE), r"shared 0x44d: hardware 0xee \| model 0x", "tma.placement"),

@@ -33,16 +33,17 @@ from smemsim import (
 from smemsim.capture import bench as bench_module
 from smemsim.capture import device as device_module
 from smemsim.capture import transfer_suites, value_suites, wide_suite
-from smemsim.capture.blackwell import access, contents, dots, gemm, machine, suites, transfers
+from smemsim.capture.blackwell import access, commits, contents, dots, gemm, machine, suites, transfers
 from smemsim.core.arithmetic.multiply import Factors, multiply
 from smemsim.core.machine import SPLIT, stored_k
+from smemsim.core.machine.cluster import commit_arrivals
+from smemsim.core.machine.tcgen05 import instruction, scale_address, scale_id_in_force
 from smemsim.core.spec.tcgen05 import scale_modes
 from smemsim.core.spec.tensor_memory import METADATA
-from smemsim.core.words.instr import InstrDescriptor
 
 ARCH = "sm_100a"
 DEVICE = {"gpu": "stand-in: the model itself, not silicon", "compute_capability": "10.0"}
-PATIENT = (suites, access, dots, gemm, transfers, transfer_suites, value_suites)  # modules that have cases run
+PATIENT = (suites, access, commits, dots, gemm, transfers, transfer_suites, value_suites)  # modules that have cases run
 WINDOW = contents.WINDOW_END - contents.WINDOW_BEGIN
 STEP, HEAD = struct.Struct("<4I2Q4I8IQ"), struct.Struct("<6Q4I")
 COUNTED = 0b011111  # passes of a load that complete
@@ -231,7 +232,9 @@ def by_hand(i, d, a, b, shared, tensor, given):
 
 def scale_layout(i, operand, ctas, given):
     """(layout or None where the model does not know it, address)."""
-    at, scale_id = (given["scale_a"], i.a_sf_id) if operand == "A" else (given["scale_b"], i.b_sf_id)
+    name, of_descriptor = ("scale_a", i.a_sf_id) if operand == "A" else ("scale_b", i.b_sf_id)
+    at = TmemAddress(0, scale_address(name, given[name])[1])
+    scale_id = scale_id_in_force(of_descriptor, name, given[name], scale_modes(i.row, wide_k=False, asked=given["scale_vec"]))
     about = {"cta_group": ctas, "scale_id": scale_id, "column": at.column, "k": i.k}
     try:
         return ScaleLayout(operand, m=i.m, n=i.n, kind=i.kind, scale_vec=given["scale_vec"], **about), at
@@ -325,13 +328,18 @@ def issue(step, shared, tensor, group, copy):
         if part in ("fill", "use", "lastuse", "ashift"):
             raise Unmodelled(name)
         if part.startswith("block"):
-            given |= {"scale_a": TmemAddress.decode(scale_a), "scale_b": TmemAddress.decode(scale_b), "scale_vec": part}
+            given |= {"scale_a": scale_a, "scale_b": scale_b, "scale_vec": part}
         given |= {"sp": {"metadata": TmemAddress.decode(meta)}, "mask": {"disable_output_lane": tuple(mask[: 4 * group])},
                   "zero": {"zero_column_mask": zero}}.get(part, {})  # fmt: skip
         if part.startswith("scale"):
             given["scale_input_d"] = int(part.removeprefix("scale"))
-    i, a = InstrDescriptor.decode(idesc, kind=kind), TmemAddress.decode(a) if "ts" in parts else a
-    if i.row.block_scaled and group == 2 and not np.array_equal(*(memory.cells[:, given["scale_b"].column :] for memory in tensor)):
+    given["idesc"] = idesc
+    i, a = instruction(idesc, kind), TmemAddress.decode(a) if "ts" in parts else a
+    if (
+        i.row.block_scaled
+        and group == 2
+        and not np.array_equal(*(memory.cells[:, scale_address("scale_b", given["scale_b"])[1] :] for memory in tensor))
+    ):
         # Each CTA scales the columns of its D by the factors that it has itself.
         trials = []
         for cta in (0, 1):
@@ -357,7 +365,7 @@ def cells_by_cta(layout):
 
 def run_mma(i, d, a, b, parts, shared, tensor, given):
     try:
-        tcgen05_mma(one_or_pair(tensor), d, a, b, i, shared=one_or_pair(shared), cta_group=len(tensor), **given)
+        tcgen05_mma(one_or_pair(tensor), d, a, b, kind=i.kind, shared=one_or_pair(shared), cta_group=len(tensor), **given)
     except Unmodelled:
         if "ss" not in parts or by_hand(i, d, a, b, shared, tensor, given) is None:
             raise
@@ -369,18 +377,22 @@ def run_access(card, name, job, results):
     shape, num, packed, offset = access.forms()[form]
     memory = filled(tensor_words(card, tensor))
     given = {"half_split_offset": offset} if shape == SPLIT else {}
-    one = TmemAccess(shape, repeat=num, pack=packed, taddr=place, **given)
+    lane, column = place >> 16, place & 0xFFFF
+    one = TmemAccess(shape, repeat=num, pack=packed, taddr=TmemAddress(0, column), **given)
     chosen = [warp for warp in range(4) if warps >> warp & 1]
+    if max(32 * warp + lane for warp in chosen) >= 128:
+        raise Unmodelled("a lane that tensor memory does not have")
+    at = {warp: 32 * warp + lane << 16 | column for warp in chosen}
     thread = np.arange(128, dtype=np.uint32)[:, None]
     if name == "probe_load":
         seen = np.full((128, access.REGISTERS), 0xA5A5A5A5, np.uint32)
         for warp in chosen:
-            seen[32 * warp : 32 * warp + 32, : one.registers] = memory.ld(one, warp=warp)
+            seen[32 * warp : 32 * warp + 32, : one.registers] = memory.ld(one, warp=warp, taddr=at[warp])
     else:
         value = thread << np.uint32(7) | np.arange(one.registers, dtype=np.uint32)
         registers = value | (value | np.uint32(0x8000)) << np.uint32(16)
         for warp in chosen:
-            memory.st(one, registers[32 * warp : 32 * warp + 32], warp=warp)
+            memory.st(one, registers[32 * warp : 32 * warp + 32], warp=warp, taddr=at[warp])
         seen = memory.cells
     card.at(out, seen.nbytes)[:] = np.ascontiguousarray(seen).view(np.uint8).ravel()
     card.at(results, 4)[:] = (1, 0, 0, 0)
@@ -403,6 +415,14 @@ def run_sequence(card, name, ops, count, addresses, cycles):
                 spent[cta, at] = 100
     except InputError as e:
         raise device_module.CudaError(FAILED, str(e)) from e
+
+
+def run_commit(card, name, job, arrivals):
+    """commit.cu."""
+    group, size = (int(n) for n in name.split("_")[1:])
+    issuer, has_mask, mask, _ = card.at(job, 16).view(np.uint32).tolist()
+    counts = commit_arrivals(mask if has_mask else None, cluster_size=size, cta_rank=issuer, cta_group=group)
+    card.at(arrivals, 4 * size).view(np.uint32)[:] = [counts.get(rank, 0) for rank in range(size)]
 
 
 def run_contend(card, name, columns, kinds, hold, held):
@@ -564,6 +584,7 @@ KERNELS = {
     "probe_load": run_access,
     "probe_store": run_access,
     "sequence_": run_sequence,
+    "commit_": run_commit,
     "contend": run_contend,
     "gemm_": run_gemm,
     "blackwell_load": blackwell_load,

@@ -82,6 +82,7 @@ BLACKWELL = (
     Planned("tcgen05_dots", 30, "Random dot products of every kind"),
     Planned("tmem_shifts", 15, "What does tcgen05.shift move?"),
     Planned("tcgen05_allocations", 60, "Which columns does tcgen05.alloc give, or refuse?"),
+    Planned("tcgen05_commits", 10, "At which mbarriers does tcgen05.commit arrive, how often?"),
     Planned("tcgen05_contention", 30, "Does tcgen05.alloc wait, or fail, if nothing is free?"),
     Planned("tma_gather4", 15, "gather4: order of rows, rows outside, bytes counted"),
     Planned("tma_scatter4", 15, "scatter4: which rows are written"),

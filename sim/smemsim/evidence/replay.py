@@ -14,6 +14,7 @@ from smemsim.base.floating_point import in_default_state
 from smemsim.diagnosis.difference.diagnose import Diagnosis
 from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
+from smemsim.evidence.kinds.tcgen05 import RefusedInstruction
 from smemsim.evidence.outcome import Case, Outcome
 
 __all__ = ["Difference", "SuiteReport", "check", "compared_cases", "replay", "replay_suite"]
@@ -182,6 +183,8 @@ def compared_cases(suite: Suite, chosen: Iterable[int]) -> Iterator[tuple[int, C
             yield index, _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
         except Unmodelled as e:
             yield index, e
+        except RefusedInstruction as e:
+            yield index, Case(lambda: "the model refuses the instruction", e.outcome(suite, index))
         except HardwareTrap as e:
             yield index, Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
 

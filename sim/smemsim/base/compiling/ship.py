@@ -92,15 +92,25 @@ def _array(dtype: str, dimensions: str, layout: str, access: str, *unaligned: st
 
 
 def _make(what: Any, types: str) -> Code | None:
-    """The machine code of a loop for types, or of a ufunc for a signature. Imports numba."""
+    """The machine code of a loop for types, or of a ufunc for a signature. Imports numba.
+
+    None for types that the loop no longer takes: the list only saves time, and an old line in it must not stop an installation.
+    """
+    from numba.core.errors import NumbaError
+
     from smemsim.base.compiling import build
 
-    found: Code | None
-    if isinstance(what, Loop):
-        found = build.object_of_function(what.py_func, typed(types), python_of)
-    else:
-        found = build.object_of_ufunc(what, types, python_of)
-    return found
+    try:
+        if isinstance(what, Loop):
+            return build.object_of_function(what.py_func, typed(types), python_of)
+        return build.object_of_ufunc(what, types, python_of)
+    except (NumbaError, TypeError) as e:
+        name = getattr(what, "__name__", what)
+        print(
+            f"{KNOWN.name}: {name} does not take {types} ({type(e).__name__}); python -m tools.loops --stale drops such lines",
+            file=sys.stderr,
+        )
+        return None
 
 
 def _key(what: Any, types: str) -> str:

@@ -101,7 +101,18 @@ def cases(seed: int) -> list[dict[str, Any]]:
         odd = {"lane": lane} if rng.random() < 0.6 else {"column": column}
         chosen = {"store": rng.random() < 0.5, "form": rng.choice(small), "lane": 0, "column": 5, "warps": rng.choice((15, 1, 2, 4, 8))}
         out.append({**chosen, **odd})
-    return out
+    return out + windows()
+
+
+def windows() -> list[dict[str, Any]]:
+    """Addresses that name a lane of another warp's window: each warp adds `lane` to the first lane of its own."""
+    numbers = [forms().index((shape, 2, False, 0)) for shape in ("32x32b", "16x64b")]
+    return [
+        {"store": is_store, "form": number, "lane": lane, "column": 8, "warps": warps}
+        for is_store in (False, True)
+        for number in numbers
+        for lane, warps in ((32, 7), (64, 3), (96, 1))
+    ]
 
 
 def tmem_access(bench: Bench, out: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from smemsim.capture import pointer_suite, transfer_suites, value_suites, wide_suite
 from smemsim.capture.bench import KERNELS, RUNNERS, Bench, in_processes, ragged
-from smemsim.capture.blackwell import access, dots, draw, gemm, machine, pages, transfers
+from smemsim.capture.blackwell import access, commits, dots, draw, gemm, machine, pages, transfers
 from smemsim.capture.blackwell.contents import COLUMNS, LANES, SENTINEL, k_bytes, kept_half, matrix_word, tensor_image
 from smemsim.capture.blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SCALE_B_COLUMN, Probe
 from smemsim.capture.blackwell.layouts import documented
@@ -22,10 +22,20 @@ from smemsim.capture.blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index
 
 Case = dict[str, Any]
 UNTOUCHED, ODD = -2, -3
+# Reserved bits of instruction descriptors (tables 42 to 44); of mxf4 also bit 12, which compilers set.
+RESERVED = {
+    "f16": (6, 23, 29),
+    "tf32": (6, 23, 29),
+    "f8f6f4": (6, 23, 29),
+    "i8": (6, 23, 29),
+    "mxf8f6f4": (0, 3, 6, 24, 31),
+    "mxf4": (0, 3, 6, 12, 15, 24),
+}
 MODULES = {
     "blackwell_machine_1": lambda: machine.source(1),
     "blackwell_machine_2": lambda: machine.source(2),
     access.MODULE: access.source,
+    commits.MODULE: commits.source,
     gemm.MODULE: gemm.source,
     transfers.MODULE: transfers.source,
     "blackwell_allocation": lambda: machine.header() + (machine.HERE / "allocation.cu").read_text(),
@@ -249,6 +259,12 @@ def modifier_cases(seed: int) -> list[Case]:
                 add("zero-column mask", kind, dtype, m, 64, ws=True, suffix=".zero", zero=zero, idesc={"max_shift": most})
         for flags in ({"negate_a": True}, {"negate_b": True}, {"negate_a": True, "negate_b": True}):
             add("negate", kind, dtype, 128, 64, idesc=flags)
+    for kind, dtype in (("mxf8f6f4", "e4m3"), ("mxf4", "e2m1x2"), ("mxf4nvf4", "e2m1x2")):
+        for flags in ({"negate_a": True}, {"negate_b": True}, {"negate_a": True, "negate_b": True}):
+            add("negate", kind, dtype, 128, 64, idesc=flags)
+    for kind, bits in RESERVED.items():
+        for bit in bits if kind in draw.kinds() else ():
+            add(f"reserved bit {bit}", kind, KINDS[kind][1][0], 128, 64, idesc={"extra": 1 << bit})
     for kind, dtype in (("f16", "bf16"), ("tf32", "tf32")):
         for scale in range(16):
             add("scale-input-d", kind, dtype, 128, 32, background=True, enable_d=1, suffix=f".scale{scale}")
@@ -398,7 +414,12 @@ def scale_cases() -> list[Case]:
                     for side in "AB":
                         for vector in range(vectors):
                             ids = {1: range(4), 2: (0, 2), 4: (0,)}[vectors]
-                            for number in ids if n == 64 and not sparse else ids[:1]:
+                            plain = n == 64 and not sparse
+                            # (scale id of the descriptor, of the address): kernels give the same, or none in the address
+                            pairs = [(number, 0) for number in (ids if plain else ids[:1])]
+                            if plain and m == 128 and group == 1 and vector == 0:
+                                pairs += [(number, other) for number in ids for other in ids if other]
+                            for number, other in pairs:
                                 # Stored elements of the block: a sparse row keeps half of every group.
                                 stored = k // 2 if sparse else k
                                 begin, end = stored // vectors * vector, stored // vectors * (vector + 1)
@@ -409,8 +430,9 @@ def scale_cases() -> list[Case]:
                                 )  # fmt: skip
                                 step = {
                                     "op": f"{kind}.{block}.ss{'.sp' if sparse else ''}", "flags": WAIT, "a": matrix_word(A_AT, k_bytes(element, stored)),
-                                    "b": matrix_word(B_AT, k_bytes(element, k)), "idesc": idesc, "meta": META_COLUMN, "scale_a": SCALE_A_COLUMN,
-                                    "scale_b": SCALE_B_COLUMN, "enable_d": 0,
+                                    "b": matrix_word(B_AT, k_bytes(element, k)), "idesc": idesc, "meta": META_COLUMN,
+                                    "scale_a": SCALE_A_COLUMN | (other << 30 if side == "A" else 0),
+                                    "scale_b": SCALE_B_COLUMN | (other << 30 if side == "B" else 0), "enable_d": 0,
                                 }  # fmt: skip
                                 shared = [
                                     ["zeros"],
@@ -664,5 +686,5 @@ SUITES = {
         tcgen05_contention,
     )
 }
-SUITES |= access.SUITES | dots.SUITES | gemm.SUITES | transfers.SUITES
+SUITES |= access.SUITES | commits.SUITES | dots.SUITES | gemm.SUITES | transfers.SUITES
 ALSO = (*transfer_suites.SUITES, *value_suites.SUITES, *wide_suite.SUITES, *pointer_suite.SUITES)  # of Hopper, and run on Blackwell too

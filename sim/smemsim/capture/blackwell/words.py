@@ -116,9 +116,10 @@ def instruction_descriptor(
     ue8m0: bool = True,
     scale_a_id: int = 0,
     scale_b_id: int = 0,
+    extra: int = 0,
 ) -> int:
-    """The 32-bit word of Tables 42 (f16, tf32, f8f6f4, i8), 43 (mxf8f6f4) and 44 (mxf4, mxf4nvf4)."""
-    word = int(sparse) << 2 | ELEMENTS[a].code << 7 | ELEMENTS[b].code << 10 | (n >> 3) << 17 | (m >> 4) << 24
+    """The 32-bit word of Tables 42 (f16, tf32, f8f6f4, i8), 43 (mxf8f6f4) and 44 (mxf4, mxf4nvf4); `extra` is OR-ed into it."""
+    word = extra | int(sparse) << 2 | ELEMENTS[a].code << 7 | ELEMENTS[b].code << 10 | (n >> 3) << 17 | (m >> 4) << 24
     word |= int(negate_a) << 13 | int(negate_b) << 14 | int(mn_major_a) << 15 | int(mn_major_b) << 16
     if kind in BLOCK_SCALED:
         return word | scale_b_id << 4 | int(ue8m0) << 23 | scale_a_id << 29

@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.bulk import BULK_LIMITS, BULK_TRAPS
 
-__all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "mapa", "multicast", "shared_offset"]
+__all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "commit_arrivals", "mapa", "multicast", "shared_offset"]
 
 
 SHARED_END = ARCHITECTURES["sm_90a"].shared_end
@@ -137,6 +138,22 @@ def multicast(
         )
     ranks = [to.cta_rank] if cta_mask is None else _destinations(cta_mask, size, group)
     return tuple(Delivery(rank, to.smem_address, _signalled(rank, barrier, group), count) for rank in ranks)
+
+
+def commit_arrivals(cta_mask: int | None, *, cluster_size: int, cta_rank: int, cta_group: int = 1) -> dict[int, int]:
+    """How often a tcgen05.commit of CTA `cta_rank` arrives at the mbarrier of each CTA, by rank; CTAs without an arrival are left out.
+
+    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only the own barrier.
+
+    Documented: PTX ISA 9.1 §9.7.16.12. Raises InputError for a mask with CTAs outside the cluster.
+
+    >>> commit_arrivals(None, cluster_size=2, cta_rank=1), commit_arrivals(0b01, cluster_size=2, cta_rank=1)
+    ({1: 1}, {0: 1})
+    """
+    if cta_mask is not None and cta_mask >> cluster_size:
+        raise InputError(f"cta_mask = {cta_mask:#x}: names CTAs that the cluster of {cluster_size} does not have")
+    ranks = [cta_rank] if cta_mask is None else [rank for rank in range(cluster_size) if cta_mask >> rank & 1]
+    return dict.fromkeys(ranks if cta_mask is None else assumed("commit.ranks", ranks, cta_rank), assumed("commit.arrivals", 1, cta_group))
 
 
 def _destinations(cta_mask: Any, cluster_size: int, cta_group: int) -> list[int]:

@@ -66,6 +66,7 @@ __all__ = [
     "prepared",
     "scale_address",
     "scale_factors",
+    "scale_id_in_force",
     "stored_k",
     "tcgen05_mma",
 ]
@@ -356,15 +357,15 @@ def _layouts_of_scales(mma: Tcgen05Mma) -> tuple[ScaleLayout, ScaleLayout]:
     of_a, of_b = (
         ScaleLayout(
             operand, m=i.m, n=i.n, kind=i.kind, scale_vec=mma.scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=mma.cta_group,
-            scale_id=_scale_id(scale_id, f"scale_{operand.lower()}", taddr, modes), column=scale_address(f"scale_{operand.lower()}", taddr)[1],
+            scale_id=scale_id_in_force(scale_id, f"scale_{operand.lower()}", taddr, modes), column=scale_address(f"scale_{operand.lower()}", taddr)[1],
         )
         for operand, taddr, scale_id in (("A", mma.scale_a, i.a_sf_id), ("B", mma.scale_b, i.b_sf_id))
     )  # fmt: skip
     return of_a, of_b
 
 
-def _scale_id(of_descriptor: int, name: str, taddr: Any, modes: Sequence[ScaleMode]) -> int:
-    """The scale id that counts: the descriptor's."""
+def scale_id_in_force(of_descriptor: int, name: str, taddr: Any, modes: Sequence[ScaleMode]) -> int:
+    """The scale id that counts, of those in the descriptor and in the address: the descriptor's."""
     number: int = assumed("scales.id", of_descriptor, scale_address(name, taddr)[0], modes[0].ids)
     return number
 

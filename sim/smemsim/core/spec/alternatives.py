@@ -658,9 +658,9 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     # ---- TMA
     Alternative("tma.blackwell", "gathered_reversed", "tile::gather4: the last row first", "other order of rows", "tma.gathered", lambda rows: rows[::-1]),
     Alternative("tma.blackwell", "gathered_consecutive", "tile::gather4: four rows from the first one on", "three of four operands ignored", "tma.gathered", lambda rows: tuple(rows[0] + n for n in range(len(rows)))),
-    Alternative("tma.blackwell", "96b_pitch_128", "96B: rows lie 128 bytes apart", "the line of the other modes", "tma.pitch", lambda pitch, swizzle, row: 128 if swizzle == Swizzle.B96 else pitch),
-    Alternative("tma.blackwell", "96b_dense", "96B: rows narrower than 96 bytes are dense", "as without swizzle", "tma.pitch", lambda pitch, swizzle, row: row if swizzle == Swizzle.B96 else pitch),
-    Alternative("tma.blackwell", "96b_unswizzled", "96B: no XOR", "other reading of table 9 of the driver's header", "tma.mode", lambda mode: mode._replace(mask=0) if mode.swizzle == Swizzle.B96 else mode),
+    Alternative("tma.blackwell", "96b_pitch_128", "96B: rows lie 128 bytes apart", "the line of the other modes", "tma.pitch", lambda pitch, swizzle, row: 128 if swizzle == Swizzle.B96 else pitch, only="sm_103a"),
+    Alternative("tma.blackwell", "96b_dense", "96B: rows narrower than 96 bytes are dense", "as without swizzle", "tma.pitch", lambda pitch, swizzle, row: row if swizzle == Swizzle.B96 else pitch, only="sm_103a"),
+    Alternative("tma.blackwell", "96b_unswizzled", "96B: no XOR", "other reading of table 9 of the driver's header", "tma.mode", lambda mode: mode._replace(mask=0) if mode.swizzle == Swizzle.B96 else mode, only="sm_103a"),
     Alternative("tma.blackwell", "atom_32b_as_128b", "128B_ATOM_32B: 16 bytes move together, of 8 lines", "other atom", "tma.mode", lambda mode: mode._replace(mask=7, shift=4) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
     Alternative("tma.blackwell", "atom_32b_flipped", "128B_ATOM_32B changes 8-byte halves too", "other mode", "tma.mode", lambda mode: mode._replace(swizzle=Swizzle.B128_ATOM_32B_FLIP_8B) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
     Alternative("tma.blackwell", "flip_ignored", "128B_ATOM_32B_FLIP_8B changes no halves", "other mode", "tma.mode", lambda mode: mode._replace(swizzle=Swizzle.B128_ATOM_32B) if mode.swizzle == Swizzle.B128_ATOM_32B_FLIP_8B else mode),

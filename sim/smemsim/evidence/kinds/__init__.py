@@ -9,7 +9,7 @@ from smemsim.evidence.kinds.counters import AccessCounters
 from smemsim.evidence.kinds.launch import LaunchOutputs
 from smemsim.evidence.kinds.launch_counters import LaunchCounters
 from smemsim.evidence.kinds.smem_dump import SmemDump
-from smemsim.evidence.kinds.tcgen05 import Tcgen05Alloc, Tcgen05Contention, Tcgen05Dot, Tcgen05Gemm, Tcgen05Operand
+from smemsim.evidence.kinds.tcgen05 import Tcgen05Alloc, Tcgen05Commit, Tcgen05Contention, Tcgen05Dot, Tcgen05Gemm, Tcgen05Operand
 from smemsim.evidence.kinds.tensor_map import EncodePointer, TensorMapEncode, TensormapReplace
 from smemsim.evidence.kinds.tensor_memory import Tcgen05Copy, TmemAccesses, TmemLayout, TmemMetadata, TmemOperand, TmemScale, TmemShift
 from smemsim.evidence.kinds.texture import TextureSamples
@@ -53,6 +53,7 @@ KINDS: dict[str, type[Comparer]] = {
     "tcgen05_copy": Tcgen05Copy,
     "tmem_shift": TmemShift,
     "tcgen05_alloc": Tcgen05Alloc,
+    "tcgen05_commit": Tcgen05Commit,
     "tcgen05_contention": Tcgen05Contention,
     "tcgen05_dot": Tcgen05Dot,
     "tcgen05_gemm": Tcgen05Gemm,

@@ -10,13 +10,14 @@ import numpy as np
 
 from smemsim.base.errors import HardwareTrap, InputError, SmemsimError, Unmodelled
 from smemsim.core.arithmetic.multiply import Factors, Options, multiply
+from smemsim.core.machine.cluster import commit_arrivals
 from smemsim.core.machine.memory import GlobalMemory, SharedMemory
-from smemsim.core.machine.tcgen05 import Tcgen05Mma, check_instruction, stored_k
+from smemsim.core.machine.tcgen05 import Tcgen05Mma, check_instruction, instruction, stored_k
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.layout import AccumulatorLayout
 from smemsim.core.machine.tmem.memory import TensorMemory
 from smemsim.core.spec.architectures import architecture
-from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.assumptions import in_force, remembered
 from smemsim.core.spec.evidence import RULES, Rule
 from smemsim.core.spec.formats import ElementFormat, element_format
 from smemsim.core.spec.tcgen05 import scale_modes
@@ -37,7 +38,9 @@ __all__ = [
     "SENTINEL",
     "UNTOUCHED",
     "Issued",
+    "RefusedInstruction",
     "Tcgen05Alloc",
+    "Tcgen05Commit",
     "Tcgen05Contention",
     "Tcgen05Dot",
     "Tcgen05Gemm",
@@ -92,25 +95,62 @@ def judged(status: int, completed: int, rule: Rule, call: Callable[[], Any]) -> 
     return result, None
 
 
+class RefusedInstruction(Exception):
+    """An alternative that is assumed refuses the word of the instruction descriptor."""
+
+    def outcome(self, suite: Suite, index: int) -> Outcome:
+        """What that says of a case: it agrees with any error."""
+        a = suite.arrays
+        _, outcome = judged(
+            int(a["status"][index]), int(a["completed"][index]) if "completed" in a else 1, RULES["tcgen05.idesc"], self._refuse
+        )
+        return outcome or agree(1)
+
+    def _refuse(self) -> Any:
+        raise InputError(str(self))
+
+
+def read_descriptor(word: int, kind: str) -> InstrDescriptor:
+    """The instruction descriptor as the rules read it, or the alternative that is assumed."""
+    try:
+        return instruction(word, kind)
+    except InputError as e:
+        if not in_force():  # every word has a meaning: the kind is wrong
+            raise
+        raise RefusedInstruction(str(e)) from None
+
+
 @dataclasses.dataclass(frozen=True)
 class Issued:
     """The tcgen05.mma of a case. `form` is the kit's name of it: kind, block size if any, ss or ts, sp, ws, and one more qualifier."""
 
     arch: str
-    idesc: InstrDescriptor
+    word: int  # of the instruction descriptor
+    idesc: InstrDescriptor  # as the rules, or what is assumed, read the word
     dtype: str
     cta_group: int
     ws: bool
+    is_sparse: bool  # tcgen05.mma.sp, whatever the descriptor says
     form: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, suite: Suite, index: int) -> Issued:
         """The instruction of a case that records kind, dtype, idesc, group and perhaps ws and form."""
         a = suite.arrays
-        idesc = InstrDescriptor.decode(int(a["idesc"][index]), kind=str(a["kind"][index]))
+        idesc = read_descriptor(int(a["idesc"][index]), str(a["kind"][index]))
         form = tuple(str(a["form"][index]).split(".")) if "form" in a else ()
         ws = bool(a["ws"][index]) if "ws" in a else False
-        return cls(suite.arch, idesc, str(a["dtype"][index]).removesuffix("x2"), int(a["group"][index]), ws, form)
+        is_sparse = bool(a["sparse"][index]) if "sparse" in a else "sp" in form
+        return cls(
+            suite.arch,
+            int(a["idesc"][index]),
+            idesc,
+            str(a["dtype"][index]).removesuffix("x2"),
+            int(a["group"][index]),
+            ws,
+            is_sparse,
+            form,
+        )
 
     def __str__(self) -> str:
         i = self.idesc
@@ -140,7 +180,7 @@ class Issued:
 
     def check(self, a: int | TmemAddress = 0, b: int = 0, d: TmemAddress = LANE_0) -> None:
         """InputError with the first rule that the instruction breaks; `a` and `b` are its operands where their swizzle or lane matters."""
-        factors, sparse = (LANE_0 if self.idesc.row.block_scaled else None), (LANE_0 if self.idesc.sparsity else None)
+        factors, sparse = (LANE_0 if self.idesc.row.block_scaled else None), (LANE_0 if self.is_sparse else None)
         given: dict[str, Any] = {"cta_group": self.cta_group, "ws": self.ws, "scale_vec": self.scale_vec}
         check_instruction(Tcgen05Mma(self.idesc, self.arch, d, a, b, scale_a=factors, scale_b=factors, metadata=sparse, **given))
 
@@ -253,6 +293,37 @@ class Tcgen05Alloc(Comparer):
         return Case(title, differ(hardware, addresses, RULES["tcgen05.alloc"], "addresses", describe, 1))
 
 
+class Tcgen05Commit(Comparer):
+    """tcgen05.commit of one CTA of a cluster: the arrivals at each CTA's mbarrier."""
+
+    columns = {"group": 1, "size": 1, "issuer": 1, "has_mask": 1, "mask": 1, "status": 1, "arrivals": 2}  # noqa: RUF012
+
+    def case(self, index: int) -> Case:
+        """Compare the arrivals at the mbarriers of all CTAs."""
+        a = self.suite.arrays
+        group, size, issuer = (int(a[name][index]) for name in ("group", "size", "issuer"))
+        mask = int(a["mask"][index]) if a["has_mask"][index] else None
+
+        def title() -> str:
+            named = "without a mask" if mask is None else f"with the mask {mask:#b}"
+            return f"tcgen05.commit.cta_group::{group} of CTA {issuer} of {size}, {named}"
+
+        def model() -> np.ndarray:
+            given = {"cluster_size": size, "cta_rank": issuer, "cta_group": group}
+            counts = commit_arrivals(mask, **given)
+            return np.array([counts.get(rank, 0) for rank in range(size)])
+
+        counts, outcome = judged(int(a["status"][index]), 1, RULES["tcgen05.commit"], model)
+        if outcome:
+            return Case(title, outcome)
+        hardware = a["arrivals"][index][:size].astype(np.int64)
+
+        def describe(at: tuple[int, ...]) -> str:
+            return f"CTA {at[0]}: hardware arrives {hardware[at]} times at its mbarrier | model {counts[at]} times"
+
+        return Case(title, differ(hardware, counts, RULES["tcgen05.commit"], "arrivals", describe, 1))
+
+
 class Tcgen05Contention(Comparer):
     """CTAs that wait for one another's columns: recorded, not compared."""
 
@@ -285,9 +356,9 @@ class Tcgen05Dot(Comparer):
     def case(self, index: int) -> Case:
         """Compare every element; a difference says whether any datapath would have come to the model's bits."""
         a = self.suite.arrays
-        i = InstrDescriptor.decode(int(a["idesc"][index]), kind=str(a["kind"][index]))
+        i = read_descriptor(int(a["idesc"][index]), str(a["kind"][index]))
         form, group = tuple(str(a["form"][index]).split(".")), int(a["group"][index])
-        issued = Issued(self.suite.arch, i, i.a_type, group, "ws" in form, form)
+        issued = Issued(self.suite.arch, int(a["idesc"][index]), i, i.a_type, group, "ws" in form, "sp" in form, form)
         probes = str(a["what"][index]).split("; ")
 
         def title() -> str:

@@ -14,7 +14,7 @@ from smemsim.base.errors import Unmodelled
 from smemsim.core.arithmetic.values import element_value
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.product import MmaResult
-from smemsim.core.machine.tcgen05 import stored_k, tcgen05_mma
+from smemsim.core.machine.tcgen05 import scale_address, scale_id_in_force, stored_k, tcgen05_mma
 from smemsim.core.machine.tmem.address import TmemAddress
 from smemsim.core.machine.tmem.copy import tcgen05_cp, tcgen05_shift
 from smemsim.core.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
@@ -22,6 +22,7 @@ from smemsim.core.machine.tmem.memory import SPLIT, TensorMemory, TmemAccess
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.evidence import RULES, Rule
 from smemsim.core.spec.formats import element_format
+from smemsim.core.spec.tcgen05 import scale_modes
 from smemsim.core.spec.tensor_memory import CELL_BITS, COLUMNS, DECOMPRESSIONS, LANES, METADATA, WARP_LANES
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.evidence.format import Suite
@@ -205,8 +206,8 @@ class TmemLayout(TmemProbe):
             given["zero_column_mask"] = int(a["zero_column_mask"][index])
         if issued.tail.startswith("scale"):
             given["scale_input_d"] = int(issued.tail.removeprefix("scale"))
-        given |= {"shared": alone_or_pair(shared), "cta_group": issued.cta_group, "ws": issued.ws}
-        return tcgen05_mma(alone_or_pair(tensor), at, word, word, issued.idesc, **given)
+        given |= {"shared": alone_or_pair(shared), "cta_group": issued.cta_group, "ws": issued.ws, "kind": issued.idesc.kind}
+        return tcgen05_mma(alone_or_pair(tensor), at, word, word, issued.word, **given)
 
 
 def _background() -> np.ndarray:
@@ -240,6 +241,11 @@ def _halves(word: int) -> str:
     return str(low) if high == low | UPPER and not low & UPPER else " and ".join(parts)
 
 
+def own_lane(warp: int, lane: int) -> int:
+    """The lane in the address of a warp: the kit's kernel adds `lane` to the first lane of the warp's own window."""
+    return WARP_LANES * warp + lane
+
+
 class TmemAccesses(Comparer):
     """tcgen05.ld and tcgen05.st: the lane and the column of every register."""
 
@@ -265,9 +271,12 @@ class TmemAccesses(Comparer):
             return f"{name}{more}{f', split {offset}' if shape == SPLIT else ''} at lane {lane}, column {column} by warps {warps}"
 
         def model() -> Any:
-            given: dict[str, Any] = {"half_split_offset": offset if shape == SPLIT else None, "taddr": lane << 16 | column}
+            given: dict[str, Any] = {"half_split_offset": offset if shape == SPLIT else None, "taddr": TmemAddress(0, column)}
             access = TmemAccess(shape, repeat=num, pack=bool(pack), **given)
-            return self._stored(access, warps) if is_store else self._loaded(access, warps)
+            if max(own_lane(warp, lane) for warp in warps) >= LANES:
+                raise Unmodelled(f"a warp's address names lane {own_lane(max(warps), lane)}: tensor memory has lanes 0 to {LANES - 1}")
+            at = {warp: TmemAddress(own_lane(warp, lane), column) for warp in warps}
+            return self._stored(access, at) if is_store else self._loaded(access, at)
 
         found, outcome = judged(int(a["status"][index]), int(a["completed"][index]), RULES["tcgen05.ld_st"], model)
         if outcome:
@@ -275,19 +284,19 @@ class TmemAccesses(Comparer):
         recorded = self.suite.ragged("words", index)
         return Case(title, self._stores(recorded, found) if is_store else self._loads(recorded, found))
 
-    def _loaded(self, access: TmemAccess, warps: list[int]) -> np.ndarray:
+    def _loaded(self, access: TmemAccess, at: dict[int, TmemAddress]) -> np.ndarray:
         registers = np.full((2, WARPS, WARP_LANES, access.registers), NOTHING_LOADED, np.uint32)
         for step, memory in enumerate(self._indexed):
-            for warp in warps:
-                registers[step, warp] = memory.ld(access, warp=warp)
+            for warp, address in at.items():
+                registers[step, warp] = memory.ld(access, warp=warp, taddr=address.encode())
         return registers
 
-    def _stored(self, access: TmemAccess, warps: list[int]) -> np.ndarray:
+    def _stored(self, access: TmemAccess, at: dict[int, TmemAddress]) -> np.ndarray:
         memory = fresh_tensor_memory(self.suite.arch, 1)
         thread = np.arange(WARPS * WARP_LANES).reshape(WARPS, WARP_LANES, 1)
         values = _twice(thread << 7 | np.arange(access.registers))
-        for warp in warps:
-            memory.st(access, values[warp], warp=warp)
+        for warp, address in at.items():
+            memory.st(access, values[warp], warp=warp, taddr=address.encode())
         return memory.cells
 
     @staticmethod
@@ -525,14 +534,17 @@ class TmemScale(TmemProbe):
         issued = Issued.of(self.suite, index)
         i, passes = issued.idesc, int(a["passes"][index])
         side, vector = str(a["what"][index]).split()
-        column = TmemAddress.decode(int(a[f"scale_{side.lower()}"][index])).column
+        name, word = f"scale_{side.lower()}", int(a[f"scale_{side.lower()}"][index])
+        in_address, column = scale_address(name, word)
 
         def title() -> str:
-            return f"{issued}, factor {vector} of every row of {side}"
+            other = f", scale id {in_address} in the address" if in_address else ""
+            return f"{issued}, factor {vector} of every row of {side}{other}"
 
         def model() -> tuple[AccumulatorLayout, ScaleLayout]:
             issued.check()
-            scale_id = i.a_sf_id if side == "A" else i.b_sf_id
+            modes = scale_modes(i.row, wide_k=bool(i.k_size), asked=issued.scale_vec)
+            scale_id = scale_id_in_force(i.a_sf_id if side == "A" else i.b_sf_id, name, word, modes)
             given: dict[str, Any] = {"cta_group": issued.cta_group, "scale_id": scale_id, "column": column, "k": i.k}
             return issued.layout(), ScaleLayout(side, m=i.m, n=i.n, kind=i.kind, scale_vec=str(issued.scale_vec), **given)
 

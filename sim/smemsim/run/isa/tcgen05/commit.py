@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.core.machine.cluster import commit_arrivals
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
@@ -62,8 +63,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                     if beyond:
                         message = f"the mask {masks[n]:#x} names CTAs that the cluster of {x.launch.cluster_size} does not have"
                         stop(x, i, "X015", message, "a bit for each rank of the cluster, from bit 0", ILLEGAL_INSTRUCTION)
-                    ranks = [rank for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
-                    ctas = [member(x, cta, rank) for rank in assumed("commit.ranks", ranks, cta.rank)]
+                    ranks = commit_arrivals(masks[n], cluster_size=x.launch.cluster_size, cta_rank=cta.rank, cta_group=group)
+                    ctas = [member(x, cta, rank) for rank in ranks]
                 issued.append([(int(threads[n]), cta, mbarrier_of(x, to, offset + x.window_begin, i)) for to in ctas])
         together = [one for some in issued for one in some]
         is_apart = x.in_flight is None and len({barrier for *_, barrier in together}) == len(together)
