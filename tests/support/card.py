@@ -35,8 +35,7 @@ from smemsim.capture import device as device_module
 from smemsim.capture import transfer_suites, value_suites, wide_suite
 from smemsim.capture.blackwell import access, commits, contents, dots, gemm, machine, suites, transfers
 from smemsim.core.arithmetic.multiply import Factors, multiply
-from smemsim.core.machine import SPLIT, stored_k
-from smemsim.core.machine.cluster import commit_arrivals
+from smemsim.core.machine import SPLIT, commit_arrivals, stored_k
 from smemsim.core.machine.tcgen05 import instruction, scale_address, scale_id_in_force
 from smemsim.core.spec.tcgen05 import scale_modes
 from smemsim.core.spec.tensor_memory import METADATA

@@ -7,6 +7,7 @@ __getattr__ = door(
     {
         "bulk": ("bulk_reduce_bytes",),
         "memory": ("ThreadWrite",),
+        "cluster": ("commit_arrivals",),
         "owners": ("Owners",),
         "product": ("halves",),
         "global_memory": ("FOREIGN", "OUTSIDE", "UNWRITTEN"),
