@@ -53,7 +53,7 @@ class Values:
         return found
 
     def written(self) -> np.ndarray:
-        """What the threads have written, whichever thread's value stays."""
+        """The bytes that the threads have written, whichever thread's value stays."""
         return self._words(self._raw() if self._own is None else np.ascontiguousarray(self._own()))
 
     @functools.cached_property

@@ -81,7 +81,7 @@ class Delivery:
     """What an asynchronous copy writes to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank)
     in CTA `to`.
 
-    CTAs are ranks in the cluster: `issuer` is the one whose thread issued it, `reached` are all that get it. Of a
+    CTAs are ranks in the cluster: `issuer` is the one whose thread issued it, `reached` are all that get it. In a CTA
     pair (.cta_group::2) the bytes may be in another CTA than the mbarrier that counts them.
     """
 
@@ -166,10 +166,10 @@ class AsyncOp:
     "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"; `issuers` are CTAs and the thread of each (in
     the wave) that issued it.
 
-    Of one issuer `writes` has an entry for each CTA that gets bytes; of several one for each issuer. `reads` has for
-    each issuer the words that it reads of its window, `stores` what it writes to global memory. `size` is the bytes
-    that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or sums to
-    registers; `is_update`: the new bytes depend on the old ones, so that they come when the operation is issued.
+    With one issuer, `writes` has an entry for each CTA that gets bytes; with several, one for each issuer. `reads` has
+    for each issuer the words that it reads of its window, `stores` what it writes to global memory. `size` is the bytes
+    that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or sums to registers;
+    `is_update`: the new bytes depend on the old ones, so they are written when the operation is issued.
     """
 
     kind: str

@@ -85,8 +85,8 @@ class NotedTables(NamedTuple):
     """Tables over the words of a wave's shared memory, or of the first CTA's for a cohort (`folding`). Compiled blocks
     record in them accesses that an epoch of their CTA orders (`marks.py` has the format).
 
-    They are stamps of the last write and the reads of each word, `epoch` by CTA, `clock` and `now` (times) by warp,
-    and of each word its last writer, the time and line of the write, and its readers.
+    They are stamps of the last write and the reads of each word; `epoch` by CTA; `clock` and `now` (times) by warp. For
+    each word they also hold its last writer, the time and line of the write, and its readers.
     """
 
     folding: Any

@@ -4,8 +4,8 @@ The sanitizer is an observer, and so is everything that counts, draws or records
 and execution does not know them. It reports an event at the instruction that causes it, by `x.events` (`Events`): `if
 x.events.EVENT: x.events.EVENT(x, i, ...)`. For an event that no observer overrides nothing is computed.
 
-Every event has the wave `x` and, but for those of a wave or a barrier as a whole, the instruction `i`, with its PTX
-and its line. Threads are numbers in the wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t
+Every event has the wave `x` and the instruction `i`, with its PTX and its line. Events of a whole wave or barrier have
+no instruction. Threads are numbers in the wave: thread t is thread `x.tid[t]` of CTA `x.ctas[x.cta_of[t]]`, of warp t
 // 32 in the wave. An event without threads is of those that run: `x.threads`.
 """
 
@@ -95,8 +95,8 @@ class Access(NamedTuple):
 
 
 class Interest(NamedTuple):
-    """What an observer has to see one by one. Everything else may be JIT-compiled, many instructions at once and
-    without events.
+    """The accesses that an observer must see one by one. Everything else may be JIT-compiled, many instructions at once
+    and without events.
     """
 
     accesses: bool = False  # each access of memory by a thread
@@ -277,8 +277,8 @@ class Observer:
         """
 
     def completes_on(self, x: Wave, op: AsyncOp, barriers: Sequence[Mbarrier]) -> None:
-        """The current phases of these mbarriers count an operation; `bytes_counted` follows when they do. Of several
-        issuers each has one.
+        """The current phases of these mbarriers count an operation; `bytes_counted` follows when they do. If there are
+        several issuers, each has one.
         """
 
     def stores(self, x: Wave, op: AsyncOp, n: int, write: GlobalWrite) -> None:
@@ -397,7 +397,7 @@ def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> N
 
 
 def interest_of(observer: Observer) -> Interest:
-    """What an observer has to see, from the events that it overrides."""
+    """The accesses that an observer must see, by the events that it overrides."""
     kind = type(observer)
     if kind not in _INTERESTS:
         overrides = {name for name, body in _BODIES.items() if getattr(kind, name) is not body}

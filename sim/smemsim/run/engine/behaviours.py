@@ -105,7 +105,7 @@ def _from_places(i: Instruction) -> bool:
 
 
 def _told(launch: Launch, known: Sequence[tuple[Plain, Instruction]], tests: Sequence[Instruction], clusters: Sequence[int]) -> np.ndarray:
-    """Of each cluster and each test whether some threads, and whether all threads, pass it."""
+    """For each cluster and each test: whether some threads, and whether all threads, pass it."""
     together = max(1, MOST_THREADS // (launch.threads * launch.cluster_size))
     rows = []
     for n in range(0, len(clusters), together):

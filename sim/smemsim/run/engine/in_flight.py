@@ -7,13 +7,13 @@ of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `
 order, others in any. A `tcgen05.ld` completes before its warp names the registers, with or without a wait: ptxas
 waits for registers.
 
-A plain or relaxed store to global or shared memory may become visible late, and a plain or relaxed load may read
-late, until its warp executes an instruction that could order it. Everything could but arithmetic, branches, other
+A plain or relaxed store to global or shared memory may become visible late. A plain or relaxed load may read late. Both
+end when the warp executes an instruction that could order the access. Everything could but arithmetic, branches, other
 plain and relaxed accesses and relaxed atomics. A load has read before its warp names its register. The warp's own
 accesses to the same bytes follow it (PTX ISA 9.1 §8.9: coherence, and program order of one location). After
 `fence.acq_rel`, stores and atomics become visible after those before the fence; these may still become visible after
-later loads (store buffering). After `fence.sc` all are visible. An instruction that orders in the scope of a CTA
-alone orders nothing if a CTA is one warp.
+later loads (store buffering). After `fence.sc` all are visible. An instruction that orders in the scope of a CTA alone
+orders nothing if a CTA is one warp.
 """
 
 from __future__ import annotations

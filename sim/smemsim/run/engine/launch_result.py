@@ -132,8 +132,8 @@ class LaunchResult:
     """What a launch leaves besides memory.
 
     The type of a field defines what `fresh` and `merge` do with it. Sets are united, lists are appended, dictionaries
-    are updated. Of numbers and texts the first one that is not 0 or empty stays. A class of its own has `merge`, and
-    `fresh` if another process does not begin with an empty one.
+    are updated. For numbers and texts, the first value that is not 0 or empty stays. A class of its own has `merge`,
+    and `fresh` if another process does not begin with an empty one.
 
     >>> one, other = LaunchResult(), LaunchResult(evidence={"tcgen05.shift: inferred"})
     >>> one.merge(other)

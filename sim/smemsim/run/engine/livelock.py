@@ -1,6 +1,4 @@
-"""What a wave has done so far, as counters (`Progress`), and loops in it that change nothing (`ReadOnlyLoop`,
-`StateCycle`).
-"""
+"""The progress of a wave as counters (`Progress`), and its loops that change nothing (`ReadOnlyLoop`, `StateCycle`)."""
 
 from __future__ import annotations
 
@@ -77,9 +75,9 @@ class StateCycle(ReadOnlyLoop):
     """`ReadOnlyLoop` for loops that store or use atomics: their state includes the contents of shared and global
     memory.
 
-    It is for one warp alone, if all others have exited or wait for it, and for several that are all at the same
-    block, as Triton's are at a barrier in a loop. On hardware other threads may see what each of these stores in
-    between. So they run apart (`Apart`), once for each state, before the loop is reported.
+    It is for one warp alone, if all others have exited or wait for it. It is also for several warps at the same block,
+    such as Triton's at a barrier in a loop. On hardware other threads may see what each of these stores in between. So
+    they run apart (`Apart`), once for each state, before the loop is reported.
     """
 
     why: str = "the registers and all memory are the same as one iteration earlier"

@@ -145,8 +145,8 @@ class Metadata(NamedTuple):
 
 
 class Products:
-    """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to
-    another) when a caller needs them.
+    """One matrix instruction in several CTAs or pairs, each separately. The events are made, from one number to
+    another, when a caller needs them.
 
     `ctas` are the numbers in the grid of CTAs that all do the same, in their order; empty if that is not known.
     """

@@ -2,8 +2,8 @@
 
 The sample has the clusters at the first, a middle and the last place of each dimension of the grid: corners, edges,
 interior. In a grid of one dimension these are its first, a middle and its last cluster, as those of a persistent
-kernel. It has one more for each other outcome of the kernel's bounds tests (`behaviours.py`), as at the edges of a
-matrix whose tiles a kernel numbers in an order of its own.
+kernel. It has one more for each other outcome of the kernel's bounds tests (`behaviours.py`). Example: the edges of a
+matrix whose tiles the kernel numbers in its own order.
 """
 
 from __future__ import annotations

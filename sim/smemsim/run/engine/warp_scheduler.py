@@ -29,8 +29,8 @@ class Apart:
     """Threads in loops, by turns that are drawn, a warp or one of its lanes at a time: each makes progress by itself
     (CUDA C++ Programming Guide, independent thread scheduling).
 
-    Two threads that take each other's turns, such as a lock that is given back when the second one is taken, return
-    to the same state for ever if they run in step, or by turns in the rhythm of their loops. Hardware does not keep
+    Two threads may undo each other's steps, such as a lock that is released when the second lock is taken. If they run
+    in step, or alternate in the rhythm of their loops, they return to the same state for ever. Hardware does not keep
     them in step.
     """
 

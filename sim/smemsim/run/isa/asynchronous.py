@@ -102,8 +102,8 @@ class Issued:
 
 def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, repeats: bool = False) -> list[Issued]:
     """What the running threads issue, grouped by their operands and the coordinates of boxes. Independent CTAs issue
-    operations that differ only in their boxes at once, but not under a schedule. Of lanes of a warp that issue the
-    same operation (`repeats`), the first one issues it.
+    operations that differ only in their boxes at once, but not under a schedule. If lanes of a warp issue the same
+    operation (`repeats`), the first lane issues it.
     """
     threads = x.threads
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in (*reads, *boxes)]

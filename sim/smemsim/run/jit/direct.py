@@ -1,10 +1,9 @@
 """Loads and stores whose addresses stay in registers: if the sanitizer does not check a segment, no table of addresses
 is needed.
 
-A segment that only loads is one function. Of each group it checks all addresses before a register gets a new value,
-so that it can stop before a group. A segment that stores has two: the first checks all addresses, the second moves
-the bytes. For an address that is outside, its lanes and its array are left in the table `places`, a row for each
-access.
+A segment that only loads is one function. It checks all addresses of a group before a register gets a new value, so
+that it can stop before the group. A segment that stores has two: the first checks all addresses, the second moves the
+bytes. For an address that is outside, its lanes and its array are left in the table `places`, a row for each access.
 """
 
 from __future__ import annotations

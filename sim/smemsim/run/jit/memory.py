@@ -62,8 +62,8 @@ _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The places of accesses with one base: the entry `number` of the tables has the places of the offset `begin`,
-    which `lead`, the first of them, records; the others are up to `reach` bytes further.
+    """The places of accesses with one base. The entry `number` of the tables has the places of the offset `begin`;
+    `lead`, the first access, records them. The others are up to `reach` bytes further.
     """
 
     number: int
@@ -241,7 +241,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
     """The first function's text for an access: the host's addresses into table `places`, their form into `shapes`;
     `%bad` counts lanes outside.
 
-    Of a lane that is not active the address is that of bytes that no instruction reads.
+    The address of an inactive lane is that of bytes that no instruction reads.
     """
     slot, size = access.slot, access.size
     if access.row.lead != access.number:

@@ -1,8 +1,8 @@
 """Accesses to shared memory that one epoch of their CTA orders (`run/sanitizer/epochs.py`), compiled: checked, and
 recorded in the sanitizer's tables.
 
-Of a group of threads that read one place, or neighbours, all words are checked together. If a word is not ordered so,
-nothing of a write is recorded, and of a read only what will be recorded again: then `run/sanitizer/shared_loops.py`
+If a group of threads reads one place, or neighbouring places, all words are checked together. If a word is not ordered
+so, nothing of a write is recorded, and of a read only what will be recorded again: then `run/sanitizer/shared_loops.py`
 checks it.
 """
 
@@ -164,8 +164,8 @@ class _Body:
         text.line(f"store <{count} x i64> {kept}, ptr {pointer}, align 1")
 
     def check_write(self) -> None:
-        """Is it ordered, and does no other warp write the words by this instruction? Of lanes of one warp one stays;
-        `claim` has the writers.
+        """Is it ordered, and does no other warp write the words by this instruction? One of the values of several lanes
+        of a warp stays; `claim` has the writers.
         """
         text, count = self.text, self.count
         (_, written), (_, reads) = self.load("written"), self.load("read")

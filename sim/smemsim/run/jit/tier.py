@@ -2,8 +2,8 @@
 
 The interpreter is the reference. It executes a block until it has cost as much as its compilation does, and again if
 a segment finds an address outside, or if the sanitizer needs single accesses. Both leave the same bytes and the same
-findings. (Without the sanitizer, stores of lanes into each other's words by several instructions without a meeting
-between them are not detected: then the order of the groups of threads decides the value.)
+findings. (Without the sanitizer one case is not detected: lanes store into each other's words by several instructions,
+and do not synchronise in between. The order of the groups of threads then decides the value.)
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Frame:
 
     @functools.cached_property
     def outside(self) -> np.ndarray:
-        """Of each access of a segment whose addresses stay in registers: the addresses of a group, if one is outside;
+        """For each access of a segment whose addresses stay in registers: the addresses of a group, if one is outside;
         else that of NOWHERE.
         """
         return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
@@ -182,7 +182,7 @@ class Frame:
 
     @property
     def places(self) -> np.ndarray:
-        """Of each row of accesses: the host address of each thread's access."""
+        """For each row of accesses: the host address of each thread's access."""
         return self._tables[0]
 
     def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
@@ -197,7 +197,7 @@ class Frame:
         return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
 
     def row(self, number: int) -> np.ndarray:
-        """Of an access to global memory: its array's begin, the bytes after it at which it may begin, the host address
+        """For an access to global memory: its array's begin, the bytes after it at which it may begin, the host address
         of the array, and whether a thread accessed it.
         """
         found: np.ndarray = self._rows[number]
@@ -335,8 +335,8 @@ class Segment:
         return Frame.of(x, (self, *form), code, self._found(x).get(form))
 
     def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
-        """What waves of the launch have found, by the form of `code`: if accesses share a row, all are in one array.
-        Other launches of the program may run at the same time.
+        """The result of earlier waves of the launch, by the form of `code`: if accesses share a row, all are in one
+        array. Other launches of the program may run at the same time.
         """
         return self._arrays(x.launch)
 
@@ -658,7 +658,7 @@ def _cross_in_one(x: Wave, frame: Frame, stores: Sequence[Access], first: int) -
 
 
 def _are_threads_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
-    """Does each thread write after the last byte of all earlier threads? Of each store: the threads, the places, the
+    """Does each thread write after the last byte of all earlier threads? For each store: the threads, the places, the
     number of bytes.
     """
     if any(not np.array_equal(threads, own[0][0]) for threads, _, _ in own):

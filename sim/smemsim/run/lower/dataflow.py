@@ -1,5 +1,5 @@
-"""Sources and uses of the values of a program, from its instructions without regard to their order: the arrays that it
-may write, and the stores that use a loaded value.
+"""Sources and uses of the values of a program, from its instructions in any order. They give the arrays that it may
+write, and the stores that use a loaded value.
 
 The race detector for global memory asks both. Both are conservative: what cannot be followed may come from anywhere,
 and counts as used.
@@ -45,8 +45,9 @@ class Choices(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The source of an address: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor
-    map) or anywhere in them, any 8 bytes of them, a variable by its name, or a value that cannot be followed.
+    """The source of an address. It is one of these: the 8 bytes of the parameters at an offset, or at any offset; the
+    parameters themselves there (a tensor map), or anywhere in them; a variable by its name; a value that cannot be
+    followed.
     """
 
     kind: str  # "parameter", "map", "maps", "parameters", "variable", "unknown"
@@ -135,7 +136,7 @@ def _is_system(i: Instruction) -> bool:
 
 
 class _Sources:
-    """Of every register, the sources of its values."""
+    """The sources of the values of every register."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -255,7 +256,7 @@ def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
 
 
 class _Uses:
-    """Of each register the instructions that write it, and those that read it."""
+    """For each register, the instructions that write it, and those that read it."""
 
     def __init__(self, program: Program) -> None:
         self.givers: dict[int, list[Instruction]] = {}
@@ -288,8 +289,8 @@ def updates(program: Program) -> dict[int, Instruction]:
     offset, each with that load.
 
     Only for addresses in registers that a single instruction writes, and of variables, so that both are the same
-    place. Not if a loop goes on, without a store there, until the load returns the value that it waits for: a thread
-    that has polled for its turn stores after the store it has waited for (PTX ISA 9.1 §8.9: coherence).
+    place. Not if a loop continues, without a store, until the load returns the value that it waits for. A thread that
+    polls for its turn stores after the store it has waited for (PTX ISA 9.1 §8.9: coherence).
     """
     if program not in _updates:
         _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
@@ -418,7 +419,7 @@ def choices(program: Program) -> Choices:
 
 
 def givers_of(program: Program) -> dict[int, list[Instruction]]:
-    """Of each register the instructions that write it."""
+    """For each register, the instructions that write it."""
     return _uses_of(program).givers
 
 

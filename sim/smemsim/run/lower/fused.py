@@ -6,8 +6,9 @@ thousands of random bodies (*compiled*; the same for -O1 to -O3, sm_90a and sm_1
 
 - A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz
   in the same stretch (`segments`). Of packed bf16, `neg` prevents it.
-- Sums choose in program order: first among products with one use, then, those that are left, among the others. Of
-  two, the one with fewer uses is fused, then the first operand. Packed types choose once, among all.
+- Sums choose in program order: first among products with one use. The sums that are left choose among the others. If
+  both operands are products, the one with fewer uses is fused, then the first operand. Packed types choose once, among
+  all.
 - A product can no longer be fused once one of its sums has fused another. So it may be exact in some sums, and
   rounded in one.
 - x * y + x * y of two products, of which one has no other use, becomes one product and its double: neither is fused

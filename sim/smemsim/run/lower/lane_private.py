@@ -33,10 +33,10 @@ def is_spread(program: Program, i: Instruction, *, in_rows: bool) -> bool:
 
 
 class _Lanes:
-    """Of every value `_ALIKE` if the lanes of a warp have the same one.
+    """For every value: `_ALIKE` if the lanes of a warp have the same one.
 
-    If each lane has another one, it is the maximum number of zeros after the last bit of the difference of two of
-    them: so much remains of it in a type with more bits than that. None if it is neither, or not known.
+    If each lane has another value, it is the maximum number of zeros after the last bit of the difference of two of
+    them. The values stay different in a type with more bits than that. None if it is neither, or not known.
     """
 
     def __init__(self, program: Program, *, in_rows: bool) -> None:

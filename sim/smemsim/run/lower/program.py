@@ -75,8 +75,8 @@ class Places:
     """The places of variables: static shared ones from the begin of the CTA's window, after them the dynamic part;
     local ones from offset 0.
 
-    Of the file's shared variables an entry has those that it or a function it calls names; the dynamic part is
-    aligned for all of them (`shared.static`).
+    An entry has the shared variables of the file that it, or a function it calls, names. The dynamic part is aligned
+    for all of them (`shared.static`).
     """
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:

@@ -1,4 +1,5 @@
-"""What a kernel's pipeline does, from its barriers alone: an observer of execution that does not use the sanitizer."""
+"""The pipeline of a kernel, computed from its barriers alone: an observer of execution that does not use the
+sanitizer."""
 
 from smemsim.base.lazy_exports import door
 

@@ -79,8 +79,8 @@ def _only_shows(thread: threading.Thread) -> bool:
 
 
 def shared_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]] | None:
-    """(begin, bytes, descriptor, offset) of the file mappings that contain these memory ranges, (begin, end) each, in
-    which a copy would write to memory of this process; None if such memory is of no file that is open here.
+    """The file mappings that contain these memory ranges (begin, end), as (begin, bytes, descriptor, offset). A copy of
+    the process would write there to memory of this process. None if the file is not open here.
     """
     found: list[tuple[int, int, int, int]] = []
     try:

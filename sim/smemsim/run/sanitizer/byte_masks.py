@@ -92,8 +92,8 @@ class Parts:
         np.bitwise_or.at(self._written, at[last], bits[last])
 
     def note_others(self, at: np.ndarray, bits: np.ndarray, last: np.ndarray, gone: Write, own: Write) -> None:
-        """Record, before `write`, which bytes of words no longer belong to the last writer: the bytes of earlier
-        writers, if they are `gone`, and the bytes that warps write now by an instruction that is not the `last` of
+        """Record, before `write`, the bytes of words that no longer belong to the last writer. These are the bytes of
+        earlier writers, if they are `gone`, and bytes that warps write now by an instruction that is not the `last` of
         its words.
         """
         self._keep()

@@ -37,7 +37,7 @@ class Events(AsyncEvents):
         self.names(x, block)
 
     def accessed(self: Any, x: Wave, access: Access) -> None:
-        """Threads read, or have written. What they do in the system's part of shared memory is not followed."""
+        """Threads read, or have written. Their accesses to the system's part of shared memory are not followed."""
         if access.piece.space == "reserved":
             if access.kind == "copy":
                 self.taint.taken()

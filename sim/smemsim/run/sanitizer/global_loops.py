@@ -1,10 +1,10 @@
 """The shadow of global memory in compiled loops: accesses are recorded, and unordered ones are listed.
 
 An access is recorded as one number, its epoch: the warp (counted through the launch from 1 on), its clock, and the
-instruction. A cell has the epochs of its last writer, of one earlier strong writer that the last one does not follow,
-of its last reader, and of one more reader, from another CTA if there is one. With more accesses a race may be missed;
-none is invented. If a reader was forgotten that is not ordered before the recorded ones, the second reader is
-negative. When such a cell is overwritten, `Cells.bound` reports it.
+instruction. A cell has four epochs: its last writer, one earlier strong writer that the last one does not follow, its
+last reader, and one more reader, from another CTA if there is one. With more accesses a race may be missed; none is
+invented. If a reader was forgotten that is not ordered before the recorded ones, the second reader is negative. When
+such a cell is overwritten, `Cells.bound` reports it.
 """
 
 from __future__ import annotations

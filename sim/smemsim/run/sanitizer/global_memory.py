@@ -1,5 +1,5 @@
-"""Global memory (PTX ISA 8: data races; morally strong operations, scopes; causality order): the last writer and
-readers of each piece of each array, and the findings of the next access.
+"""Global memory: the last writer and readers of each piece of each array, and the findings of the next access (PTX ISA
+8: data races, morally strong operations, scopes, causality order).
 
 CTAs that run one after the other here run together on a card, or in another order. So the accesses of a launch's
 waves are recorded until the launch ends (`History`). A later wave knows only what it has acquired at an address in

@@ -4,13 +4,13 @@ model: causality order).
 - The clock of a warp counts its releases and fences, and the operations that it issues.
 - Row w of `seen`: up to which clock of every other warp its writes happen before the next action of w. Row w of
   `fenced`: the same for asynchronous operations that w issues after fence.proxy.async.
-- Columns of `done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`): w
-  knows that all of it, or its reads, are complete, or that a fence follows that knowledge.
+- Columns of `done`, `read_done` and `done_fenced` are the asynchronous operations of w's unit (`operations.py`). w
+  knows that the whole operation, or its reads, are complete, or that a fence follows that knowledge.
 
 Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns). A relaxed arrival
-or store passes on what its warp knew at its last fence. What a relaxed wait or load has seen counts from the warp's
+or store passes on what its warp knew at its last fence. The knowledge of a relaxed wait or load counts from the warp's
 next fence on. Both sides of a pattern, and the write and the read that carry it, must include each other in their
-scopes (8.4, morally strong): so releases are recorded with their CTA and scope. docs/memory-model.md has the rules by
+scopes (8.4, morally strong): So releases are recorded with their CTA and scope. docs/memory-model.md has the rules by
 name.
 """
 
@@ -748,8 +748,8 @@ class VectorClocks:
         """Groups of warps (a row each). Those that are `here` release to and acquire from each other, all groups at
         once.
 
-        Warps that are `gone` have exited, and count as arrived. The others also pass on what a warp has fenced. What
-        a warp has read relaxed counts for each of them from their next fence on (rule order.fenced_by_others).
+        Warps that are `gone` have exited, and count as arrived. The others also pass on what a warp has fenced. A
+        relaxed read of a warp counts for each of them from its next fence on (rule order.fenced_by_others).
         """
         if self._is_among_themselves(warps, here):
             self._all_meet(warps)
@@ -979,8 +979,8 @@ class VectorClocks:
         return [] if phase is None else np.flatnonzero(phase.waited > max(number, 0)).tolist()
 
     def _know(self, warps: np.ndarray, phase: _Phase, back: int, n: int | None = None) -> np.ndarray:
-        """Which warps know that the phase so many before the last complete one is complete, for the `n`th of equal
-        barriers: they have waited for it, or seen everything that was released into it.
+        """The warps that know that the phase so many before the last complete one is complete, for the `n`th of equal
+        barriers. They have waited for it, or seen everything that was released into it.
         """
         past: np.ndarray = self._has_waited(phase)[warps] >= phase.over - back
         if past.all():

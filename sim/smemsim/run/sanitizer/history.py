@@ -182,8 +182,8 @@ class ArrayShadow:
             self.observed = {cell * times + n: dict(of) for cell, of in self.observed.items() for n in range(times)}
 
     def observes(self, cell: int, warp: int, own: int, writes: tuple[int, ...]) -> None:
-        """A strong read of a warp has observed these strong writes in a cell; `own` is its epoch. Of reads with the
-        same result the first is ordered before most accesses.
+        """A strong read of a warp has observed these strong writes in a cell; `own` is its epoch. The first of several
+        reads with the same result is ordered before most accesses.
         """
         reads = self.observed.setdefault(cell, {})
         if warp not in reads or reads[warp].writes != writes:
@@ -245,8 +245,8 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ProxyFence:
-    """A proxy fence for global memory: the number of its wave's `VectorClocks`, its warp, the clock, and what the warp
-    had seen: of its own wave the warps from `first` on, and other waves by number.
+    """A proxy fence for global memory: the number of its wave's `VectorClocks`, its warp, the clock, and the knowledge
+    of the warp. That is its own wave's warps from `first` on, and other waves by number.
     """
 
     number: int

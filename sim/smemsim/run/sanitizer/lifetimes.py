@@ -210,8 +210,8 @@ def _is_multicast(op: Operation) -> bool:
 
 
 class Endings:
-    """Bulk copies, and requests for clusters to take over, that no thread has waited for when their CTA ends: its
-    shared memory goes to the next CTA, and they still read or write it.
+    """Bulk copies and requests for other clusters for which no thread has waited when their CTA ends. The shared memory
+    goes to the next CTA, and they still read or write it.
     """
 
     def __init__(self, x: Wave, clocks: VectorClocks, operations: Operations, groups: CommitGroups) -> None:

@@ -129,8 +129,8 @@ class MbarrierObjects:
             one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
 
     def arrives_before(self, warp: int, line: int, other: int) -> Instruction | None:
-        """An arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp
-        waits again: at an mbarrier, a named barrier, or the barrier of the cluster.
+        """An arrival of a warp for which another warp has waited, if the access of `line` may follow the arrival before
+        the warp waits again. The barrier is an mbarrier, a named barrier, or the barrier of the cluster.
         """
         than = self.reporting.lines.get(line)
         if than is None:
@@ -148,9 +148,9 @@ class MbarrierObjects:
         return None
 
     def counts_too_few(self, warp: int, other: int) -> str:
-        """The fix if a warp has arrived at an mbarrier whose last phase, which another warp has waited for, was
-        completed by others that arrive by the same instruction: mbarrier.init counts fewer arrivals than a round has.
-        "" if there is no such mbarrier.
+        """The fix if mbarrier.init counts fewer arrivals than a round has. A warp has arrived at the mbarrier. Other
+        warps that arrive by the same instruction completed its last phase, and a warp has waited for that phase. "" if
+        there is no such mbarrier.
         """
         for one in self._objects.values():
             own, state = warp - one.first, one.barrier.state
@@ -170,8 +170,8 @@ class MbarrierObjects:
         return ""
 
     def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
-        """The line of a relaxed arrival of a warp after its access of `line`, without a fence between, if another warp
-        has waited for that phase; 0 if there is none.
+        """The line of a relaxed arrival of a warp after its access of `line`, without a fence between. Another warp has
+        waited for that phase. 0 if there is no such arrival.
         """
         than = self.reporting.lines.get(line)
         if than is None:

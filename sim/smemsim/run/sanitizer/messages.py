@@ -6,8 +6,8 @@ reader may get the old value (rule order.messages). If only the reader has no fe
 the data waits for the branch on the flag.
 
 `VectorClocks.loose` is the order if relaxed accesses released and acquired. A message differs from other relaxed
-traffic: the flag is an integer that a comparison uses; the data is stored (not changed by an atomic), and loaded by a
-load that no loop polls; and the reader has not read it before.
+traffic in three ways. A comparison uses the flag, an integer. The data is stored, not changed by an atomic, and loaded
+by a load that no loop polls. The reader has not read it before.
 """
 
 from __future__ import annotations

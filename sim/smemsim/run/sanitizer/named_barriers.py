@@ -1,9 +1,9 @@
 """Barriers of some warps of a CTA (bar.sync and bar.arrive with a thread count): which warps complete which phase (PTX
 ISA 9.1 §9.7.13.1).
 
-A barrier counts arrivals of any warps. A warp that arrives for the next phase, and is not ordered after all arrivals
-of the previous one, may arrive while that one is open, and is counted in it. Then an intended warp continues without
-the others, or waits for ever (rule order.named_phases).
+A barrier counts arrivals of any warps. A warp arrives for the next phase, and is not ordered after all arrivals of the
+previous phase. It may arrive while the previous phase is open, and is then counted in that phase. Then an intended warp
+continues without the others, or waits for ever (rule order.named_phases).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 any number.
 
 A table has one number for each word: 0 for no operation, the operation's number plus 1 for one, and a negative set
-number for several. When an operation joins a set, operations leave it that are complete for every thread that can
-learn of the new one: those that its warps know to be complete, and earlier ones of the same chain
+number for several. When an operation joins a set, other operations leave it. They are complete for every thread that
+can learn of the new one: its warps know them to be complete, or they are earlier ones of the same chain
 (`Operations.chain`). So no operation in a set orders another, and sets stay small.
 """
 

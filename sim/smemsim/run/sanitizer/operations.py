@@ -3,9 +3,9 @@ refers to its operation any more.
 
 Operations are counted within their unit, a CTA or a cluster: number n of unit u is `u * columns + n`. So CTAs of a
 cohort have the same numbers except for the unit. Warps record their knowledge of operations by column
-(`VectorClocks.column`). If units cannot hear of each other, a warp has a column for each operation of its own unit;
-else (`are_shared`) one for each of the wave, because a release through global memory may show that another unit's
-operations are complete.
+(`VectorClocks.column`). If units cannot synchronise with each other, a warp has a column for each operation of its own
+unit. Else (`are_shared`) it has one for each operation of the wave, because a release through global memory may show
+that another unit's operations are complete.
 
 CTAs that issue the same operation at once have one `Operation`, which stands for all. `Operation.of` makes that of
 one CTA on demand.
@@ -253,9 +253,9 @@ class Operations:
         return operation
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, own: int = 0) -> list[Operation]:
-        """`begin` of several, for a warpgroup by its first thread each. If each CTA has the same threads, and the first
-        one `own` of them, these are the operations of the first one, which stand for all, if their warps have the
-        same clocks.
+        """`begin` of several, for a warpgroup by its first thread each. Each CTA has the same threads, and the first
+        one has `own` threads. If their warps have the same clocks, the operations of the first CTA stand for those of
+        all.
         """
         firsts, is_group = np.asarray(threads) // WARP, kind == "wgmma"
         when = self.clock[firsts].tolist()

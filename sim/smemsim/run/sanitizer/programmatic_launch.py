@@ -10,9 +10,9 @@ griddepcontrol.launch_dependents or have exited. Rules:
 - The exit of a CTA publishes nothing: its writes may become visible after the next launch has started.
 - A fence of device scope before griddepcontrol.launch_dependents publishes the knowledge of its thread to the start
   of the next launch.
-- Strong accesses of both launches with device scope do not race with each other. A read that acquires a release of
-  the first launch comes after that launch, and after those that it has waited for, for its thread and those that
-  synchronise with it. Which writes of the first launch the release covers is not followed.
+- Strong accesses of both launches with device scope do not race with each other. A read may acquire a release of the
+  first launch. For its thread, and threads that synchronise with it, it then comes after that launch, and after the
+  launches that the first one has waited for. Which writes of the first launch the release covers is not followed.
 - The first launch may not have waited for the end of an earlier one, or may have let the next one start before that
   wait. Then the earlier one may still run; a wait is for both.
 """

@@ -1,9 +1,9 @@
 """Registers in flight (PTX ISA 9.1 §9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
 
 The PTX ISA wants a tcgen05.wait::ld before a use (9.7.16.8.1). ptxas makes every instruction wait for the registers
-that it reads, and the epilogues of CuTe DSL 4.8 rely on that: they convert and store loaded values, and then release
-the accumulator (compiled). Triton and Gluon write the wait after the use. A load that no wait follows is a remark
-(rule tcgen05.registers).
+that it reads. The epilogues of CuTe DSL 4.8 rely on that: they convert and store loaded values, and then release the
+accumulator (compiled). Triton and Gluon write the wait after the use. A load that no wait follows is a remark (rule
+tcgen05.registers).
 """
 
 from __future__ import annotations
@@ -234,9 +234,8 @@ class RegistersInFlight:
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers.
 
-        X017 if it does not continue the present sum, which no instruction has named since, although some instruction
-        uses such sums. (A compiler may remove a useless read, and leave the product.) R507 if it adds to
-        uninitialised registers.
+        X017 if it does not continue the present sum, although some instruction uses such sums and none has named this
+        one. (A compiler may remove a useless read, and leave the product.) R507 if it adds to uninitialised registers.
         """
         warp = int(op.warps[0])
         key = (warp, slots)

@@ -53,8 +53,9 @@ _unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]
 
 
 def unmet_stores(program: Program) -> frozenset[int]:
-    """The plain stores (their `id`) after which a thread can reach a release, a fence and a strong write, or (stores to
-    shared memory) a matrix instruction on shared memory, without an instruction that orders the memory of lanes.
+    """The plain stores (their `id`) after which a thread can reach a release, or a fence and a strong write, without an
+    instruction that orders the memory of lanes. For stores to shared memory a matrix instruction on shared memory
+    counts too.
     """
     return _unmet_accesses(program)[0]
 
@@ -136,8 +137,8 @@ def _is_plain_load(i: Instruction) -> bool:
 @dataclasses.dataclass(eq=False)
 class _Stored:
     """Words that lanes of a warp have stored, with the warp's clock and the number of the store (of
-    `ReleaseMissingWrites.of`); whether a release of other lanes has exposed them already; and the marks of the lanes
-    (`lanes.py`).
+    `ReleaseMissingWrites.of`). It also has the marks of the lanes (`lanes.py`), and whether a release of other lanes
+    has exposed the words already.
     """
 
     memory: int

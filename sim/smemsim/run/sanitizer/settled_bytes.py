@@ -109,8 +109,9 @@ def is_highest_known(i: Instruction, values: np.ndarray, unknown: np.ndarray) ->
 
 
 def picked_bits(i: Instruction, width: int, numbers: Sequence[np.ndarray]) -> np.ndarray:
-    """The source bit of each bit of a result that takes bits of its sources by numbers (n,): rows (width, n) into the
-    bits of all sources one after the other, least significant first. The row after the last one is a constant 0.
+    """For a result that takes bits of its sources by numbers (n,): the source bit of each bit of the result. They are
+    rows (width, n) into the bits of all sources, one after the other, least significant first. The row after the last
+    one is a constant 0.
     """
     at, (first, *more) = np.arange(width)[:, None], numbers
     if i.op == "prmt":

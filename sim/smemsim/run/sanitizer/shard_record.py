@@ -1,9 +1,9 @@
 """The accesses of CTAs in another process to global memory: the record of each piece of each array, with the written
 bytes.
 
-If no other process touched a cell that these CTAs wrote, and they touched no cell that others wrote, no order of the
-CTAs would change a value or a race. Then the record `enters` the launch's history, and the result is the same as if
-the CTAs had run here.
+If no other process accessed a cell that these CTAs wrote, and they accessed no cell that others wrote, no order of the
+CTAs changes a value or a race. Then the record `enters` the launch's history, and the result is the same as if the CTAs
+had run here.
 """
 
 from __future__ import annotations

@@ -430,8 +430,8 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
 
 @compiled
 def operations_write(begins, count, windows, warps, marks, owns, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_writes` of several operations, each of the same words of its window, which starts at an entry of
-    `windows`. 0 if one must be checked; some of the others are recorded then.
+    """`operation_writes` of several operations. Each writes the same words of its window, and `windows` has where each
+    window starts. Returns 0 if one operation must be checked; some of the others are recorded then.
     """
     done_as = 1
     for n in range(len(windows)):

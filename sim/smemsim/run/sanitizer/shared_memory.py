@@ -1,5 +1,5 @@
-"""The shadow of shared memory (PTX ISA 8: races of reads and writes; 9.7.13.4, proxies): the last writer and the
-readers of each word, and the findings of the next access.
+"""The shadow of shared memory: the last writer and the readers of each word, and the findings of the next access (PTX
+ISA 8: races of reads and writes; 9.7.13.4: proxies).
 
 The tables are plain arrays over words (`loops.Tables`). `loops` checks and records most accesses, which are
 unsuspicious. The rest is checked here again, by numpy, and reported.
@@ -1319,7 +1319,7 @@ class SharedShadow:
 
 
 def _may_leave_others(places: np.ndarray, warps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Of the words that threads write with one instruction: which get different values from different warps?
+    """The words that threads write with one instruction and that get different values from different warps.
 
     Warps that write the same values are copies of each other: whichever is last, one of the same values stays.
     """

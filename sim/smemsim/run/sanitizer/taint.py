@@ -634,8 +634,8 @@ class Taint:
                 self._mark_parts(item.slot, threads, _joined_if_alike(own))
 
     def _exchange(self, x: Wave, i: Instruction, step: Callable[[Any], Any], threads: np.ndarray) -> None:
-        """An exchange passes on the marks of its new value like a store. Of threads at one place each gets the value of
-        the previous one.
+        """An exchange passes on the marks of its new value like a store. Each of several threads at one place gets the
+        value of the previous one.
         """
         self._operands_used(i, threads)
         put = self._part(i.operands[2], threads)

@@ -1,9 +1,9 @@
 """Tensor maps in global memory that the kernel itself makes: the tensormap proxy (PTX ISA 9.1 §8, proxies; §9.7.13.4,
 fence.proxy.tensormap).
 
-A transfer reads its map through a proxy of its own. It sees writes of threads, by tensormap.replace or by stores,
-only after three things on the way to the issuing thread: a fence.proxy.tensormap::generic.release of the writer, an
-order between the two, and a fence.proxy.tensormap::generic.acquire that names the map. tensormap.cp_fenceproxy is the
+A transfer reads its map through a proxy of its own. It sees writes of threads, by tensormap.replace or by stores, only
+if the happens-before path to the issuing thread has two fences. The first is a fence.proxy.tensormap::generic.release
+of the writer. The second is a fence.proxy.tensormap::generic.acquire that names the map. tensormap.cp_fenceproxy is the
 write and the release in one.
 
 A map that the host or an earlier launch has written to global memory needs the acquire, too, in each CTA (CUDA C++

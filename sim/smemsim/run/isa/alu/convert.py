@@ -1,6 +1,6 @@
 """cvt: conversions of single and of packed values.
 
-Of two operands the first becomes the upper half. Floats of 6 bits use a byte each, those of 4 bits share a byte in
+The first of two operands becomes the upper half. Floats of 6 bits use a byte each, those of 4 bits share a byte in
 pairs.
 """
 

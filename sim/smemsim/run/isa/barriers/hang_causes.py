@@ -80,7 +80,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
 
 
 def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
-    """What to change if all arrivals of a phase have come, and copies have brought too few bytes."""
+    """The change if all arrivals of a phase have come, and copies have brought too few bytes."""
     state = barrier.state
     if state.tx <= 0 or not state.all_brought or not state.expecting:
         return ""
@@ -92,7 +92,7 @@ def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
 
 
 def _unseen(barrier: Mbarrier) -> str:
-    """What to change if phases are complete that no wait has seen."""
+    """The change if phases are complete that no wait has seen."""
     state, last = barrier.state, barrier.state.phase - 1
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
@@ -361,10 +361,10 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     no operation can reach any more.
 
     It is at the copy that is one too many or has a wrong destination, if one can be named, else at the instruction
-    that expects the bytes. It is not reported if the launch hangs and the missing bytes came in full in an earlier
-    phase, or if no bytes came and the copy is still `is_to_come`: then another wait has held up the loads. It is a
-    remark if bytes are missing in a phase on which no thread has ever waited: pipelines arm a stage without a copy
-    (CuTe DSL's mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
+    that expects the bytes. It is not reported in two cases of a hang: all missing bytes came in an earlier phase, or no
+    bytes came and the copy is still `is_to_come`. Then another wait delays the loads. It is a remark if bytes are
+    missing in a phase on which no thread has ever waited. Pipelines arm a stage without a copy (CuTe DSL's
+    mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
     """
     state = barrier.state
     if state.is_even:
@@ -627,7 +627,7 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
 
 
 def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
-    """What a phase waits for and which threads have ever taken part, for a report of a hang."""
+    """The arrivals and bytes that a phase lacks, and the threads that have ever taken part, for a report of a hang."""
     state, left = barrier.state, []
     if state.pending:
         left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")

@@ -4,8 +4,8 @@ PTX does not specify the 64 bits. Here: pending arrivals in 19:0, expected ones 
 (two's complement), the parity of the phase in 63. A phase token is that word before the arrival.
 
 CTAs without a cluster mostly do the same at the mbarriers of one place of their windows. These share one `State`, in
-which threads and CTAs are numbers within their cluster. What all of them do is applied to it once, until one CTA
-deviates (`Mbarrier.alone`).
+which threads and CTAs are numbers within their cluster. Operations that all of them execute are applied to it once,
+until one CTA deviates (`Mbarrier.alone`).
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slic
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """The mbarriers that running threads name, each with its slice of the threads: those of all CTAs by one state, with
-    the threads of the first one, if all do the same.
+    """The mbarriers that running threads name, each with its slice of the threads. If all CTAs do the same, one state
+    stands for the mbarriers of all, with the threads of the first CTA.
     """
 
     each: list[tuple[State, slice]]

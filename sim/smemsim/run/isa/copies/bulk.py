@@ -295,8 +295,8 @@ def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndar
 def _leaves(x: Wave, i: Instruction, issuer: Issuer, transfer: BulkTransfer, *, is_again: bool = False, mask: int | None = None) -> AsyncOp:
     """A copy, or a reduction, to global memory; `is_again`: another lane has written the same there.
 
-    Of each 16 bytes only those of the mask are written (`.cp_mask`, sm_100a; documented: PTX ISA 9.1 §9.7.9.25.4.1).
-    Raises if the memory is not allocated.
+    Only the bytes of the mask are written, for each 16 bytes (`.cp_mask`, sm_100a; documented: PTX ISA 9.1
+    §9.7.9.25.4.1). Raises if the memory is not allocated.
     """
     cta, thread = issuer
     cta.shared.bulk_target(transfer, x.launch.memory)
@@ -322,8 +322,8 @@ def _units(begin: int, size: int) -> np.ndarray:
 
 
 def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -> None:
-    """A103 for a size that is not a multiple of 16 bytes; the repair fits into the array at the global `address`, if
-    one side of the copy is in it.
+    """A103 for a size that is not a multiple of 16 bytes. If one side of the copy is in the array at the global
+    `address`, the size in the fix fits into the array.
     """
     unit = BULK_LIMITS.unit
     if size % unit:
@@ -338,7 +338,7 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
 
 
 def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
-    """What to write if whole units would leave an array that has so much `room`."""
+    """The clause for a fix if whole units would leave an array that has `room` bytes left."""
     access = "st.global" if is_store else "ld.global and st.shared"
     other = f", and the other {rest} by {access} of threads" if rest else ""
     return f"{units} bytes{other}; the array has {room} bytes from there on, too few for {units + BULK_LIMITS.unit}"

@@ -221,8 +221,8 @@ def _follow(
     x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
     metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None, scales: Sequence[_Scales] = (),
 ) -> None:  # fmt: skip
-    """The registers of D get the marks of C, and row by row those of A and its metadata, column by column those of B;
-    `parts` are the registers of D, A, B and C.
+    """The registers of D get the marks of C. They also get those of A and its metadata row by row, and those of B
+    column by column. `parts` are the registers of D, A, B and C.
 
     Without `places`, as `MmaSync` has them, all of them get the marks of all registers of the warp. `values` are the
     registers of A and B if their elements are always numbers: then a factor of zeros has no effect.

@@ -126,9 +126,8 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 class Warpgroups:
     """The warpgroups that execute.
 
-    Of each: its first thread in the wave, its CTA, its number among those of the wave, the place of its D among all
-    accumulators, and its window. If each CTA of the wave has the same ones, `own` are those of the first; else it is
-    0.
+    For each: its first thread in the wave, its CTA, its number among those of the wave, the place of its D among all
+    accumulators, and its window. If each CTA of the wave has the same ones, `own` are those of the first; else it is 0.
     """
 
     key: bytes

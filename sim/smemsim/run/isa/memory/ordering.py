@@ -1,8 +1,8 @@
 """Orders and scopes of accesses, and fences.
 
-Without a schedule (`late.py`) values are never late: every store is visible at once. What remains is the order: a
-release pattern on an address synchronises with an acquire pattern on the same address. A relaxed or volatile store is
-a release with a fence before it, such a load an acquire with one after it. The scopes of both must include each other
+Without a schedule (`late.py`) values are never late: every store is visible at once. Only the order remains: a release
+pattern on an address synchronises with an acquire pattern on the same address. A relaxed or volatile store is a release
+with a fence before it, such a load an acquire with one after it. The scopes of both must include each other
 (`run/sanitizer/happens_before.py`).
 """
 

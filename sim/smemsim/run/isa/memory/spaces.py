@@ -363,7 +363,7 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
 
 
 def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """Of `.shared` addresses: the places in a window, the CTA of the window in the cluster, and which are outside."""
+    """For `.shared` addresses: the places in a window, the CTA of the window in the cluster, and which are outside."""
     rank = None
     offset = at - x.window_begin
     if x.launch.cluster_size > 1:

@@ -370,7 +370,7 @@ class _Product(Product):
         return a, b
 
     def _small_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of which elements of A and of B are the scale factors too small to have an effect?"""
+        """The elements of A and of B whose scale factors are too small to have an effect."""
         scales = self.mma.scales
         if scales is not None:
             marks = [

@@ -3,7 +3,7 @@ tests/data/h200_printf.json.gz).
 
 Two programs read a format. The card looks for conversions to find the arguments to send: each takes a slot of eight
 bytes. The driver cuts the format after each conversion that it knows, and passes every piece with its slots to the
-printf of the C library (glibc). What follows the last conversion is copied, and `%%` is `%`. So a format without a
+printf of the C library (glibc). The text after the last conversion is copied, and `%%` is `%`. So a format without a
 conversion that both know is printed unchanged.
 """
 
