@@ -69,6 +69,10 @@ BAD = {
     "replay golden --case 1": (2, "name one trace"),
     "replay golden/sm_90a/tma_wgmma --case 99999999": (2, "has cases 0 to"),
     "nonsense": (2, "nonsense: no such command; there are cache, campaign"),
+    "decode nothere": (2, "'nothere': no such file, and not a 64-bit word; write a word as 0x"),
+    "exec --arch sm_90a -- .": (2, ".: cannot be started: it is a folder; name the program in it"),
+    "exec --arch sm_99 -- true": (2, "(sm_90a, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_89, sm_86, sm_80)\n"),  # no card is near
+    "show patterns --html /proc/x": (2, "--html /proc/x: cannot write there"),
     "decode 1 --arhc sm_90a": (2, "--arhc: no such option; did you mean '--arch'?"),
     "check --expect D": (2, "--expect: no such option; it belongs to smemsim run"),
     "plan -5x64 --dtype bf16": (2, "sizes are positive, and a negative value follows ="),

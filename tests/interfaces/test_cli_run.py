@@ -363,6 +363,8 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --rtol 1 --exact", "--exact and --rtol: needs one of the two"),
         (f"{GOOD} --atol -1", "atol = -1.0: needs a number, 0 or more"),
         (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),
+        (f"{GOOD} --out /proc/x", "--out /proc/x: cannot write there"),
+        (f"{GOOD} --trace /proc/x", "--trace /proc/x: cannot write there"),
         (f"{GOOD} --report no/r.html", "cannot write"),
         (f"{GOOD} --trace t.toml --no-sanitize", "only with the sanitizer"),
         ("run k.ptx --arg zero:f32:4", "did you mean 'zeros'"),

@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import stat
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     pass
 
 __all__ = [
+    "check_folder",
     "check_place",
     "named_inside",
     "opened",
@@ -147,14 +149,25 @@ def same_file(a: pathlib.Path, b: pathlib.Path) -> bool:
     return str(a.resolve()).casefold() == str(b.resolve()).casefold()
 
 
+def check_folder(option: str, path: pathlib.Path) -> None:
+    """InputError where a folder cannot be made, or nothing can be written into it; it is there afterwards."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as e:
+        what = "a file of this name is there" if isinstance(e, FileExistsError) else e.strerror or e
+        raise InputError(f"{option} {path}: cannot write there: {what}") from None
+
+
 def check_place(option: str, path: pathlib.Path) -> None:
     """InputError where a file cannot be written at a path: no folder, or what is there is no regular file."""
     try:
         if not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: cannot write there: there is no such folder")
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+        mode = os.stat(path).st_mode if path.exists() else stat.S_IFREG
     except OSError as e:
         raise InputError(f"{option} {path}: cannot write there: {e.strerror or e}") from None
     except ValueError as e:

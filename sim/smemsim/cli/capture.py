@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smemsim.base.files import check_folder
 from smemsim.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pa
     card = {name: value for name, value in gpu.describe().items() if name != "captured_utc"}
     planned = _planned(gpu.arch, suites)
     out = out or pathlib.Path(f"capture-{gpu.arch}")
+    check_folder("--out", out)
     click.echo(f"{card['gpu']} ({gpu.arch}), driver {card['driver']}: {len(planned)} suites, {minutes:g} minutes, into {out}", err=True)
     with _Progress(planned) as progress:
         done = runner.run(out, gpu.arch, card, planned, minutes, progress.tell)

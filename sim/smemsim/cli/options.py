@@ -69,10 +69,9 @@ def parse_word(text: str, bits: int = 64) -> int:
     try:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
-        if {".", "/"} & set(cleaned) and " " not in cleaned and len(text) < 200:
-            raise InputError(f"{text!r}: no such file, and not a {bits}-bit word") from None
         digits, maps = ("as 16 hex digits, ", " (a tensor map: 256 hex digits, an encode call, or a file)") if bits == 64 else ("", "")
-        raise InputError(f"{shown(text)} is not a {bits}-bit word; write it as 0x…, {digits}or in decimal{maps}") from None
+        what = f"no such file, and not a {bits}-bit word" if " " not in cleaned and len(text) < 200 else f"not a {bits}-bit word"
+        raise InputError(f"{shown(text)}: {what}; write a word as 0x…, {digits}or in decimal{maps}") from None
 
 
 def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
@@ -126,8 +125,9 @@ def strangers(ctx: click.Context, names: Sequence[str]) -> str:
     """The options of `names` on the command line, as the user wrote them; "" if there are none."""
     from click.core import ParameterSource
 
+    written = {param.name: param.opts[0] for param in ctx.command.params}
     given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    return ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    return ", ".join(written.get(name, name) for name in given)
 
 
 arch_option = click.option(

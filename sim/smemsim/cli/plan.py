@@ -166,7 +166,6 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, code: str | Non
     context = click.get_current_context()
     foreign = ("side", "m", "n", "matrix", "pitch_bytes", "at", "other_major", "every", "scenario", "one_box")
     if strange := strangers(context, foreign):
-        strange = strange.replace("--pitch-bytes", "--pitch").replace("--every", "--all")
         m, n, k = re.findall(r"\d+", tile)
         raise InputError(
             f"{strange}: of one operand: smemsim plan {m}x{k} for A, {n}x{k} --side b for B (with --cta-group 2 half of the rows)"

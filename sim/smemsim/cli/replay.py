@@ -74,12 +74,14 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
 
 
 def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.Path | None, *, as_json: bool) -> None:
-    from smemsim.base.files import write_whole
+    from smemsim.base.files import check_place, write_whole
     from smemsim.core.picture.text import stderr
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.regrade import patch as patch_of
     from smemsim.evidence.settle import settle_suites
 
+    if patch is not None:
+        check_place("--patch", patch)
     suites = [load_suite(folder) for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
     with stderr().status("replaying"):
         found = settle_suites(suites)

@@ -269,6 +269,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
     _check_ctas(launch, o)
+    _check_code(module, o["entry"] or launch.about["entry"], gpu.arch, name)
     _check_arguments(launch, module, o)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
@@ -307,6 +308,18 @@ def _check_ctas(launch: LaunchFile, o: dict[str, Any]) -> None:
     for option, number in (("--ctas", max(numbers, default=None)), ("--cta", o["cta"])):
         if number is not None:
             in_grid(option, number, count)
+
+
+def _check_code(module: Module, entry: str | None, arch: str, name: str) -> None:
+    """The exceptions of a kernel that cannot be linked, with the name of the PTX file in each line."""
+    from smemsim.run.engine.device import entry_of
+    from smemsim.run.lower.program import linked
+
+    kernel = entry_of(module, entry or None)
+    try:
+        linked(module, kernel, arch)
+    except (InputError, Unmodelled) as e:
+        raise type(e)("\n".join(f"{name}: {sentence}" for sentence in str(e).splitlines())) from None
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
@@ -497,7 +510,7 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 
 def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that cannot be read, written or compared after it."""
-    from smemsim.base.files import check_place, same_file
+    from smemsim.base.files import check_folder, check_place, same_file
     from smemsim.diagnosis.outputs import Wanted, out_names
 
     for name, wanted in expected.items():
@@ -513,9 +526,8 @@ def _check_files(kernel: pathlib.Path, launch: LaunchFile, expected: dict[str, s
             )
     if o["pipeline"] is not None and o["pipeline"].suffix not in PIPELINE_FILES:
         raise InputError(f"--pipeline {o['pipeline']}: needs a file that ends in {', '.join(PIPELINE_FILES)}")
-    if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
-        raise InputError(f"--out {o['out']}: cannot write there: it is a file, needs a folder")
     if o["out"] is not None:
+        check_folder("--out", o["out"])
         names = out_names(one["name"] for one in launch.about["arrays"])
         for option, path in written.items():
             if any(same_file(path, o["out"] / name) for name in names.values()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.base.errors import InputError
+from smemsim.base.files import check_place
 from smemsim.cli.options import check_options, json_option, operand_options, parse_numbers, parse_word, strangers
 
 if TYPE_CHECKING:
@@ -94,14 +95,14 @@ def show(
     smemsim show banks --access "ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
     """
     check_options(words)
-    _check_form(as_svg + as_json + (html_file is not None), lines)
+    _check_form(as_svg + as_json + (html_file is not None), lines, html_file)
     text = " ".join(words)
     access = given.pop("access")
     if text in ("patterns", "banks"):
         others = (*_OPERAND, *_ADDS, *_NOT_ATOMS, "packing", "operand", "stage", "atoms", *(["access"] if text == "patterns" else []))
         ctx.exit(_patterns(as_svg, strangers(ctx, others)) if text == "patterns" else _banks(access, as_svg, strangers(ctx, others)))
     if atoms and (foreign := strangers(ctx, _NOT_ATOMS)):
-        raise InputError(f"{_options(foreign)}: not with --atoms, which draws in the terminal or, with --svg, as a picture")
+        raise InputError(f"{foreign}: not with --atoms, which draws in the terminal or, with --svg, as a picture")
     report: Report | None = None
     if _is_file(text):
         if foreign := strangers(ctx, (*_OPERAND, *_ADDS, "packing", "access")):
@@ -178,15 +179,13 @@ def _one(tiles: list[TilePicture], option: str = "--svg") -> None:
         raise InputError(f"{option}: draws one operand, and there are {len(tiles)} ({listed}); choose with --operand")
 
 
-def _check_form(forms: int, lines: int | None) -> None:
+def _check_form(forms: int, lines: int | None, html_file: pathlib.Path | None) -> None:
+    if html_file is not None:
+        check_place("--html", html_file)
     if forms > 1:
         raise InputError("--html, --json and --svg exclude each other")
     if lines is not None and lines < 1:
         raise InputError(f"--lines {lines}: needs at least 1")
-
-
-def _options(foreign: str) -> str:
-    return foreign.replace("--as-json", "--json").replace("html-file", "html")
 
 
 def _patterns(as_svg: bool, foreign: str) -> int:
@@ -195,7 +194,7 @@ def _patterns(as_svg: bool, foreign: str) -> int:
     from smemsim.show.tile import pattern_svg, patterns
 
     if foreign:
-        raise InputError(f"{_options(foreign)}: not of the patterns, which take --svg")
+        raise InputError(f"{foreign}: not of the patterns, which take --svg")
     if as_svg:
         click.echo(pattern_svg())
     else:
@@ -212,7 +211,7 @@ def _banks(access: str | None, as_svg: bool, foreign: str) -> int:
 
     if foreign or access is None:
         raise InputError(
-            f"{_options(foreign)}: not of banks, which take --access and --svg"
+            f"{foreign}: not of banks, which take --access and --svg"
             if foreign
             else "--access is missing; for example --access 'ld:4:lane * 8'"
         )

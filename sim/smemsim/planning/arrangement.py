@@ -160,7 +160,7 @@ def wish_of(rows: Any, k: Any, *, dtype: Any, major: Any, swizzle: Any, arch: An
 def _extent(name: str, value: Any) -> int:
     number = whole(name, value, minimum=1)
     if number > MOST:
-        raise InputError(f"{name} = {number}: more than any shared memory holds")
+        raise InputError(f"{name} = {number}: more than any shared memory holds; needs at most {MOST}")
     return number
 
 

@@ -15,12 +15,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 from smemsim.base.errors import InputError
-from smemsim.base.files import check_place
+from smemsim.base.files import check_folder, check_place
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
 from smemsim.virtual.telling import Journal, News
@@ -37,7 +36,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         from smemsim.virtual.policy import hooks_of
 
         hooks_of(policy.hooks)  # what cannot be read is refused before the program starts
-    for option, check in (("record", _check_folder), ("report", _check_folder), ("json", check_place)):
+    for option, check in (("record", check_folder), ("report", check_folder), ("json", check_place)):
         if (place := getattr(policy, option)) is not None:
             check(f"--{option}", pathlib.Path(place))
     folder = build.libraries()
@@ -77,12 +76,12 @@ def _why_not(program: str, e: OSError) -> str:
     path = pathlib.Path(program)
     if not program:
         return "its name is empty"
+    if path.is_dir():
+        return f"it is a folder; name the program in it, such as {shlex.quote(os.path.join(program, 'a.out'))}"
     if os.sep not in program and shutil.which(program) is None:
         return f"no folder of PATH has it{f'; is it ./{program}?' if path.is_file() else ''}"
     if not path.exists():
         return "there is no such file"
-    if path.is_dir():
-        return "it is a folder"
     if isinstance(e, PermissionError):
         return "it is not executable: chmod +x, or write the interpreter (sh, python) before it"
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -188,14 +187,3 @@ def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
             else ": no process of the program used the device (a process without the environment of smemsim exec cannot: env -i, sudo)"
         )
     return ""
-
-
-def _check_folder(option: str, path: pathlib.Path) -> None:
-    """InputError where a folder cannot be made, or nothing can be written into it; it is there afterwards."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as e:
-        what = "a file of this name is there" if isinstance(e, FileExistsError) else e.strerror or e
-        raise InputError(f"{option} {path}: cannot write there: {what}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -116,4 +117,6 @@ def _row(name: Any, of: Mapping[str, Architecture]) -> Architecture:
         return name
     if isinstance(name, str) and name in of:
         return of[name]
-    raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(of)}){suggestion(name, of)}")
+    digits = re.findall(r"\d+", name) if isinstance(name, str) else []
+    near = suggestion(name, [known for known in of if re.findall(r"\d+", known) == digits])  # another number is another card
+    raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(of)}){near}")

@@ -55,7 +55,9 @@ def reader(operand: Operand, name: str, names: Names) -> Read:
     if isinstance(operand, Symbol):
         address = names.address_of(operand)
         return lambda x: np.asarray(address(x)).astype(kind, copy=False)
-    raise InputError(f"operand {operand}: needs a register, a number or a name, as .{name}")
+    raise InputError(
+        f"operand {getattr(operand, 'text', '') or type(operand).__name__.lower()}: needs a register, a number or a name, as .{name}"
+    )
 
 
 def _register(operand: Register, kind: np.dtype[Any]) -> Read:
