@@ -23,14 +23,14 @@ __all__ = ["Result", "expectations", "judged", "tests_of"]
 ORDER = {"X003", "X004", "X005", "X007", "X008", "X012"} | {f"X0{n}" for n in range(21, 30)}  # findings about accesses that nothing orders
 TRACES = 300  # executions that are looked at for a race
 MOST_BLOCKS = 20_000
-MORE = range(1000, 2200)  # seeds, without the watch, for outcomes that few interleavings have
+MORE = range(1000, 2200)  # seeds, without the sanitizer, for outcomes that few interleavings have
 ENOUGH = 4  # schedules, where these show all that there is
 
 
 @dataclasses.dataclass
 class Result:
     """A test in one space. `allowed` says whether the outcome it asks for may be seen (None: nobody has said), `in_turns` whether taking turns shows it,
-    `reached` under which schedules it was; `races` what the model says of executions in turns, `found` the schedules under which the watch finds something.
+    `reached` under which schedules it was; `races` what the model says of executions in turns, `found` the schedules under which the sanitizer reports something.
     """
 
     path: str
@@ -83,7 +83,7 @@ class Result:
         if not self.can_end and not self.hung:
             yield "hang", f"it never hangs in {self.schedules} schedules, though it can"
         if self.races and not self.found and not self.always_hangs:
-            yield "race", "it has a data race, and the watch says nothing"
+            yield "race", "it has a data race, and the sanitizer reports nothing"
         if self.found and not self.races:
             yield "silence", f"it has no data race, and the watch finds {', '.join(sorted(self.codes))} with --schedule {self.found[0]}"
 
