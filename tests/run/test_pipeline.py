@@ -139,7 +139,13 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path):
     assert "X006" in [f.code for f in run.findings]
     assert "before the kernel stopped; stage 0 has been read (load 4), " in pipeline.sentences()[-1]
     assert pipeline.sentences()[0].startswith("warp 0 never goes on at line ")
+    assert "before it issues load 5 into stage 1: phase 0" in pipeline.sentences()[0]
+    assert "before it reads the load after load 1 in stage 1: phase 1" in pipeline.sentences()[1]
     assert pipeline.notes() == []
+    command = ["run", str(tmp_path / "kernel.ptx"), "--launch", str(FOLDER / "launch.json")]
+    said = " ".join(CliRunner().invoke(main, command).output.split())  # without --pipeline
+    assert "before it issues load 5 into stage 1" in said
+    assert "5 loads were issued before the kernel stopped" in said
 
 
 def test_a_hang_names_the_warps_that_came_and_those_that_are_overdue(tmp_path):
@@ -186,14 +192,26 @@ def test_rings_of_timed_kernels(twins, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "fix"), [("gemm_late", "wgmma.wait_group 1"), ("gemm_one_group", None), ("gemm_lock", "leave bar.sync out")]
+    ("name", "at", "fix"),
+    [
+        ("gemm_late", "pipeline_twins.cu:163", "wgmma.wait_group 1"), ("gemm_one_group", "wgmma.wait_group", None),
+        ("gemm_lock", "", "leave bar.sync out"), ("gemm_4", "mbarrier.try_wait", None),
+    ],
 )  # fmt: skip
-def test_a_wait_is_needless_if_the_weaker_kernel_is_silent_and_leaves_the_same(twins, name, fix):
-    said = CliRunner().invoke(main, ["run", str(twins / name), "--relax", "--json"])
+def test_a_wait_is_needless_if_the_weaker_kernel_is_silent_and_leaves_the_same(twins, name, at, fix):
+    said = CliRunner().invoke(main, ["run", str(twins / name), *(["--relax-at", at] if at else ["--relax"]), "--json"])
     notes = {f["code"]: f for f in json.loads(said.output)["remarks"]}
     assert said.exit_code == 0
     assert (fix is None) == ("P102" not in notes)
     assert fix is None or fix in notes["P102"]["repair"]
+
+
+def test_a_wait_that_does_not_exist_is_refused(tmp_path):
+    text = ".version 8.7 .target sm_90a .address_size 64\n.visible .entry k() { ret; }"
+    (tmp_path / "k.ptx").write_text(text)
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "k.ptx"), "--relax-at", "12"])
+    assert done.exit_code == 2
+    assert "is '12'; needs a line of the PTX, a source line" in " ".join(done.output.split())
 
 
 def test_a_wait_that_never_waits(tmp_path):

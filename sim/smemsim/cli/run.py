@@ -203,6 +203,12 @@ COMMAND_LINE = "command line"
     metavar="FILE.toml|.json",
     help="With --pipeline: lengths that the picture assumes: load, interval, mma, store, epilogue.",
 )
+@click.option(
+    "--relax-at",
+    multiple=True,
+    metavar="WAIT",
+    help="Like --relax, for one wait: a line of the PTX (582), a source line (gemm.cu:163), or an instruction (mbarrier.try_wait).",
+)
 @click.option("--relax", is_flag=True, help="Run again with each wait weakened, and report those that were not needed (P102).")
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled. Runs nothing.")
 @click.option("--init", is_flag=True, help="Print a launch file for the kernel, to be filled in. Runs nothing.")
@@ -401,7 +407,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         if launch.options.get("counters"):
             options["counters"] = launch.options["counters"]  # its bounds; --counters has none
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
-        runs = gpu.run_relaxed if o["relax"] else gpu.run_and_compare
+        runs = functools.partial(gpu.run_relaxed, at=o["relax_at"]) if o["relax"] or o["relax_at"] else gpu.run_and_compare
         done = runs(module, launch.config(args), RunOptions(**options))
         if sampler is not None:
             _ = done.findings  # the profile includes the operand check

@@ -21,7 +21,7 @@ import numpy as np
 
 from smemsim.base.arguments import SAMPLE, flag, in_grid, shown, whole
 from smemsim.base.budget import ask
-from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.errors import InputError, SmemsimError, Unmodelled
 from smemsim.base.files import source_folders
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.machine.global_memory import Region
@@ -268,10 +268,15 @@ class Gpu(Device):
         if before is not None and is_short and not run.ok:
             self._compared.add(kernel.name)
             self._try_fixes(kernel, config, options, run, before)
+            if run.stages is None and any(f.code == "X006" for f in run.launch.result.findings.values()):
+                run.stages = self._stages_of_hang(kernel, config, options, before)
         return run
 
-    def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+    def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions, at: Sequence[str] = ()) -> Run:
         """Like `run`, and then once more for each wait that is weakened: P102 for those that were not needed in this launch.
+
+        `at` names the waits: a line of the PTX, a source line, or the begin of an instruction's name. Default: all but
+        those for mbarriers.
 
         The outputs are those of the first run. InputError without the sanitizer, which decides.
         """
@@ -283,7 +288,7 @@ class Gpu(Device):
         waits = WaitObserver()
         watched = dataclasses.replace(options, observers=(*options.observers, waits), pipeline=options.pipeline or True)
         run = self.run(ptx, config, watched)
-        run.has_needless(needless_waits(self, run, config, options, before, waits))
+        run.has_needless(*needless_waits(self, run, config, options, before, waits, at))
         return run
 
     def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: dict[int, np.ndarray]) -> None:
@@ -305,6 +310,27 @@ class Gpu(Device):
         run.has_tried(try_fixes(run, module_of(kernel.text), again, min(MOST_SECONDS, options.limit_seconds or MOST_SECONDS)))
         for region in self._still(regions):
             region.data[:] = left[region.begin]
+
+    def _stages_of_hang(
+        self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray]
+    ) -> PipelineRecorder | None:
+        """The stages of a launch that never ends, which runs once more with the memory of before; None without a ring. The first run's results are left."""
+        regions = [region for region in self.memory.filled() if region.begin in before]
+        left = {region.begin: region.data.copy() for region in regions}
+        for region in self._still(regions):
+            region.data[:] = before[region.begin]
+        seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
+        asked = dataclasses.replace(
+            options, sanitize=False, workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=True
+        )
+        try:
+            again = self.run(kernel, config, asked)
+        except SmemsimError:
+            return None
+        finally:
+            for region in self._still(regions):
+                region.data[:] = left[region.begin]
+        return again.stages if again.pipeline.rings and again.pipeline.lanes.stuck else None
 
     def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:
         """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""

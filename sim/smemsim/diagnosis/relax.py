@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smemsim.base.errors import SmemsimError
+from smemsim.base.arguments import shown
+from smemsim.base.errors import InputError, SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.ptx.module import Instruction
 from smemsim.diagnosis.rings import shorter
+from smemsim.diagnosis.run import Run, Sources
 from smemsim.run.events import GroupKind, Observer
 
 if TYPE_CHECKING:
-    from smemsim.diagnosis.run import Run
     from smemsim.run.engine.launch import LaunchConfig, RunOptions
 
 __all__ = ["WaitObserver", "needless_waits"]
@@ -30,6 +31,7 @@ MOST_TRIED = 16  # waits of a launch
 MOST_GROUPS = 6  # groups more that may stay in flight
 FEWEST = 3  # times that a wait must have mattered
 _GROUPS = re.compile(r"\b((?:wgmma|cp\.async(?:\.bulk)?)\.wait_group(?:\.read)?(?:\.sync\.aligned)?)(\s+)(\d+)(\s*;)")
+_MBARRIERS = re.compile(r"\bmbarrier\.(?:try|test)_wait[\w.:]*\s+([%\w$]+)\s*,[^;]*;")
 _BARRIERS = re.compile(r"(?:@!?%?[\w$]+\s+)?\b(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?\s+[^;]*;")
 
 
@@ -38,6 +40,7 @@ class WaitObserver(Observer):
 
     def __init__(self) -> None:
         self.mattered: collections.Counter[Instruction] = collections.Counter()
+        self.passed: collections.Counter[Instruction] = collections.Counter()  # waits for mbarriers: tried only if they are named
         self._pending: collections.Counter[tuple[str, int]] = collections.Counter()
         self._wave: Any = None
 
@@ -58,6 +61,9 @@ class WaitObserver(Observer):
         for warp in warps:
             self._pending[kind, warp] = min(self._pending[kind, warp], left)
 
+    def mbarriers_passed(self, x: Any, i: Instruction, waits: Any, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool) -> None:
+        self.passed[i] += any(self._warps(x, threads) for threads, _ in waits)
+
     def barrier_met(self, x: Any, i: Instruction, number: int, ctas: np.ndarray, threads: np.ndarray, count: int | None) -> None:
         self.mattered[i] += bool(self._warps(x, threads[:1]))
 
@@ -66,17 +72,20 @@ class WaitObserver(Observer):
 
 
 class _Wait(NamedTuple):
-    """A wait of one source line, with all its PTX lines. `groups` is the N of `wait_group N`; None for a barrier."""
+    """A wait of one source line, with all its PTX lines. `groups` is the N of `wait_group N`; None for a barrier of
+    threads or a wait for an mbarrier.
+    """
 
     instruction: Instruction
     lines: tuple[int, ...]
     groups: int | None
 
     def weakened(self, text: str, count: int) -> str:
-        """The kernel with `wait_group count` there, or without the barrier."""
+        """The kernel with `wait_group count` there, without the barrier, or with a wait that passes at once."""
         lines = text.split("\n")
         for number in self.lines:
             line = _BARRIERS.sub("", lines[number - 1])
+            line = _MBARRIERS.sub(r"setp.eq.u32 \1, 0, 0;", line)
             lines[number - 1] = _GROUPS.sub(lambda m: f"{m[1]}{m[2]}{count}{m[4]}", line)
         return "\n".join(lines)
 
@@ -86,7 +95,7 @@ def _waits(text: str, mattered: Sequence[Instruction]) -> Iterator[_Wait]:
     lines, by_place = text.split("\n"), collections.defaultdict(list)
     for i in sorted(mattered, key=lambda i: i.line):
         groups, barriers = _GROUPS.findall(lines[i.line - 1]), _BARRIERS.findall(lines[i.line - 1])
-        if len(groups) + len(barriers) == 1:
+        if len(groups) + len(barriers) + len(_MBARRIERS.findall(lines[i.line - 1])) == 1:
             count = int(groups[0][2]) if groups else None
             by_place[i.name, i.line if i.location is None else i.location, count].append(i)
     for (_, _, count), waits in by_place.items():
@@ -94,18 +103,27 @@ def _waits(text: str, mattered: Sequence[Instruction]) -> Iterator[_Wait]:
 
 
 def needless_waits(
-    gpu: Any, usual: Run, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray], waits: WaitObserver
-) -> list[Finding]:
-    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it."""
+    gpu: Any,
+    usual: Run,
+    config: LaunchConfig,
+    options: RunOptions,
+    before: dict[int, np.ndarray],
+    waits: WaitObserver,
+    at: Sequence[str] = (),
+) -> tuple[list[Finding], int]:
+    """How many waits were weakened, and P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but those for mbarriers)."""
+    mattered = _named(usual, waits, at) if at else waits.mattered
     if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:
-        return []
+        return [], 0
     if usual.stages is not None and not any(ring.refills > len(ring.stages) for ring in usual.pipeline.rings):
-        return []  # no stage was filled often enough to tell
+        return [], 0  # no stage was filled often enough to tell
     regions = [region for region in gpu.memory.filled() if region.begin in before]
     left = {region.begin: region.data.copy() for region in regions}
     asked = dataclasses.replace(
         options, workers=1, progress=False, observers=(), counters=False, pipeline=False, limit_seconds=5 + 4 * usual.seconds
     )  # fmt: skip
+
+    known = {f.code for f in usual.remarks}
 
     def is_silent(text: str) -> bool:
         for region in regions:
@@ -115,20 +133,47 @@ def needless_waits(
         except SmemsimError:
             return False
         is_same = all(np.array_equal(region.data, left[region.begin]) for region in regions)
-        return run.ok and not run.launch.status and run.ctas == usual.ctas and is_same
+        is_quiet = {f.code for f in (*run.findings, *run.remarks)} <= known  # X007 may be a remark
+        return run.ok and is_quiet and not run.launch.status and run.ctas == usual.ctas and is_same
 
     found: list[Finding] = []
     try:
-        for wait in [*_waits(usual.ptx, [i for i, n in waits.mattered.items() if n >= FEWEST])][:MOST_TRIED]:
+        tried_waits = [*_waits(usual.ptx, [i for i, n in mattered.items() if n >= FEWEST])][:MOST_TRIED]
+        for wait in tried_waits:
             first = 0 if wait.groups is None else wait.groups + 1
             tried = range(first, first + (1 if wait.groups is None else MOST_GROUPS))
             silent = list(itertools.takewhile(is_silent, (wait.weakened(usual.ptx, count) for count in tried)))
             if silent:
-                found.append(_told(wait, tried[len(silent) - 1], waits.mattered[wait.instruction]))
+                found.append(_told(wait, tried[len(silent) - 1], mattered[wait.instruction]))
     finally:
         for region in regions:
             region.data[:] = left[region.begin]
+    return found, len(tried_waits)
+
+
+def _named(usual: Run, waits: WaitObserver, at: Sequence[str]) -> dict[Instruction, int]:
+    """The waits at a PTX line ("582"), at a source line ("gemm.cu:163"), or whose name begins so ("wgmma.wait_group").
+    InputError for a name that no wait has.
+    """
+    place = Sources(usual.launch.program.inlined.body).place
+    known = {**waits.passed, **waits.mattered}
+    found: dict[Instruction, int] = {}
+    for name in at:
+        here = {
+            i: n
+            for i, n in known.items()
+            if str(i.line) == name or i.name.startswith(name) or (i.location is not None and _is_at(str(place(i.location)), name))
+        }
+        if not here:
+            raise InputError(
+                f"relax: no wait that held a thread of CTA 0 back is {shown(name)}; needs a line of the PTX, a source line, or the begin of an instruction's name"
+            )
+        found |= here
     return found
+
+
+def _is_at(place: str, name: str) -> bool:
+    return place == name or place.endswith("/" + name)
 
 
 def _told(wait: _Wait, count: int, times: int) -> Finding:

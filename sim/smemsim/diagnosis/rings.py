@@ -16,6 +16,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.pipeline import Filling, Lanes, Origin, PipelineRecorder
 from smemsim.run.pipeline.barriers import Passes
 from smemsim.run.pipeline.knowledge import READERS, WARP
+from smemsim.run.pipeline.lanes import Stuck
 
 __all__ = ["SAYS", "Held", "Ring", "Verdicts", "shorter", "warps_named"]
 
@@ -219,7 +220,10 @@ class Verdicts:
     def verdicts(self) -> list[tuple[str, bool]]:
         """`sentences`, and whether each is bad news."""
         stuck = [
-            (f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}: {one.why}.", True)
+            (
+                f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}{self._awaits(one)}: {one.why}.",
+                True,
+            )
             for one in self.lanes.stuck
         ]
         told = [(self.sentence(*rings), self.is_over and rings[0].is_late) for rings in self.different()]
@@ -270,6 +274,26 @@ class Verdicts:
         if any(one.readers for one in ring.fillings):
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."
+
+    def _awaits(self, stuck: Stuck) -> str:
+        """What a wait that never ends is for: a load that it is to read, or the release of a stage that it is to fill."""
+        for ring in self.rings:
+            load, stage, _ = WORDS[ring.kind]
+            filled = [(n, one) for n, one in enumerate(ring.fillings) if one.barrier == stuck.barrier and one.barrier[1] >= 0]
+            if filled:
+                n, one = filled[-1]
+                where = f"{stage} {ring.stages.index(one.stage)}"
+                return (
+                    f", before it reads the {load} after {load} {n} in {where}"
+                    if one.is_full
+                    else f", before it reads {load} {n} in {where}"
+                )
+            count, stages = len(ring.fillings), len(ring.stages)
+            is_issuer = any(one.thread == stuck.thread for one in ring.fillings)
+            if is_issuer and stuck.barrier is not None and count >= stages:
+                number = ring.stages.index(ring.fillings[count - stages].stage)
+                return f", before it issues {load} {count} into {stage} {number}"
+        return ""
 
     def _left(self, ring: Ring) -> str:
         """What each stage holds at the end."""

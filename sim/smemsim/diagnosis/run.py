@@ -398,6 +398,7 @@ class Run:
         self.counting: Counting | None = None
         self.stages: PipelineRecorder | None = None
         self._needless: tuple[Finding, ...] = ()
+        self._weakened: int | None = None  # waits that were weakened
         self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
         self._outcomes: Outcomes = {}
@@ -461,9 +462,9 @@ class Run:
         self._schedules = schedules
         self.__dict__.pop("_all", None)
 
-    def has_needless(self, notes: Sequence[Finding]) -> None:
-        """Add notes on waits that were not needed (`Gpu.run_relaxed`)."""
-        self._needless = tuple(notes)
+    def has_needless(self, notes: Sequence[Finding], weakened: int) -> None:
+        """Add notes on waits that were not needed, of so many that were weakened (`Gpu.run_relaxed`)."""
+        self._needless, self._weakened = tuple(notes), weakened
         for name in ("_all", "_costs"):
             self.__dict__.pop(name, None)
 
@@ -756,6 +757,13 @@ class Run:
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
         counted += ["\n".join(self.pipeline.summary())] if self.tells_stages else []
+        if self._weakened is not None:
+            of = f"{self._weakened} wait{'s' * (self._weakened != 1)}"
+            counted.append(
+                f"relax: {of} weakened, {len(self._needless)} not needed in this launch"
+                if self._weakened
+                else "relax: no wait was weakened"
+            )
         return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:

@@ -45,6 +45,7 @@ class BarrierObserver(Observer):
         self._done: dict[tuple[int, int], Known] = {}
         self._phase: dict[tuple[int, int], int] = collections.defaultdict(int)
         self._filled: dict[tuple[int, int, int], Filling] = {}
+        self._blocked: dict[int, tuple[int, int]] = {}  # by thread: the mbarrier that it waits at
         self._met: dict[Any, Known] = collections.defaultdict(Known)
         self._passing: dict[Any, Known] = {}
         # by instruction, thread and mbarrier: the phase that was passed
@@ -68,7 +69,7 @@ class BarrierObserver(Observer):
             own = [t for t in wait.threads.tolist() if self._first <= t < self._first + x.stride]
             if own:
                 warps = tuple(sorted({(t - self._first) // WARP for t in own}))
-                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what()))
+                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], self._blocked.get(own[0])))
 
     def _own(self, threads: np.ndarray) -> list[int]:
         return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]
@@ -124,6 +125,11 @@ class BarrierObserver(Observer):
             self._done[key] = done
             self._phase[key] += 1
 
+    def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        if x is self._wave:
+            for thread in self._own(threads):
+                self._blocked[thread] = barrier.cta.index, barrier.offset
+
     def mbarriers_passed(
         self, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
     ) -> None:
@@ -139,6 +145,8 @@ class BarrierObserver(Observer):
                 self._waits(x, own, "wait", done.time, f"{key[1]:#x} phase {phase}", i)
                 for thread in own:
                     self._known[thread].learn(done, i, key, phase)
+            for thread in own:
+                self._blocked.pop(thread, None)
 
     def _passed(self, i: Instruction, thread: int, key: tuple[int, int], phase: int) -> None:
         """Count whether a wait has learned anything."""

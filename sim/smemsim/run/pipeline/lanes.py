@@ -31,12 +31,14 @@ class Span(NamedTuple):
 
 class Stuck(NamedTuple):
     """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait
-    for, in words.
+    for, in words. `thread` is the first of them, `barrier` the mbarrier that it waits at.
     """
 
     warps: tuple[int, ...]
     instruction: Instruction
     why: str
+    thread: int = -1
+    barrier: tuple[int, int] | None = None
 
 
 class Role(NamedTuple):
