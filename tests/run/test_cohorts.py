@@ -8,6 +8,7 @@ import pytest
 from smemsim import Gpu
 from smemsim.campaign.spaces import space
 from smemsim.campaign.spaces.cohorts import Program, difference, draw, mutated, recorded_kernels, simpler
+from smemsim.evidence.launches import load_launch_file
 
 STORE, LOAD = "st.shared.b32 [%own+0], %acc;", "ld.shared.b32 %x, [%near+0]; add.u32 %acc, %acc, %x;"
 MEETS = "setp.eq.u32 %q, %cta, 1; @%q bra D1; bar.sync 0; D1:"  # all CTAs but one
@@ -170,6 +171,13 @@ def test_a_mutated_kernel_differs_from_its_original_in_a_line():
         other = mutated(kernel, random.Random(seed))
         pairs = list(zip(kernel.split("\n"), other.split("\n"), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2 or other == kernel
+
+
+def test_every_recorded_kernel_is_read():
+    """None is refused for what its launch file expects of outputs."""
+    assert len(recorded_kernels()) > 100
+    for path in recorded_kernels():
+        assert load_launch_file(path.parent).about["entry"]
 
 
 def test_the_space_is_one_of_the_campaigns():
