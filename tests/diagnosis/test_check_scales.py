@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kernels import changed, kernel, said_of_damaged, word_with
 from messages import one_line
 from scaled import ARCH, MODES, scaled
+from scaled_fragments import SHUFFLED, FragmentGemm
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
@@ -698,3 +699,89 @@ def test_metadata_that_threads_put_together_is_followed(steps):
         is_wrong = steps[1] == (0, 0) and not more
         assert ([f.code for f in done.findings], wrong > 0) == (["R508"] * is_wrong, is_wrong), done.text()
         assert "not checked: sparse metadata" not in done.text()
+
+
+# ---- scale factors of mma.sync
+
+
+def in_lanes(scales):
+    """In the order in which lanes take the factors of 16 rows: g, g + 8."""
+    return scales.reshape(-1, 2, 8, scales.shape[1]).swapaxes(1, 2).reshape(scales.shape) if len(scales) % 16 == 0 else scales
+
+
+def by_rows(scales):
+    """One factor for all rows and 128 of K, as of blocks of 128 x 128."""
+    return np.broadcast_to(scales[:1].repeat(len(scales), 0)[:, ::4].repeat(4, 1), scales.shape).copy()
+
+
+@pytest.mark.parametrize("by", ["direct", "ldmatrix", "cp.async"])
+@pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
+def test_right_factors_of_mma_sync_are_followed_and_silent(kind, by):
+    done, wrong = FragmentGemm(kind, by=by, grid=(2, 2), steps=4).run()
+    assert (done.findings, done.remarks, wrong, done.judged.scales) == ([], [], 0, (16, 16)), done.text()
+
+
+@pytest.mark.parametrize(
+    ("gemm", "options"),
+    [
+        (FragmentGemm(byte=lambda side, step: 0), {"same": True}),  # padding
+        (FragmentGemm(order=by_rows, grid=(2, 2)), {}),
+        (
+            FragmentGemm(
+                order=by_rows, byte=lambda side, step: 0, after=dict.fromkeys("ab", "and.b32 %w, %w, 0xff; mul.lo.u32 %w, %w, 0x01010101;")
+            ),
+            {},
+        ),
+        (FragmentGemm("mxf4nvf4", threads=(1, 2)), {}),
+        (
+            FragmentGemm(after=dict.fromkeys("ab", "add.u32 %w, %w, 0x01010101;"), word=lambda side, step: 0),
+            {},
+        ),  # computed: nothing is known
+    ],
+)
+def test_factors_of_mma_sync_that_several_k_or_rows_share_are_right(gemm, options):
+    assert gemm.run(**options)[0].findings == []
+
+
+def test_factors_in_the_order_of_the_lanes_are_a_remark():
+    done, wrong = FragmentGemm(rows={"a": SHUFFLED}, order=in_lanes, grid=(2, 1)).run()
+    assert (done.findings, wrong) == ([], 0)
+    assert [f.code for f in done.remarks] == ["R508"]
+
+
+WRONG_FRAGMENTS = {
+    "one byte": (FragmentGemm(byte=lambda side, step: 0, steps=4), "S702", "multiplied at k = 32 with the scale factors of k = 0"),
+    "one byte pair": (FragmentGemm("mxf4", byte=lambda side, step: 2 * (side == "a" and step % 2)), "S702", "rows 0 to 7 of B are multiplied at k = 64"),
+    "one word": (FragmentGemm(word=lambda side, step: 0), "R508", "at k = 128 with the scale factors of k = 0"),
+    "one word, four factors": (FragmentGemm("mxf4nvf4", word=lambda side, step: step * (side == "a"), by="ldmatrix"), "R508", "rows 0 to 7 of B are multiplied at k = 64"),
+    "bytes in the other order": (FragmentGemm(after={"a": "prmt.b32 %w, %w, 0, 0x0123;"}), "R508", "another order than k"),
+    "rows g and g + 8 alike": (FragmentGemm(rows={"a": "mov.u32 %s1, %g;"}), "R508", "rows 0 and 8 of A get the same scale factors"),
+    "rows exchanged": (FragmentGemm(rows={"b": "xor.b32 %s1, %g, 1;"}), "R508", "row r gets those of row r ^ 1"),
+    "the last row first": (FragmentGemm("mxf4", rows={"b": "sub.u32 %s1, 7, %g;"}), "R508", "in the opposite order"),
+    "the first tile's rows": (FragmentGemm(grid=(2, 2), tile=lambda side: int(side == "b")), "R508", "rows 0 to 15 of A and rows 16 to 31 get the same"),
+    "other threads": (FragmentGemm(threads=(1, 0), after={"a": "and.b32 %s1, %lane, 2; setp.eq.u32 %few, %s1, 0; selp.b32 %w, %w, 0x7f7f7f7f, %few;"}), "S702", "lanes 2 and 3 of each four"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "code", "words"), WRONG_FRAGMENTS.values(), ids=WRONG_FRAGMENTS)
+def test_wrong_factors_of_mma_sync_are_found(gemm, code, words):
+    done, wrong = gemm.run()
+    assert wrong > 0
+    assert {f.code for f in done.findings} == {code}, done.text()
+    assert any(words in f.message for f in done.findings), done.text()
+    assert all("mma.sync." in done.ptx.splitlines()[f.line - 1] for f in done.findings)
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_every_tier_follows_factors_of_mma_sync(tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    monkeypatch.setenv("SMEMSIM_COHORTS", "off" if tiers == "closures" else "")
+    wrong = FragmentGemm(byte=lambda side, step: 0, steps=4, grid=(2, 2))
+    assert FragmentGemm(steps=4, grid=(2, 2)).run()[0].judged.scales == (16, 16)
+    assert [f.code for f in wrong.run()[0].findings] == ["S702", "S702"]
+    assert [f.code for f in wrong.run(workers=2)[0].findings] == ["S702", "S702"]
+
+
+def test_the_parameters_of_factors_of_mma_sync_exchanged_are_a_remark():
+    done, wrong = FragmentGemm(of=lambda side: "ab"[side == "a"], grid=(1, 2)).run()
+    assert (wrong > 0, done.findings, [f.code for f in done.remarks]) == (True, [], ["R508"])

@@ -431,6 +431,12 @@ def given_by_one(meets: str, gives: str = AGAIN, takes: str = "", *, count: int 
     @%p8 st.shared.u32 [%r8], %r3; {meets} {gives} bra OUT; T: {takes or waits()} {other} @%p3 ld.shared.u32 %r9, [%r10]; {RESULT} OUT:"""
 
 
+def completed_by_one(before: str, *, store: str = "@%p4 st.shared.u32 [sm], %r3;") -> str:
+    """Lane 0 of warp 0 says by mbarrier.complete_tx that a word is stored; warp 1 waits for that and reads it."""
+    return f"""{init()} bar.sync 0; @%p3 bra T; @%p4 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; {store} {before}
+    @%p4 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16; bra OUT; T: {waits()} ld.shared.u32 %r9, [sm]; {RESULT} OUT:"""
+
+
 def stored_by_one(meets: str) -> str:
     """The same where a lane of warp 1 issues a bulk store of the words."""
     return f"""{init(1)} bar.sync 0; @%p3 bra T; st.shared.u32 [%r8], %r3; fence.proxy.async.shared::cta; {meets} {AGAIN} bra OUT;
@@ -823,6 +829,12 @@ KERNELS = (
     Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
     Kernel("lanes, one arrives for all, met",          given_by_one("bar.warp.sync -1;")),
     Kernel("lanes, one arrives for all",               given_by_one(""), "X008"),
+    Kernel("bytes completed behind a fence",            completed_by_one("fence.acq_rel.cta;")),
+    Kernel("bytes completed behind a restricted fence", completed_by_one("fence.release.sync_restrict::shared::cta.cluster;")),
+    Kernel("bytes completed, no fence",                 completed_by_one(""), "X008"),
+    Kernel("lanes, all store one word, one completes bytes", completed_by_one("fence.acq_rel.cta;", store="st.shared.u32 [sm], 7;"), remarks="X008"),
+    Kernel("lanes, all store one word, one arrives for all", given_by_one("st.shared.u32 [sm], 7;", who=0).replace("ld.shared.u32 %r9, [%r10]", "ld.shared.u32 %r9, [sm]"), remarks="X008"),
+    Kernel("lanes, all store one word, one arrives for all, met", given_by_one("st.shared.u32 [sm], 7; bar.warp.sync -1;", who=0).replace("ld.shared.u32 %r9, [%r10]", "ld.shared.u32 %r9, [sm]")),
     Kernel("lanes, one arrives for all, a bulk store",  stored_by_one(""), "X008"),
     Kernel("lanes, one arrives for all, bulk store, met", stored_by_one("bar.warp.sync -1;")),
     Kernel("lanes, one arrives for all, a proxy fence", given_by_one("fence.proxy.async.shared::cta;"), "X008"),

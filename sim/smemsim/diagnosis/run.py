@@ -30,6 +30,7 @@ from smemsim.diagnosis.explained_output import Executed, Wrong, explained, round
 from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
 from smemsim.diagnosis.operands.boxes import cut_off
+from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.maps import of_maps
 from smemsim.diagnosis.operands.places import RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
@@ -346,6 +347,8 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         | reads.factors.missed
         | reads.factors.missed_metadata
         | reads.factors.missed_registers
+        | reads.fragments.missed
+        | reads.fragments.missed_registers
     )
     done = reads.instructions - sum(reads.missed_instructions.values())
     a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
@@ -357,7 +360,10 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
-    scales = reads.factors.instructions - sum(reads.factors.missed.values()), reads.factors.instructions
+    scales = tuple(
+        sum(n)
+        for n in zip(*((x.instructions - sum(x.missed.values()), x.instructions) for x in (reads.factors, reads.fragments)), strict=True)
+    )
     distinct = written.distinct if written is not None else 0
     return Judged(done, reads.instructions, len(reads.ctas), distinct, len(maps), missed, a, b, scales)
 
@@ -543,7 +549,7 @@ class Run:
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
             if self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
-                stored = [*stored, *wrong_factors(self.reads.factors, self.launch)]
+                stored = [*stored, *wrong_factors(self.reads.factors, self.launch), *wrong_fragments(self.reads.fragments, self.launch)]
         return causes, [*executed, *stored]
 
     @property

@@ -25,7 +25,7 @@ from smemsim.run.scopes import GPU
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
-    from smemsim.run.engine.records import Bulk, Copy, Load, Products, Store
+    from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Products, Store
     from smemsim.run.views import Barrier, Cta, Mbarrier, Ordering, Wave
 
 __all__ = [
@@ -219,6 +219,9 @@ class Observer:
     def bytes_counted(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
         """`size` bytes have come for each of these mbarriers."""
 
+    def bytes_changed(self, x: Wave, i: Instruction, threads: AtMbarriers, *, scope: int) -> None:
+        """Threads are about to execute mbarrier.expect_tx or .complete_tx."""
+
     def mbarriers_reached(
         self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
@@ -318,6 +321,9 @@ class Observer:
 
     def multiplied(self, x: Wave, i: Instruction, products: Products) -> None:
         """Products have read their operands: of each it is known whether it has read uninitialised memory."""
+
+    def fragments_multiplied(self, x: Wave, i: Instruction, fragments: Fragments) -> None:
+        """Warps execute a block-scaled or sparse mma.sync; reported if an observer asks for `multiplies`."""
 
     # ---- tensor memory
 

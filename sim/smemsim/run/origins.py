@@ -1,7 +1,7 @@
 """Which bytes of global memory are in registers, shared and tensor memory because threads have copied them, byte by
 byte.
 
-Only registers that carry such bytes to a store are followed (`run/lower/copied.py`), in programs whose scale factors
+Only registers that carry such bytes to a store, or to a block-scaled or sparse mma.sync, are followed (`run/lower/copied.py`), in programs whose scale factors
 or metadata are checked. Values that threads compute have no origin. Chunks of 16 bytes of shared memory that such
 stores wrote last have a writer of their own, COPIES. Other stores make it THREADS, and the origins are dropped.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CELL",
+    "LOADS",
     "FollowedStore",
     "Origins",
     "cells_in_order",
@@ -43,6 +44,7 @@ __all__ = [
     "followed_store",
     "followed_stores",
     "origins_of",
+    "origins_of_bytes",
 ]
 
 BYTE, CELL = 8, 4  # bits, bytes
@@ -286,6 +288,12 @@ def _and(i: Instruction, width: int) -> Origin | None:
     return origins
 
 
+def _masked(i: Instruction, width: int) -> Origin | None:
+    """Elements of bytes under an immediate mask stay where they are."""
+    one = _of(i.operands[1], width)
+    return None if one is None or not isinstance(i.operands[2], Immediate) else one[1]
+
+
 def _number(operand: Operand) -> Callable[[Wave], int | None]:
     """A number that all threads have; None where they have several."""
     if isinstance(operand, Immediate):
@@ -302,7 +310,8 @@ def _number(operand: Operand) -> Callable[[Wave], int | None]:
     return number
 
 
-def _shift(i: Instruction, width: int) -> Origin | None:
+def _shift(i: Instruction, width: int, *, within: bool = False) -> Origin | None:
+    """A shift by whole bytes; `within` bytes too, where the byte that an element lies in matters alone."""
     one, by = _of(i.operands[1], width), _number(i.operands[2])
     if one is None:
         return None
@@ -311,7 +320,8 @@ def _shift(i: Instruction, width: int) -> Origin | None:
     def origins(x: Wave) -> np.ndarray:
         bits = by(x)
         held = one[1](x)
-        return np.full(held.shape, FOREIGN, np.int64) if bits is None or bits % BYTE else _moved(held, sign * bits // BYTE)
+        is_unknown = bits is None or (bits % BYTE and not within)
+        return np.full(held.shape, FOREIGN, np.int64) if is_unknown or bits is None else _moved(held, sign * (bits // BYTE))
 
     return origins
 
@@ -423,6 +433,19 @@ def _load(i: Instruction, c: Linker, width: int) -> Origin | None:
     return origins
 
 
+def origins_of_bytes(x: Wave, places: np.ndarray) -> np.ndarray:
+    """The origins of bytes of shared memory by their places in that of all CTAs, whichever instruction copied them."""
+    found, cta = np.empty(places.shape, np.int64), places // x.pitch
+    for n in distinct(cta).tolist():
+        mine = cta == n
+        found[mine] = _in_window(x, n, places[mine] - n * x.pitch)
+    return found
+
+
+# By the name of a load what makes the origins of its registers' bytes, (threads, bytes).
+LOADS: dict[str, Callable[[Instruction, Linker, int], Origin | None]] = {"ld": _load, "ldu": _load}
+
+
 def _in_window(x: Wave, cta: int, at: np.ndarray) -> np.ndarray:
     """The origins of bytes of a CTA's window, whichever instruction copied them."""
     found, writers = x.ctas[cta].shared.look(at)
@@ -458,15 +481,7 @@ def _noted(i: Instruction, c: Linker, items: Sequence[Operand]) -> Act:
     given = [(item.slot, _width(item)) for item in items if isinstance(item, Register)]
     others = i.given - {slot for slot, _ in given}
     widths = _shares(i, items)
-    origin = (
-        None
-        if widths is None
-        else _load(i, c, sum(widths))
-        if i.op in ("ld", "ldu")
-        else _FORMS[i.op](i, sum(widths))
-        if i.op in _FORMS
-        else None
-    )
+    origin = None if widths is None else _origin(i, c, sum(widths))
 
     def note(x: Wave) -> None:
         held = origins_of(x)
@@ -487,6 +502,15 @@ def _noted(i: Instruction, c: Linker, items: Sequence[Operand]) -> Act:
     return note
 
 
+def _origin(i: Instruction, c: Linker, width: int) -> Origin | None:
+    """The origins of the bytes that an instruction gives."""
+    if i.op in LOADS:
+        return LOADS[i.op](i, c, width)
+    if i.given <= c.copied.fragments and i.op in ("shl", "shr", "and"):
+        return _masked(i, width) if i.op == "and" else _shift(i, width, within=True)
+    return _FORMS[i.op](i, width) if i.op in _FORMS else None
+
+
 def _shares(i: Instruction, items: Sequence[Operand]) -> list[int] | None:
     """How many bytes each register that an instruction gives a value gets of its result; None where that is not
     followed.
@@ -494,7 +518,9 @@ def _shares(i: Instruction, items: Sequence[Operand]) -> list[int] | None:
     registers = [item for item in items if isinstance(item, Register)]
     if any(item.part or item.type in ("pred", "b128") for item in registers):
         return None
-    if i.op in ("ld", "ldu"):
+    if i.op == "ldmatrix":
+        return [CELL] * len(items)
+    if i.op in LOADS:
         kind = (
             i.modifiers[-1]
             if i.modifiers[-1][0] in "busf"

@@ -156,6 +156,18 @@ class MmaSync:
         """
         return _register_places(self.shape, self.stored_k, self.row.bits)
 
+    def bytes_of(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+        """(thread, byte of its registers) in which each element of A ("a", (M, stored K)) or B ("b", (N, K)) begins."""
+        m, n, k = self.shape
+        rows, width, of = (m, self.stored_k, _a_order) if side == "a" else (n, k, _b_order)
+        thread, element = np.divmod(of(rows, width, self.row.bits).reshape(rows, width), rows * width // WARP_SIZE)
+        return thread, element * min(32, self.row.bits) // 8
+
+    @property
+    def metadata_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """(thread, lowest bit) of the metadata of every group of a sparse A, (M, groups)."""
+        return _metadata_places(self.shape[0], self.groups, self.selector, self.row.bits)
+
     @property
     def metadata_threads(self) -> np.ndarray:
         """The thread that has the metadata of every group of a sparse A, (M, groups)."""

@@ -122,7 +122,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("I604", "lane-split",      "wrong", "M = 64, .ws or two CTAs split an operand inside a swizzle atom, or it begins at lanes that its rows do not fit"),
     ("I605", "copy-shape",      "wrong", "tcgen05.cp moves other rows or columns than those of the tile, or other copies of them"),
     ("S701", "scale-layout",    "wrong", "scale factors in shared memory are not in the atom of 32 x 16 B that the copy assumes"),
-    ("S702", "scale-slice",     "wrong", "a tensor-memory column or scale id of a step is not that of its scale factors"),
+    ("S702", "scale-slice",     "wrong", "a tensor-memory column, scale id, byte-id or thread-id of a step is not that of its scale factors"),
     ("X001", "out-of-bounds-access", "trap", "a thread accesses memory that is not allocated, or past the shared window"),
     ("X002", "misaligned-access", "trap", "an address is not a multiple of the size of the access"),
     ("X003", "missing-proxy-fence", "wrong", "TMA or the tensor core reads stores of threads without fence.proxy.async"),

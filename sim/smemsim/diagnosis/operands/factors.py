@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Cta, Wave
 
-__all__ = ["Brought", "Factors", "Registers", "Rows", "Use", "bytes_at"]
+__all__ = ["Brought", "Factors", "Registers", "Rows", "Use", "bytes_at", "unchanged"]
 
 CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
@@ -72,6 +72,7 @@ class Use(NamedTuple):
     layout: ScaleLayout | MetadataLayout | None  # in tensor memory; None: metadata in registers, which no copy has brought
     other: Rows | None  # of the other operand
     size: tuple[int, int]  # rows and k of the whole tensor; 0 where it has more dimensions
+    beside: np.ndarray | None = None  # of mma.sync, (rows, bytes): all bytes of the registers that have them
 
     @property
     def addresses(self) -> np.ndarray:
@@ -258,7 +259,7 @@ class Factors:
         copied = writers == COPIES
         if x.origins is not None and copied.any():
             at = (chunks[:, :, None] + np.arange(CHUNK))[copied]
-            sources[copied] = _unchanged(x, x.origins.in_shared(cta.index, at), shared.bytes[at])
+            sources[copied] = unchanged(x, x.origins.in_shared(cta.index, at), shared.bytes[at])
         return *self._known(sources.reshape(len(chunks), -1)), loads
 
     def _known(self, sources: np.ndarray) -> tuple[int, np.ndarray, int]:
@@ -311,7 +312,7 @@ class Factors:
         """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None where that is not known of all."""
         if words.origins is not None:
             values = np.ascontiguousarray(words.values, np.uint32).view(np.uint8).reshape(-1, CELL)
-            found: np.ndarray = _unchanged(x, words.origins, values)[thread, byte]
+            found: np.ndarray = unchanged(x, words.origins, values)[thread, byte]
             if (found >= 0).all():
                 return found
         launch, threads = x.launch, distinct(thread.reshape(-1))
@@ -394,7 +395,7 @@ class Factors:
             return None
         lane, column, byte = np.meshgrid(np.arange(LANES), np.arange(first, end), np.arange(CELL), indexing="ij")
         values = (cta.tensor.cells[lane, column] >> (BYTE * byte).astype(np.uint32)).astype(np.uint8)
-        sources = _unchanged(x, x.origins.in_tensor(cta.index, lane, column, byte), values).reshape(LANES, -1)
+        sources = unchanged(x, x.origins.in_tensor(cta.index, lane, column, byte), values).reshape(LANES, -1)
         stored = Brought(Copy(event.cta, event.thread, writer, "", "", 0, first), first, *self._known(sources), ())
         return self.brought.setdefault((stored.base, stored.key), stored)
 
@@ -499,7 +500,7 @@ def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead, stor
     return sources
 
 
-def _unchanged(x: Wave, origins: np.ndarray, values: np.ndarray) -> np.ndarray:
+def unchanged(x: Wave, origins: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The origins of bytes that still have these values."""
     found: np.ndarray = np.where((origins >= 0) & (bytes_at(x.launch.memory, origins) == values), origins, FOREIGN)
     return found

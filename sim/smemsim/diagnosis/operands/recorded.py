@@ -25,6 +25,7 @@ from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
 from smemsim.diagnosis.operands.factors import Factors, Registers
+from smemsim.diagnosis.operands.fragments import FragmentFactors
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
     NO_LOAD,
@@ -43,7 +44,7 @@ from smemsim.diagnosis.operands.places import (
 )
 from smemsim.diagnosis.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
 from smemsim.diagnosis.thread_tiles import ThreadTiles
-from smemsim.run.engine.records import Bulk, Copy, Load, Metadata, Mma, Products, Store
+from smemsim.run.engine.records import Bulk, Copy, Fragments, Load, Metadata, Mma, Products, Store
 from smemsim.run.events import MergeableObserver
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Reads(MergeableObserver):
         self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
         self.threads = ThreadTiles()
         self.factors = Factors()
+        self.fragments = FragmentFactors()
         self._in_order: tuple[list[Product], list[Issued]] | None = None
         self._scales: bool | None = None
         self._forget()
@@ -130,6 +132,7 @@ class Reads(MergeableObserver):
             self._close(wave)
         self._forget()
         self.factors.finish()
+        self.fragments.finish()
         self.threads.finish()
         return self
 
@@ -150,6 +153,7 @@ class Reads(MergeableObserver):
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
         self.factors.merge(other.factors)
+        self.fragments.merge(other.fragments)
         self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
@@ -158,8 +162,9 @@ class Reads(MergeableObserver):
 
     @property
     def has_seen(self) -> bool:
-        """Was there a transfer, or a matrix instruction that reads shared memory?"""
-        return bool(self.maps or self.instructions or self.copies or self.pieces or self._running.waves)
+        """Was there a transfer, or a matrix instruction that reads shared memory, or scale factors or metadata in registers?"""
+        is_in_registers = self.fragments.instructions or self.fragments.registers
+        return bool(is_in_registers or self.maps or self.instructions or self.copies or self.pieces or self._running.waves)
 
     @property
     def missed(self) -> dict[str, int]:
@@ -330,6 +335,10 @@ class Reads(MergeableObserver):
         for n, (event, own) in enumerate(zip(products.all, registers, strict=True)):
             words = Registers(places, own, None if origins is None else origins[n])
             self.factors.of_registers(x, x.numbered(event.cta), event, words, self._places_read)
+
+    def fragments_multiplied(self, x: views.Wave, i: Instruction, fragments: Fragments) -> None:
+        """Note the scale factors and the metadata of warps."""
+        self.fragments.warps_multiplied(cast("Wave", x), i, fragments)
 
     def tensor_stored(self, x: views.Wave, i: Instruction, access: TensorAccess) -> None:
         """The factors in these boxes are overwritten."""

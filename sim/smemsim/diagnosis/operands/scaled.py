@@ -33,7 +33,19 @@ if TYPE_CHECKING:
     from smemsim.core.words.tensor_map import TensorMap
     from smemsim.run.engine.launch import Launch
 
-__all__ = ["wrong_factors"]
+__all__ = [
+    "SCALES",
+    "SIDES",
+    "AllFactors",
+    "InRows",
+    "among",
+    "is_in_order",
+    "is_periodic",
+    "named",
+    "of_metadata",
+    "union",
+    "wrong_factors",
+]
 
 SIDES = ("a", "b")
 SCALES = "scale factors"
@@ -47,23 +59,23 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
     factors.finish()
     stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
-    of_metadata = [f for uses in (factors.metadata, factors.registers) for f in _of_metadata(factors, uses, launch)]
+    metadata = [f for uses in (factors.metadata, factors.registers) for f in of_metadata(factors, uses, launch)]
     if stored or not factors.uses:
-        return [*stored, *of_metadata]
-    every = _All(factors, factors.uses, launch, SCALES)
+        return [*stored, *metadata]
+    every = AllFactors(factors, factors.uses, launch, SCALES)
     found = [next(every.of(side), None) for side in SIDES]
-    return [f for f in (*found, *of_metadata) if f is not None] or every.crossed()
+    return [f for f in (*found, *metadata) if f is not None] or every.crossed()
 
 
-def _of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
+def of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
     """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is not known may be what seems to be unused."""
     if not uses or (uses is factors.registers and factors.missed_registers):
         return []
-    return list(itertools.islice(_All(factors, uses, launch, "metadata").of("a"), 1))
+    return list(itertools.islice(AllFactors(factors, uses, launch, "metadata").of("a"), 1))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _InRows:
+class InRows:
     """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows). `is_one`: have all instructions the same ones at each k?"""
 
     rows: Rows
@@ -73,7 +85,7 @@ class _InRows:
     is_one: bool
 
     @classmethod
-    def of(cls, rows: Rows, uses: Iterable[Use]) -> _InRows:
+    def of(cls, rows: Rows, uses: Iterable[Use]) -> InRows:
         each: dict[int, tuple[Use, np.ndarray]] = {}
         is_one = True
         for use in uses:
@@ -83,16 +95,16 @@ class _InRows:
         return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]), is_one)
 
 
-class _All:
+class AllFactors:
     """All factors of a launch, or all metadata, and which bytes of global memory are used as such."""
 
     def __init__(self, factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch, name: str) -> None:
         self.factors, self.uses, self.launch, self.memory, self.name = factors, uses, launch, launch.memory, name
-        self.rows = {rows: _InRows.of(rows, each.values()) for rows, each in uses.items()}
-        self.used = {side: _union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
-        self.every = _union(self.used.values())
+        self.rows = {rows: InRows.of(rows, each.values()) for rows, each in uses.items()}
+        self.used = {side: union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
+        self.every = union(self.used.values())
         self._seen: dict[int, np.ndarray] = {}  # patterns of rows that share no bytes, by their identity
-        self.brought = _union(copy.addresses for copy in factors.brought.values())
+        self.brought = union(copy.addresses for copy in factors.brought.values())
 
     def of(self, side: str) -> Iterator[Finding]:
         """What is wrong with the factors of an operand, the most certain first."""
@@ -126,7 +138,7 @@ class _All:
 
     # ---- one k of one row has one factor
 
-    def _contradicts(self, x: _InRows) -> Finding | None:
+    def _contradicts(self, x: InRows) -> Finding | None:
         """R508 where rows are multiplied at one k with several factors of one array. Rows that the launch itself may write, as those of a layer's result, can have several."""
         tensor = self.memory.holding(x.rows.tensor[0], x.rows.tensor[0] + 1)
         if tensor is None or self._written is None or id(tensor.words) in self._written:
@@ -149,7 +161,7 @@ class _All:
         side, other = rows.side.upper(), "B" if rows.side == "a" else "A"
         follows = one.other is not None and two.other is not None and one.other != two.other
         why = (
-            f"they change with the rows of {other}, {_named(one.other)} and {_named(two.other)}"
+            f"they change with the rows of {other}, {named(one.other)} and {named(two.other)}"
             if follows and one.other and two.other
             else ""
         )
@@ -160,28 +172,28 @@ class _All:
         )
         return at_instruction(
             "R508", two.event.instruction,
-            f"{_named(rows)} at k = {one.k} get the {self.name} at {one.base:#x} in CTA {one.event.cta}, and those at {two.base:#x} in CTA {two.event.cta}",
+            f"{named(rows)} at k = {one.k} get the {self.name} at {one.base:#x} in CTA {one.event.cta}, and those at {two.base:#x} in CTA {two.event.cta}",
             repair, why=why, arrays=self._arrays(one, two), other=self._loader(two),
         )  # fmt: skip
 
     # ---- rows of one tile
 
-    def _in_tile(self, x: _InRows) -> Finding | None:
+    def _in_tile(self, x: InRows) -> Finding | None:
         """S701 where rows of one tile share bytes as no larger block of rows does, and others that were loaded with these are never used."""
         for use, at in zip(x.uses, x.at, strict=True):
             if id(use.offsets) in self._seen:
                 continue
             inside = at[at >= 0]
             counts = np.unique(inside, return_counts=True)[1]
-            if len(counts) in (len(inside), 1) or (use.layout is not None and _in_runs(inside)):
+            if len(counts) in (len(inside), 1) or ((use.layout is not None or self.name == SCALES) and _in_runs(inside)):
                 self._seen[id(use.offsets)] = use.offsets
                 continue
             if use.by_threads:
                 if self.is_data(inside) and self._has_others(x, len(inside) - len(counts)):
                     return self._shared_rows(x, use, at)
                 continue
-            loaded = _union(_sources(load) for copy in use.copies for load in copy.loads)
-            idle = loaded[~_among(loaded, self.every)]
+            loaded = union(_sources(load) for copy in use.copies for load in copy.loads)
+            idle = loaded[~among(loaded, self.every)]
             if len(idle) < len(inside) - len(counts) or not self._is_like(idle, inside):
                 continue
             first = next(n for n in range(1, len(at)) if at[n] in at[:n])
@@ -196,17 +208,17 @@ class _All:
             )  # fmt: skip
         return None
 
-    def _shared_rows(self, x: _InRows, use: Use, at: np.ndarray) -> Finding:
+    def _shared_rows(self, x: InRows, use: Use, at: np.ndarray) -> Finding:
         """R508 of rows whose metadata threads have loaded from one address."""
         first = next(n for n in range(1, len(at)) if at[n] in at[:n])
         twin = int(np.flatnonzero(at == at[first])[0])
         return at_instruction(
             "R508", use.event.instruction,
             f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}",
-            why="no product uses the bytes next to it", repair=f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.layout is None)}", arrays=self._arrays(use),
+            why="no product uses the bytes next to it", repair=f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.event.kind == 'wgmma')}", arrays=self._arrays(use),
         )  # fmt: skip
 
-    def _in_map(self, x: _InRows) -> Finding | None:
+    def _in_map(self, x: InRows) -> Finding | None:
         """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get those of other rows."""
         for use, at in zip(x.uses, x.at, strict=True):
             maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
@@ -228,7 +240,7 @@ class _All:
             )  # fmt: skip
         return None
 
-    def _in_order_of_rows(self, x: _InRows) -> Finding | None:
+    def _in_order_of_rows(self, x: InRows) -> Finding | None:
         """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than the rows."""
         for use, at in zip(x.uses, x.at, strict=True):
             if not isinstance(use.layout, ScaleLayout) or not use.by_threads or (at < 0).any() or not self.is_data(at):
@@ -239,7 +251,7 @@ class _All:
                     return self._other_rows(x, use, first, order)
         return None
 
-    def _other_rows(self, x: _InRows, use: Use, first: int, order: tuple[str, np.ndarray, int]) -> Finding:
+    def _other_rows(self, x: InRows, use: Use, first: int, order: tuple[str, np.ndarray, int]) -> Finding:
         how, of, pitch = order
         n = int(np.flatnonzero(of != np.arange(len(of)))[0])
         repair = (
@@ -253,7 +265,7 @@ class _All:
             arrays=self._arrays(use), other=use.copies[-1].event.instruction if use.copies else None,
         )  # fmt: skip
 
-    def _of_other(self, x: _InRows) -> Finding | None:
+    def _of_other(self, x: InRows) -> Finding | None:
         """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
         side = x.rows.side
         other = self.used["b" if side == "a" else "a"]
@@ -262,10 +274,10 @@ class _All:
             return None
         for use, at in zip(x.uses, x.at, strict=True):
             inside = at[at >= 0]
-            shared = _among(inside, other)
+            shared = among(inside, other)
             if not shared.any() or not self.is_data(inside):
                 continue
-            own = self.used[side][~_among(self.used[side], other)]
+            own = self.used[side][~among(self.used[side], other)]
             if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
                 return found
             if shared.all() and (len(own) or self._idle_load() is None or (use.by_threads and side == "a")):
@@ -274,7 +286,7 @@ class _All:
             if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
                 continue
             what = f"the factors that line {idle.instruction.line} loads are never used" if idle is not None else ""
-            first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
+            first = x.rows.first + int(np.flatnonzero(among(at, other))[0])
             return at_instruction(
                 "S701", copy.instruction,
                 f"{'all' if shared.all() else int(shared.sum())} of {len(inside)} rows of {side.upper()}, the first one row {first}, get scale factors that rows of "
@@ -308,7 +320,7 @@ class _All:
 
     # ---- along k
 
-    def _along_k(self, x: _InRows) -> Finding | None:
+    def _along_k(self, x: InRows) -> Finding | None:
         if len(x.k) < 2:
             return None
         for row in range(0, x.rows.extent, WARP_LANES):
@@ -316,7 +328,7 @@ class _All:
             if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
                 continue
             if len(set(seq)) == len(seq):
-                if isinstance(x.uses[0].layout, ScaleLayout) and not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
+                if isinstance(x.uses[0].layout, ScaleLayout) and not is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
                     return self._out_of_order(x, row, seq)
                 if (found := self._left_out(x, row)) is not None:
                     return found
@@ -326,7 +338,7 @@ class _All:
                 return found
         return None
 
-    def _shared_along_k(self, x: _InRows, row: int, seq: list[int]) -> Finding | None:
+    def _shared_along_k(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
         """S702, R508 where factors are those of several k."""
         runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
         returns = len({seq[run[0]] for run in runs}) < len(runs)
@@ -340,7 +352,7 @@ class _All:
             return None
         if (copy := self._idle_copy(x)) is not None:
             return self._same_columns(x, n, before, copy)
-        if returns and not _is_periodic(seq):
+        if returns and not is_periodic(seq):
             return self._not_refilled(x, n, before)
         if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
@@ -348,7 +360,7 @@ class _All:
             return self._not_refilled(x, n, before)
         return None
 
-    def _skips(self, x: _InRows, row: int, runs: list[tuple[int, int]]) -> bool:
+    def _skips(self, x: InRows, row: int, runs: list[tuple[int, int]]) -> bool:
         """For factors that several successive k share, by address and number of k: are there equally many unused bytes
         between them, which may be factors? A correct factor for 128 elements of K has its neighbour's next to it.
         """
@@ -356,11 +368,13 @@ class _All:
         counts = {count for _, count in runs}
         if len(runs) < 2 or steps != counts or len(counts) != 1:
             return False
-        own = x.at[:, row : row + WARP_LANES]
-        between = _union(own + n for n in range(1, counts.pop()))
-        return not _among(between, self.every).any() and self._is_like(between, own)
+        own, count = x.at[:, row : row + WARP_LANES], counts.pop()
+        if all((self.values(own + n) == self.values(own)).all() for n in range(1, count)):
+            return False  # the same factor once more
+        between = union(own + n for n in range(1, count))
+        return not among(between, self.every).any() and self._is_like(between, own)
 
-    def _left_out(self, x: _InRows, row: int) -> Finding | None:
+    def _left_out(self, x: InRows, row: int) -> Finding | None:
         """S702 where factors of neighbouring k lie in one cell with others between them that no product uses."""
         for n, (before, now) in enumerate(itertools.pairwise(range(len(x.k)))):
             gap = _gap(x, before, now)
@@ -370,8 +384,8 @@ class _All:
             beside = [
                 self._beside(x.uses[now], x.at[now, row : row + WARP_LANES], byte - first[1]) for byte in range(first[0] + 1, first[1])
             ]
-            idle = _union(beside)
-            if len(idle) and not _among(idle, self.every).any() and self._is_like(idle, x.at[n : n + 2, row : row + WARP_LANES]):
+            idle = union(beside)
+            if len(idle) and not among(idle, self.every).any() and self._is_like(idle, x.at[n : n + 2, row : row + WARP_LANES]):
                 return _skipped(x, now, first, column)
         return None
 
@@ -380,22 +394,22 @@ class _All:
         found = []
         for copy in use.copies:
             cells = copy.addresses.reshape(-1, CELL)
-            row, byte = np.nonzero(_among(cells, distinct(at)))
+            row, byte = np.nonzero(among(cells, distinct(at)))
             is_in = (byte + by >= 0) & (byte + by < CELL)
             found.append(cells[row[is_in], byte[is_in] + by])
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def _siblings(self, x: _InRows, row: int) -> tuple[np.ndarray, int]:
+    def _siblings(self, x: InRows, row: int) -> tuple[np.ndarray, int]:
         """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many bytes these cells have."""
         found = []
         wanted = distinct(x.at[:, row : row + WARP_LANES])
         for copy in {id(copy): copy for use in x.uses for copy in use.copies}.values():
             cells = copy.addresses.reshape(len(copy.offsets), -1, CELL)
-            found.append(cells[_among(cells, wanted).any(axis=-1)])
-        every = _union(found)
-        return every[~_among(every, self.every)], len(every)
+            found.append(cells[among(cells, wanted).any(axis=-1)])
+        every = union(found)
+        return every[~among(every, self.every)], len(every)
 
-    def _idle_copy(self, x: _InRows) -> Brought | None:
+    def _idle_copy(self, x: InRows) -> Brought | None:
         """A copy of which no product uses a byte, nearest to the factors of these rows, where such copies have as many as these rows and k lack."""
         mine = distinct(x.at[x.at >= 0])
         found, count = None, len(mine)
@@ -408,10 +422,10 @@ class _All:
     @functools.cached_property
     def _idle_copies(self) -> list[tuple[Brought, np.ndarray]]:
         """The copies of which no product uses a byte, with their content, if that may be factors."""
-        each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
-        return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self._is_like(at, self.every)]
+        each = ((copy, union([copy.addresses])) for copy in self.factors.brought.values())
+        return [(copy, at) for copy, at in each if len(at) and not among(at, self.every).any() and self._is_like(at, self.every)]
 
-    def _has_others(self, x: _InRows, missing: int) -> bool:
+    def _has_others(self, x: InRows, missing: int) -> bool:
         """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of
         the operand, after or before them?
         """
@@ -431,55 +445,62 @@ class _All:
     def _idle(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
         """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
         at = np.arange(first, end)
-        values = self.values(at[~_among(at, self.every)])
+        values = self.values(at[~among(at, self.every)])
         found: np.ndarray = values[self._near(values, used)]
         return found
 
-    def _same_cell(self, x: _InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
+    def _same_cell(self, x: InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
         return _same_id(x.rows, x.uses[n], (x.k[n], x.k[before]), len(siblings), self._arrays(x.uses[n]))
 
-    def _same_columns(self, x: _InRows, n: int, before: int, copy: Brought) -> Finding:
+    def _same_columns(self, x: InRows, n: int, before: int, copy: Brought) -> Finding:
         use, layout = x.uses[n], x.uses[n].layout
         assert layout is not None, "a copy has brought the factors"
         return at_instruction(
             "S702", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, in columns {layout.column} to "
+            f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, in columns {layout.column} to "
             f"{layout.column + layout.columns - 1}",
             f"the columns that hold the {self.name} of this k",
             why=f"the {self.name} that line {copy.event.instruction.line} copies to columns from {copy.column} on are never used", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
-    def _not_refilled(self, x: _InRows, n: int, before: int) -> Finding:
+    def _not_refilled(self, x: InRows, n: int, before: int) -> Finding:
         use = x.uses[n]
         loader = self._loader(use)
         line = f", which line {loader.line} loads" if loader is not None else ""
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
-            why=f"no product uses those of k = {x.k[n]}", repair=f"load and copy the {self.name} of each tile of k, and name the columns that hold them" if use.copies else
-            f"load the {self.name} of each k, in the threads that the sparsity selector names", arrays=self._arrays(use), other=loader,
+            f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
+            why=f"no product uses those of k = {x.k[n]}", repair=self._repair_of_k(use), arrays=self._arrays(use), other=loader,
         )  # fmt: skip
 
-    def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:
+    def _repair_of_k(self, use: Use) -> str:
+        if use.copies:
+            return f"load and copy the {self.name} of each tile of k, and name the columns that hold them"
+        return f"load the {self.name} of each k, in the threads that the sparsity selector names"
+
+    def _repair_of_order(self) -> str:
+        return "scale ids, columns and coordinates of the loads that advance with k"
+
+    def _out_of_order(self, x: InRows, row: int, seq: list[int]) -> Finding:
         n = next((n for n in range(1, len(seq)) if seq[n] < seq[n - 1]), 1)
         use = x.uses[n]
         return at_instruction(
             "R508", use.event.instruction,
-            f"the {self.name} of {_named(x.rows)} are in another order than k", "scale ids, columns and coordinates of the loads that advance with k",
+            f"the {self.name} of {named(x.rows)} are in another order than k", self._repair_of_order(),
             why=f"row {x.rows.first + row} gets the byte at {seq[n]:#x} for k = {x.k[n]}, and the byte at {seq[n - 1]:#x} for k = {x.k[n - 1]}", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     # ---- along rows
 
     @functools.cached_property
-    def _tiles(self) -> dict[tuple[object, ...], list[_InRows]]:
+    def _tiles(self) -> dict[tuple[object, ...], list[InRows]]:
         """Tiles of one tensor with one k, by their factors."""
-        found: dict[tuple[object, ...], list[_InRows]] = {}
+        found: dict[tuple[object, ...], list[InRows]] = {}
         for x in self.rows.values():
             found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()), []).append(x)
         return found
 
-    def _along_rows(self, x: _InRows) -> Finding | None:
+    def _along_rows(self, x: InRows) -> Finding | None:
         """R508 if two tiles of rows have the factors of one, while those after them are never used."""
         alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()]
         at = x.at[0]
@@ -495,7 +516,7 @@ class _All:
         use = two.uses[0]
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
+            f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
             why="no product uses the bytes next to them", repair=f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
@@ -572,7 +593,7 @@ class _All:
             if isinstance(event, Bulk):
                 for transfer in event.transfers:
                     at = _sources(transfer)
-                    if transfer.dst_space != "global" and len(at) and not _among(at, self.brought).any() and self.is_data(at):
+                    if transfer.dst_space != "global" and len(at) and not among(at, self.brought).any() and self.is_data(at):
                         return event
         return None
 
@@ -584,7 +605,7 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
     field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{rows.side}_sf_id"]
     return at_instruction(
         "S702", use.event.instruction,
-        f"{_named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
+        f"{named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]} (scale id {use.layout.scale_id}, column {use.layout.column})",
         f"a scale id of {rows.side.upper()} that advances with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
         "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
         arrays=arrays, other=copy.instruction, why=f"line {copy.instruction.line} copies {idle} bytes to the same cells that are never used",
@@ -599,7 +620,7 @@ def _are_near(values: np.ndarray, used: np.ndarray) -> np.ndarray:
     return near
 
 
-def _gap(x: _InRows, before: int, now: int) -> tuple[tuple[int, int], int] | None:
+def _gap(x: InRows, before: int, now: int) -> tuple[tuple[int, int], int] | None:
     """The bytes of a cell that two k in a row have their factors in, if they are no neighbours, and its column."""
     places = []
     for n in (before, now):
@@ -612,14 +633,14 @@ def _gap(x: _InRows, before: int, now: int) -> tuple[tuple[int, int], int] | Non
     return ((first, second), column) if is_next and column == other and second > first + 1 else None
 
 
-def _skipped(x: _InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
+def _skipped(x: InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
     """S702 where the factors of two k in a row are no neighbours."""
     use = x.uses[n]
     copy = use.copies[0].event
     idle = ", ".join(map(str, range(byte[0] + 1, byte[1])))
     return at_instruction(
         "S702", use.event.instruction,
-        f"{_named(x.rows)} are multiplied with byte {byte[1]} of column {column} at k = {x.k[n]}, and with byte {byte[0]} at k = {x.k[n - 1]}",
+        f"{named(x.rows)} are multiplied with byte {byte[1]} of column {column} at k = {x.k[n]}, and with byte {byte[0]} at k = {x.k[n - 1]}",
         why=f"byte {idle}, which line {copy.instruction.line} copies there, is never used", repair=f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
     )  # fmt: skip
 
@@ -665,14 +686,14 @@ def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
     return 0 if tm.type_row.bits == 8 * CELL and rows <= inner < rows + CELL and rows > LANES and outer == -(-blocks // CELL) else None
 
 
-def _union(each: Iterable[np.ndarray]) -> np.ndarray:
+def union(each: Iterable[np.ndarray]) -> np.ndarray:
     """All addresses among some, ascending."""
     parts = [np.asarray(at).reshape(-1) for at in each]
     found = distinct(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
     return found[found >= 0]
 
 
-def _among(at: np.ndarray, some: np.ndarray) -> np.ndarray:
+def among(at: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Which addresses are among some that ascend?"""
     if not len(some):
         return np.zeros(at.shape, bool)
@@ -686,7 +707,8 @@ def _sources(load: object) -> np.ndarray:
     return at[at >= 0]
 
 
-def _named(rows: Rows | None) -> str:
+def named(rows: Rows | None) -> str:
+    """Rows in words."""
     return "" if rows is None else f"rows {rows.first} to {rows.first + rows.extent - 1} of {rows.side.upper()}"
 
 
@@ -721,12 +743,13 @@ def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
     return None
 
 
-def _is_periodic(seq: Sequence[int]) -> bool:
+def is_periodic(seq: Sequence[int]) -> bool:
+    """Does a sequence repeat its first values in their order?"""
     period = len(set(seq))
     return all(value == seq[n % period] for n, value in enumerate(seq))
 
 
-def _is_in_order(seq: Sequence[int]) -> bool:
+def is_in_order(seq: Sequence[int]) -> bool:
     """Do addresses grow with k, or with each bit of the number of a k?"""
     if all(a < b for a, b in itertools.pairwise(seq)):
         return True

@@ -17,13 +17,14 @@ import numpy as np
 
 from smemsim.core.machine.bulk import BulkTransfer
 from smemsim.core.machine.cluster import Delivery
+from smemsim.core.machine.mma_sync import MmaSync
 from smemsim.core.machine.product import SharedOperand
 from smemsim.core.machine.tmem.layout import MetadataLayout, ScaleLayout
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tcgen05 import KINDS
 from smemsim.core.words.tensor_map import TensorMap
 
-__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Metadata", "Mma", "Products", "Store"]
+__all__ = ["Bulk", "Copy", "Event", "Events", "FragmentScales", "Fragments", "Load", "Metadata", "Mma", "Products", "Store"]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -132,16 +133,44 @@ Event: TypeAlias = Load | Store | Bulk | Mma | Copy
 
 
 class Metadata(NamedTuple):
-    """The metadata of A, of wgmma.mma_async.sp.
+    """The metadata of A, of wgmma.mma_async.sp or mma.sp.sync.
 
-    They are the thread and lowest bit of each nibble, (64, groups), the registers (warpgroups, 128), and the sources
-    of their bytes. Sources are (warpgroups, threads, bytes) addresses of global memory, negative if there is none;
+    They are the thread and lowest bit of each nibble, (rows, groups), the registers (warpgroups or warps, threads), and
+    the sources of their bytes. Sources are (the same, threads, bytes) addresses of global memory, negative if there is none;
     None if they are not followed.
     """
 
     places: tuple[np.ndarray, np.ndarray]
     registers: np.ndarray
     origins: np.ndarray | None
+
+
+class FragmentScales(NamedTuple):
+    """The scale factors of A or B: the registers of all threads, (warps, 32) and their bytes' origins (warps, 32, 4);
+    the thread of each row, and the bytes of its register.
+    """
+
+    registers: np.ndarray
+    origins: np.ndarray
+    threads: np.ndarray
+    bytes: slice
+
+
+class Fragments(NamedTuple):
+    """Where the operands of a block-scaled or sparse mma.sync come from: addresses of global memory, negative where
+    there is none, of each warp.
+
+    - `warps`: of each its CTA's number and its first thread there. `of`: the instruction.
+    - `a`, `b`: (warps, rows, 2) each row's element at k = 0 and at half of its K as it is stored.
+    - `scales`: those of A and of B, if it has any. `metadata`: that of a sparse A.
+    """
+
+    warps: list[tuple[int, int]]
+    of: MmaSync
+    a: np.ndarray
+    b: np.ndarray
+    scales: tuple[FragmentScales, FragmentScales] | None
+    metadata: Metadata | None
 
 
 class Products:

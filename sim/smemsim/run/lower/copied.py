@@ -1,5 +1,5 @@
-"""Which registers carry bytes of global memory, as they are, to shared or tensor memory: by the text of a program,
-before it runs.
+"""Which registers carry bytes of global memory, as they are, to shared or tensor memory or to a block-scaled or sparse
+mma.sync: by the text of a program, before it runs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ COPIES = frozenset(
     ("add", "and", "bfe", "bfi", "cvt", "mad", "mov", "mul", "or", "prmt", "selp", "shl", "shr", "xor")
 )  # that may move bytes and leave them as they are
 NO_SLOTS: frozenset[int] = frozenset()
+_SPARSE = frozenset(("sp", "sp::ordered_metadata"))
 _OTHER_SPACES = frozenset(("param", "param::entry", "param::func", "const", "local"))
 
 
@@ -28,6 +29,8 @@ class Copied(NamedTuple):
     instructions: frozenset[int]
     # Has the program scale factors or metadata, which are small? Then all of its copies are followed.
     has_factors: bool
+    # those that only A and B of such an mma.sync get: shifts within a byte leave the row and the K of its elements as they are
+    fragments: frozenset[int] = NO_SLOTS
 
 
 NOTHING_COPIED = Copied(frozenset(), frozenset(), has_factors=False)
@@ -41,12 +44,16 @@ def copied(body: Sequence[Instruction]) -> Copied:
         return NOTHING_COPIED
     has_factors = any(map(_takes_factors, body))
     stores = {id(i): stored_slots(i) for i in body if has_factors or i.op != "tcgen05"}
+    operands = {id(i): fragment_slots(i) for i in body if has_factors}
     copies = [i for i in body if i.op in COPIES]
-    loaded = _closed({slot for i in body if _is_load(i) for slot in i.given}, ((i.used, i.given) for i in copies))
+    loads = {slot for i in body if _is_load(i) or (i.op == "ldmatrix" and any(operands.values())) for slot in i.given}
+    loaded = _closed(loads, ((i.used, i.given) for i in copies))
     stored = _closed({slot for each in stores.values() for slot in each}, ((i.given, i.used) for i in copies))
-    slots = loaded & stored
-    instructions = frozenset(id(i) for i in body if i.given & slots or stores.get(id(i), NO_SLOTS) & slots or _is_copy(i))
-    return Copied(frozenset(slots), instructions, has_factors=has_factors)
+    fragments = _closed({slot for each in operands.values() for slot in each}, ((i.given, i.used) for i in copies))
+    slots = loaded & (stored | fragments)
+    uses = {id(i): stores.get(id(i), NO_SLOTS) | operands.get(id(i), NO_SLOTS) for i in body}
+    instructions = frozenset(id(i) for i in body if i.given & slots or uses[id(i)] & slots or _is_copy(i))
+    return Copied(frozenset(slots), instructions, has_factors=has_factors, fragments=frozenset(fragments - stored))
 
 
 def stored_slots(i: Instruction) -> frozenset[int]:
@@ -57,15 +64,30 @@ def stored_slots(i: Instruction) -> frozenset[int]:
         return slots_in(i.operands[-1])
     if i.op == "wgmma" and "sp" in i.modifiers and len(i.operands) > 3:
         return slots_in(i.operands[3])
+    if _is_followed_mma(i):  # behind D, A, B and C: metadata and its selector, scale factors of A and B and theirs
+        behind = i.operands[4:]
+        metadata = behind[:1] if not _SPARSE.isdisjoint(i.modifiers) else ()
+        scales = behind[2 * len(metadata) :: 2] if "block_scale" in i.modifiers else ()
+        return frozenset().union(*(slots_in(operand) for operand in (*metadata, *scales)))
     return frozenset()
 
 
+def fragment_slots(i: Instruction) -> frozenset[int]:
+    """The registers of A and B of an mma.sync whose scale factors or metadata are followed."""
+    return slots_in(i.operands[1]) | slots_in(i.operands[2]) if _is_followed_mma(i) and len(i.operands) > 4 else NO_SLOTS
+
+
+def _is_followed_mma(i: Instruction) -> bool:
+    return i.op == "mma" and not ({"block_scale"} | _SPARSE).isdisjoint(i.modifiers)
+
+
 def _multiplies(i: Instruction) -> bool:
-    return i.op in ("wgmma", "tcgen05") and not {"mma_async", "mma"}.isdisjoint(i.modifiers)
+    return (i.op in ("wgmma", "tcgen05") and not {"mma_async", "mma"}.isdisjoint(i.modifiers)) or _is_followed_mma(i)
 
 
 def _takes_factors(i: Instruction) -> bool:
-    return (i.op == "wgmma" and "sp" in i.modifiers) or (i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers))
+    of_wgmma = i.op == "wgmma" and "sp" in i.modifiers
+    return of_wgmma or _is_followed_mma(i) or (i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers))
 
 
 def _is_copy(i: Instruction) -> bool:

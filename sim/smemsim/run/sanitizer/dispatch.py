@@ -174,6 +174,10 @@ class Events(AsyncEvents):
         """Have threads seen mbarrier.init?"""
         self.uses(i, barrier, threads)
 
+    def bytes_changed(self: Any, x: Wave, i: Instruction, threads: AtMbarriers, *, scope: int) -> None:
+        """A relaxed operation on the mbarrier: what threads knew at their last fence goes into the current phase."""
+        self.release_at(x, threads, relaxed=True, scope=scope)
+
     def mbarriers_reached(
         self: Any, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:

@@ -103,8 +103,13 @@ def _before(i: Instruction, state: tuple[bool, bool, bool]) -> tuple[bool, bool,
         return False, False, False
     if _fences(i):
         return releases or writes, writes, matrices
-    is_strong = i.op in ("atom", "red") or (i.op == "st" and not _STRONG.isdisjoint(i.modifiers))
+    is_strong = i.op in ("atom", "red") or (i.op == "st" and not _STRONG.isdisjoint(i.modifiers)) or _changes_mbarrier(i)
     return releases or _releases(i), writes or is_strong, matrices or _moves_matrices(i)
+
+
+def _changes_mbarrier(i: Instruction) -> bool:
+    """Is it a relaxed operation on an mbarrier?"""
+    return i.op == "mbarrier" and i.modifiers[0] in ("arrive", "arrive_drop", "expect_tx", "complete_tx")
 
 
 def _moves_matrices(i: Instruction) -> bool:
@@ -205,7 +210,9 @@ class _Met:
 
 @dataclasses.dataclass(frozen=True)
 class _Exposed:
-    """Words that a lane has stored, and another one has released for."""
+    """Words that a lane has stored, and another one has released for. `is_twice`: that one stored there too, by the same
+    instruction.
+    """
 
     warp: int
     lane: int
@@ -214,6 +221,7 @@ class _Exposed:
     release: Instruction
     by: int
     waited_at: Instruction | None
+    is_twice: bool
 
 
 class ReleaseMissingWrites:
@@ -333,10 +341,14 @@ class ReleaseMissingWrites:
         self._stored[warp] = left
 
     def _expose(self, i: Instruction, warp: int, one: _Stored, late: np.ndarray, by: int) -> None:
-        rows = np.stack([one.lanes[late], one.clocks[late], one.of[late]], axis=1)
+        own = one.lanes == by
+        is_twice = np.isin(_stores(one, late), _stores(one, own))
+        rows = np.stack([one.lanes[late], one.clocks[late], one.of[late], is_twice], axis=1)
         each, which = np.unique(rows, axis=0, return_inverse=True)
         waited_at = self.lanes.waited_at
-        exposed = [_Exposed(warp, lane, clock, self._by_number[of], i, by, waited_at) for lane, clock, of in each.tolist()]
+        exposed = [
+            _Exposed(warp, lane, clock, self._by_number[of], i, by, waited_at, bool(twice)) for lane, clock, of, twice in each.tolist()
+        ]
         if len(self._each) + len(exposed) > self._limit:
             self._drop_exposures()
         numbers = np.array([self._number(words) for words in exposed], np.int32)
@@ -456,8 +468,10 @@ class ReleaseMissingWrites:
             why += f"has not synchronised with lane {one.lane} in between, whose store may come later"
         else:
             why += f"{waited_at.name} of line {waited_at.line} makes the lanes wait for each other, but no document says that it orders their memory"
+        if one.is_twice:
+            why += f". Lane {one.by} stored to this address too, by the same instruction: the reader gets the value if lanes store the same"
         repair = f"bar.warp.sync (__syncwarp) before line {release.line}, or let each lane release"
-        milder = Severity.NOTE if only_waited else None
+        milder = Severity.NOTE if only_waited or one.is_twice else None
         if space == "shared":
             self.reporting.find(i, np.array([at // _STEP]), unordered(mine, theirs, why=why), repair, other=one.store.line, milder=milder)
         else:
@@ -466,6 +480,12 @@ class ReleaseMissingWrites:
                 said.code, i, said.what, repair, why=said.why, halves=said.halves, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
                 operation=f"global memory, line {one.store.line}", other=one.store, milder=milder,
             )  # fmt: skip
+
+
+def _stores(one: _Stored, which: np.ndarray) -> np.ndarray:
+    """A number for each store of a word by an instruction at a clock, equal for lanes that store there together."""
+    words, clocks, of = (np.asarray(array[which], np.int64) for array in (one.words, one.clocks, one.of))
+    return (words * (1 + int(one.of.max(initial=0))) + of) * (1 + int(one.clocks.max(initial=0))) + clocks
 
 
 def _begin(memory: np.ndarray) -> int:

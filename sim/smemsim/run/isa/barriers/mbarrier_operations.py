@@ -187,7 +187,8 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 
 def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    """`mbarrier.expect_tx` and `mbarrier.complete_tx`."""
+    """`mbarrier.expect_tx` and `mbarrier.complete_tx`: relaxed, so that a fence before them releases."""
+    scope = _scope(rest)
     find, size = locate(i, c, i.operands[0], _only(i, rest, "relaxed"), 8, only_shared=True), c.read(i.operands[1], "u32")
     expects = i.modifiers[0] == "expect_tx"
 
@@ -195,6 +196,8 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
         given = np.asarray(size(x))
         sizes = np.broadcast_to(given, (x.n,))
         for state, part in _named(x, i, find, given).each:
+            if x.events.bytes_changed:
+                x.events.bytes_changed(x, i, with_threads([(state, x.threads[part])]), scope=scope)
             for bytes_ in sizes[part].tolist():
                 _check_bytes(x, i, bytes_)
                 (state.expect_tx if expects else state.complete_tx)(x, bytes_, i=i)

@@ -21,7 +21,7 @@ from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
-from smemsim.run.origins import followed_rows
+from smemsim.run.origins import LOADS, followed_rows, origins_of_bytes
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -100,19 +100,15 @@ def _shape(words: Modifiers) -> tuple[str, int, bool, str | None]:
     return shape, count, words.has("trans"), words.one_of(("shared::cta", "shared")) or None
 
 
-@implements("ldmatrix")
-def build_ldmatrix(i: Instruction, c: Linker) -> Step:
-    """`ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {r0, …}, [row]`, and m16n16.trans.b8, m8n16.b8x16.b6x16_p32
-    / .b4x16_p64 of sm_100a.
-    """
-    words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
+_BITS = {"": 8, "b6x16_p32": 6, "b4x16_p64": 4}  # of an element in shared memory
+
+
+def _load_form(i: Instruction) -> tuple[str, int, str | None, str, int]:
+    """(which bytes a lane gets, matrices, space, packing, lanes that name rows) of an ldmatrix."""
+    words = Modifiers(i, "sync", "aligned")
     shape, count, trans, space = _shape(words)
-    packed = ""
-    if words.has("b8x16"):
-        packed = words.need("b6x16_p32", "b4x16_p64")
-        kind = "b8"
-    else:
-        kind = words.need("b16", "b8")
+    packed = words.need("b6x16_p32", "b4x16_p64") if words.has("b8x16") else ""
+    kind = "b8" if packed else words.need("b16", "b8")
     words.end()
     forms = {
         ("m8n8", "b16", False): "rows",
@@ -123,12 +119,20 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     form = forms.get((shape, kind, trans))
     if form is None or (shape == "m16n16" and count == 4) or (shape == "m8n16" and not packed):
         raise unmodelled(i, "there is no such form")
-    registers = len(_places(form)[0]) * count
+    return form, count, space or None, packed, count * (16 if shape == "m16n16" else 8)
+
+
+@implements("ldmatrix")
+def build_ldmatrix(i: Instruction, c: Linker) -> Step:
+    """`ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {r0, …}, [row]`, and m16n16.trans.b8, m8n16.b8x16.b6x16_p32
+    / .b4x16_p64 of sm_100a.
+    """
+    operands, (form, count, space, packed, lanes) = Operands(i), _load_form(i)
+    registers, bits = len(_places(form)[0]) * count, _BITS[packed]
     targets = items(operands.next("registers"), registers, "the vector")
     writes = [c.write(item, "b32") for item in targets]
-    where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
+    where = locate(i, c, operands.next("an address"), space, ROW, only_shared=True)
     operands.end()
-    lanes, bits = count * (16 if shape == "m16n16" else 8), {"": 8, "b6x16_p32": 6, "b4x16_p64": 4}[packed]
 
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
@@ -151,6 +155,21 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
             write(x, values[n])
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
+
+
+def _origins(i: Instruction, c: Linker, width: int) -> Callable[[Wave], np.ndarray]:
+    """Where the bytes of the registers come from, (threads, bytes); those of packed elements where these begin."""
+    form, count, space, packed, lanes = _load_form(i)
+    where = locate(i, c, i.operands[1], space, ROW, only_shared=True)
+
+    def origins(x: Wave) -> np.ndarray:
+        places = _byte_places(_rows(x, i, where, lanes).at.reshape(-1, lanes), count, form, _BITS[packed])
+        return origins_of_bytes(x, places).swapaxes(0, 1).reshape(x.n, width)
+
+    return origins
+
+
+LOADS["ldmatrix"] = _origins
 
 
 def _unpacked(rows: np.ndarray, bits: int, count: int, form: str) -> np.ndarray:

@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.core.machine.global_memory import FOREIGN
 from smemsim.core.machine.mma_sync import PACKED, QUAD_PAIR_SHAPE, MmaSync, QuadPairs, Wmma
 from smemsim.core.ptx.module import Immediate, Instruction, Operand
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.mma_sync import BYTE_IDS, SCALE_VECTORS, THREAD_IDS, WMMA_TYPES, Shape
+from smemsim.run.engine.records import Fragments, FragmentScales, Metadata
 from smemsim.run.engine.wave import WARP
 from smemsim.run.isa.alu.floats import MODES
 from smemsim.run.isa.matrix.ldmatrix import items, whole_warps
 from smemsim.run.isa.memory.spaces import locate, note_read, note_write, values_of
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Gate, Step, implements, unmodelled
+from smemsim.run.origins import CELL, Origin, followed_stores, origins_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,11 +84,14 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     scales = [_Scales(i, c, operands, side, of) for side in "AB"] if isinstance(of, MmaSync) and of.factors else []
     operands.end()
     inferred = _evidence(of, c.arch)
+    fragments = _FragmentOrigins(i, c, of, parts, where, scales) if isinstance(of, MmaSync) and (scales or where) else None
 
     def run(x: Wave) -> None:
         x.launch.result.evidence.update(inferred)
         a, b, start = (_stacked(part, x) for part in reads)
         held = None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP)
+        if fragments is not None and x.events.fragments_multiplied and (found := fragments.of(x, held)) is not None:
+            x.events.fragments_multiplied(x, i, found)
         if scales and isinstance(of, MmaSync):
             d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
         else:
@@ -163,11 +169,51 @@ class _Scales:
         found: np.ndarray = assumed("mma_sync.scales", 4 * (self.rows % 8) + 2 * chosen + self.rows // 8, chosen)
         return found
 
+    def registers(self, x: Wave) -> np.ndarray:
+        """Those of all threads, (warps, 32)."""
+        return np.ascontiguousarray(np.broadcast_to(self.data(x), x.n)).reshape(-1, WARP)
+
     def read(self, x: Wave) -> np.ndarray:
         """Raw bits (warps, rows, factors)."""
         first, chosen = self.selected(x)
-        words = np.ascontiguousarray(np.broadcast_to(self.data(x), x.n)).reshape(-1, WARP)[:, self.threads(chosen)]
+        words = self.registers(x)[:, self.threads(chosen)]
         return np.ascontiguousarray(words)[..., None].view(np.uint8)[..., first : first + self.factors].copy()
+
+
+class _FragmentOrigins:
+    """Where the operands of a block-scaled or sparse instruction come from, if that is followed."""
+
+    def __init__(
+        self, i: Instruction, c: Linker, of: MmaSync, parts: Sequence[Sequence[Operand]], metadata: tuple[Operand, MmaSync] | None, scales: Sequence[_Scales],
+    ) -> None:  # fmt: skip
+        self._of, self._scales = of, scales
+        self._operands = [followed_stores(i, c, part, CELL) for part in parts[1:3]]
+        self._metadata = None if metadata is None else followed_stores(i, c, [metadata[0]], CELL)
+        self._factors = [followed_stores(i, c, [one.operand], CELL) for one in scales]
+        places = [of.bytes_of(side) for side in "ab"]
+        self._places = [(thread[:, half], byte[:, half]) for thread, byte in places for half in [[0, thread.shape[1] // 2]]]
+
+    def of(self, x: Wave, metadata: np.ndarray | None) -> Fragments | None:
+        """The origins of the running warps' operands, with the metadata's registers (warps, 32)."""
+        if origins_of(x) is None or None in self._operands:
+            return None
+        a, b = (
+            origin(x).reshape(x.n // WARP, WARP, -1)[:, thread, byte]
+            for origin, (thread, byte) in zip(cast("list[Origin]", self._operands), self._places, strict=True)
+        )
+        scales = []
+        for one, origin in zip(self._scales, self._factors, strict=True):
+            byte, chosen = one.selected(x)
+            origins = np.full((x.n // WARP, WARP, CELL), FOREIGN, np.int64) if origin is None else origin(x).reshape(-1, WARP, CELL)
+            scales.append(FragmentScales(one.registers(x), origins, one.threads(chosen), slice(byte, byte + one.factors)))
+        of_metadata = None
+        if metadata is not None:
+            of_metadata = Metadata(
+                self._of.metadata_places, metadata, None if self._metadata is None else self._metadata(x).reshape(-1, WARP, CELL)
+            )
+        first = x.threads[::WARP]
+        warps = list(zip(x.numbers[x.cta_of[first]].tolist(), x.tid[first].tolist(), strict=True))
+        return Fragments(warps, self._of, a, b, (scales[0], scales[1]) if scales else None, of_metadata)
 
 
 def _kind_of(i: Instruction, words: Modifiers) -> tuple[str, int]:

@@ -1,0 +1,186 @@
+"""Are rows and K of mma.sync multiplied with their own scale factors and metadata?
+
+The rules are those of `scaled.py`. What differs is where factors lie: in the registers of threads, which thread-id and
+byte-id name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.fragments import FragmentFactors, Unselected
+from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, is_in_order, is_periodic, named, of_metadata, union
+
+if TYPE_CHECKING:
+    from smemsim.diagnosis.operands.factors import Use
+    from smemsim.run.engine.launch import Launch
+
+__all__ = ["wrong_fragments"]
+
+COLUMNS = 8  # of B, which one instruction has
+SECTION = "PTX ISA 9.1 §9.7.14.3"
+
+
+def wrong_fragments(factors: FragmentFactors, launch: Launch) -> list[Finding]:
+    """S702 and R508 of a launch that has come to its end: at most one of each operand. None if only some of its factors were kept: others may be what seems to be unused."""
+    factors.finish()
+    if not factors.is_whole:
+        return []
+    metadata = of_metadata(factors, factors.registers, launch)
+    every = _Fragments(factors, factors.uses, launch, SCALES)
+    unselected = [_not_selected(every, side, one) for (_, side), one in factors.unselected.items()]
+    found = [f for f in unselected if f is not None][:1] or [f for f in (next(every.of(side), None) for side in SIDES) if f is not None]
+    return [*found, *metadata] or every.crossed()
+
+
+class _Fragments(AllFactors):
+    """All scale factors of a launch's mma.sync."""
+
+    def of(self, side: str) -> Iterator[Finding]:
+        """What is wrong with the factors of an operand, the most certain first."""
+        mine = [x for rows, x in self.rows.items() if rows.side == side]
+        yield from filter(None, map(self._contradicts, mine))
+        for look in (self._in_tile, self._in_order_of_rows, self._of_other, self._along_k, self._along_rows):
+            yield from filter(None, (look(x) for x in mine if x.is_one))
+
+    # ---- rows of one instruction
+
+    def _in_order_of_rows(self, x: InRows) -> Finding | None:
+        """R508 where rows have factors that lie as far apart as neighbours, in another order than the rows."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            if len(at) % COLUMNS or (at < 0).any() or not self.is_data(at):
+                continue
+            order = _other_order(at)
+            if order is None:
+                continue
+            how, of, pitch, is_certain = order
+            n = int(np.flatnonzero(of != np.arange(len(of)))[0])
+            first, side = x.rows.first, x.rows.side.upper()
+            lanes = "row g in lane 4 g + 2 thread-id-a, row g + 8 in the next lane" if side == "A" else "column g in lane 4 g + thread-id-b"
+            return at_instruction(
+                "R508", use.event.instruction,
+                f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {side} get the scale factors of other rows: row {first + n} gets those of row {first + int(of[n])}",
+                f"load the scale factors of {lanes} ({SECTION})", arrays=self._arrays(use), milder=None if is_certain else Severity.NOTE,
+                why=f"in memory they are {pitch} bytes apart, {how}" + ("" if is_certain else ", unless they were stored in the order of the lanes"),
+            )  # fmt: skip
+        return None
+
+    def _of_other(self, x: InRows) -> Finding | None:
+        """R508 where some rows have factors that the other operand's rows have."""
+        other = self.used["b" if x.rows.side == "a" else "a"]
+        if x.rows.tensor in {rows.tensor for rows in self.rows if rows.side != x.rows.side}:
+            return None
+        if among(self.used[x.rows.side], other).all():  # both may have one array
+            return None
+        for use, at in zip(x.uses, x.at, strict=True):
+            shared = among(at, other) & (at >= 0)
+            if not shared.any() or not self.is_data(at[shared]):
+                continue
+            a, b = x.rows.side.upper(), "B" if x.rows.side == "a" else "A"
+            return at_instruction(
+                "R508", use.event.instruction,
+                f"{int(shared.sum())} of {len(at)} rows of {a}, the first one row {x.rows.first + int(np.argmax(shared))}, get scale factors that rows of {b} get",
+                f"load the scale factors of {a} into the register that the instruction takes for {a}", arrays=self._arrays(use),
+            )  # fmt: skip
+        return None
+
+    # ---- along k
+
+    def _along_k(self, x: InRows) -> Finding | None:
+        if len(x.k) < 2:
+            return None
+        for row in range(0, x.rows.extent, COLUMNS):
+            seq = x.at[:, row].tolist()
+            if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
+                continue
+            if len(set(seq)) < len(seq):
+                found = self._again(x, row, seq)
+            else:
+                found = self._out_of_order(x, row, seq) if not is_in_order(seq) and self.is_data(x.at[:, row : row + COLUMNS]) else None
+            if found is not None:
+                return found
+        return None
+
+    def _again(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
+        """S702, R508 where factors are those of several k."""
+        n, before = next((n, seq.index(at)) for n, at in enumerate(seq) if at in seq[:n])
+        of_rows = x.at[:, row : row + COLUMNS]
+        if not self.is_data(of_rows):
+            return None
+        idle = self._beside_in_registers([x.uses[before], x.uses[n]])
+        missing = of_rows.size - len(union([of_rows]))
+        if len(idle) and self._is_like(idle, of_rows) and len(idle) * len(set(seq)) >= missing:
+            return self._same_byte(x, n, before, len(idle))
+        runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
+        returns = len({seq[run[0]] for run in runs}) < len(runs)
+        skips = not returns and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs])
+        if skips or (returns and (not is_periodic(seq) or self._has_others(x, x.at.size - len(union([x.at]))))):
+            return self._not_refilled(x, n, max(m for m in range(n) if seq[m] == seq[n]))
+        return None
+
+    def _beside_in_registers(self, uses: Sequence[Use]) -> np.ndarray:
+        """The bytes in the registers with these factors that no product uses; none if each register has one value."""
+        held = [use.beside for use in uses if use.beside is not None]
+        if all((values == values[:, :1]).all() for values in map(self.values, held)):
+            return np.zeros(0, np.int64)
+        every = union(held)
+        found: np.ndarray = every[~among(every, self.every)]
+        return found
+
+    def _same_byte(self, x: InRows, n: int, before: int, idle: int) -> Finding:
+        use, side = x.uses[n], x.rows.side.upper()
+        return at_instruction(
+            "S702", use.event.instruction,
+            f"{named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}",
+            f"a byte-id of {side} that advances with k, or other threads by its thread-id ({SECTION})",
+            why=f"{idle} bytes beside them in the same registers are never used", arrays=self._arrays(use),
+        )  # fmt: skip
+
+    def _repair_of_k(self, use: Use) -> str:
+        return "load the scale factors of each k, and name their threads and bytes by thread-id and byte-id"
+
+    def _repair_of_order(self) -> str:
+        return f"byte-id and thread-id that advance with k; the low byte is the lowest k ({SECTION})"
+
+
+def _not_selected(every: _Fragments, side: str, one: Unselected) -> Finding | None:
+    """S702 where the selected threads' registers hold a number, and those of others loaded factors that are never used."""
+    if among(one.at, every.every).any() or not every.is_data(one.at):
+        return None
+    lanes = " and ".join(map(str, one.threads))
+    return at_instruction(
+        "S702", one.event.instruction,
+        f"the scale factors of {side.upper()} are taken from lane{'s' * (len(one.threads) > 1)} {lanes} of each four, whose registers hold one number",
+        f"the thread-id of the lanes that have loaded the scale factors ({SECTION})", why=f"the {len(one.at)} bytes that other lanes have loaded are never used",
+        arrays=(int(one.at[0]),),
+    )  # fmt: skip
+
+
+def _other_order(at: np.ndarray) -> tuple[str, np.ndarray, int, bool] | None:
+    """The other order in which 8 or 16 rows get factors that are a pitch apart: in words, the row that each gets, the
+    pitch in bytes, and whether no array is made in that order.
+    """
+    rows, apart = np.arange(len(at)), at - at.min()
+    pitch = int(np.gcd.reduce(apart))
+    of = apart // max(pitch, 1)
+    if not pitch or not np.array_equal(np.sort(of), rows):
+        return None
+    if np.array_equal(of, rows[::-1]):
+        return "in the opposite order", of, pitch, True
+    if of[0] and np.array_equal(of, rows ^ of[0]):
+        return f"so that row r gets those of row r ^ {int(of[0])}", of, pitch, True
+    if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
+        return f"so that row r gets those of row (r + {int(of[0])}) % {len(at)}", of, pitch, True
+    half = len(rows) // 2
+    pairs = 2 * (rows % half) + rows // half
+    return (
+        ("so that rows g and g + 8 get those of rows 2 g and 2 g + 1", of, pitch, False)
+        if len(at) > COLUMNS and np.array_equal(of, pairs)
+        else None
+    )
