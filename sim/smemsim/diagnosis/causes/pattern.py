@@ -27,17 +27,18 @@ def pattern(seen: Seen) -> tuple[str, ...]:
 
 
 def _where(wrong: np.ndarray) -> list[str]:
-    """The axis along which right and wrong elements differ."""
-    sentences = []
+    """The axes along which right and wrong elements differ, in one sentence: two that name what alone is right would
+    contradict each other.
+    """
+    parts, count = [], 0
     for name, axis in (("block", 0), ("K step", 1), ("row", 2), ("k", 3)):
         others = tuple(a for a in range(4) if a != axis)
         right = np.nonzero(~wrong.any(axis=others))[0].tolist()
         if right:
+            count += len(right)
             s = "" if len(right) == 1 or name == "k" else "s"
-            sentences.append(
-                f"only {name}{s} {numbers_told(right, wrong.shape[axis])} of {wrong.shape[axis]} {'is' if len(right) == 1 else 'are'} right"
-            )
-    return sentences
+            parts.append(f"{name}{s} {numbers_told(right, wrong.shape[axis])} of {wrong.shape[axis]}")
+    return [f"only {', and '.join(parts)} {'is' if count == 1 else 'are'} right"] if parts else []
 
 
 def _nothing(seen: Seen) -> list[str]:
