@@ -46,7 +46,7 @@ def launch_keys(_: Page) -> str:
     arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
     places = {"top": KEYS, "args": arguments, "arrays": ARRAY_KEYS}
     rows = [(place, f"`{name}`", of.says.replace("|", "\\|")) for place, keys in places.items() for name, of in keys.items()]
-    return table(("table", "key", "says"), rows)
+    return table(("table", "key", "meaning"), rows)
 
 
 def keys(_: Page) -> str:
@@ -56,14 +56,14 @@ def keys(_: Page) -> str:
         where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
         place = where.get(name) or (f"[{name}.NAME]" if name in SCENARIO_TABLES else f"[[step]] {name}")
         rows += [(place, f"**`{key}`**" if of.required else f"`{key}`", of.says) for key, of in keys_of(of_table).items()]
-    return table(("table", "key", "says"), rows)
+    return table(("table", "key", "meaning"), rows)
 
 
 def findings(page: Page) -> str:
     """Every code, with a link to its page."""
     folder = "" if page.parent.name == "findings" else "findings/"
     rows = [(f"[{c.number}]({folder}{c.number}.md)", c.slug, str(c.severity), c.says) for c in CODES.values()]
-    return table(("code", "name", "severity", "says"), rows)
+    return table(("code", "name", "severity", "meaning"), rows)
 
 
 def finding(_: Page, number: str) -> str:

@@ -81,11 +81,11 @@ class Tensor:
     stride: Mapping[str, int] = key(
         "table", "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", required=True
     )
-    address: int | None = key("int", "where it begins; made up if left out")
+    address: int | None = key("int", "its address. Default: any")
     scale_blocks: tuple[str, str] | None = key(
         "axes", "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales"
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: for each axis [[indices, bytes from one to the next, the first index inside, the end of those], ...], fastest first")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,9 @@ class Layout:
     """`layout` of a buffer, as a table."""
 
     swizzle: str | None = key("text", "none, 32B, 64B, 128B, 128B_ATOM_32B")
-    xor: str | None = key("text", "what software XORs: 'address' (as hardware does) or 'offset' from the buffer's beginning")
+    xor: str | None = key("text", "the number that software XORs: 'address', like hardware, or the 'offset' in the buffer")
     mn: Digits = key("pairs", "[[size, stride in bytes], ...] of M or N, fastest first; the contiguous axis counts bytes, the other one elements", required=True)  # fmt: skip
-    k: Digits = key("pairs", "the same of K", required=True)
+    k: Digits = key("pairs", "the same for K", required=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,14 +103,14 @@ class Buffer:
     """`[buffer.NAME]`: a buffer in shared memory."""
 
     address: int | None = key("int", "the .shared address, as cvta.to.shared gives it")
-    offset: int | None = key("int", "instead of address: bytes from base")
-    base: int | None = key("int", "where the pool begins")
+    offset: int | None = key("int", "bytes from base, instead of address")
+    base: int | None = key("int", "the address of the pool")
     base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes")
     bytes: int | None = key("int", "its size, all stages together")
     declared_align: int | None = key("int", "the alignment that the source declares, in bytes")
-    stages: int | None = key("int", "how many stages it has")
-    stage_bytes: int | None = key("int", "from one stage to the next; the buffer in equal parts if left out")
-    layout: str | Layout | None = key("any", "what software believes, for threads steps: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
+    stages: int | None = key("int", "the number of stages")
+    stage_bytes: int | None = key("int", "bytes from one stage to the next. Default: equal parts of the buffer")
+    layout: str | Layout | None = key("any", "the layout that software assumes, for steps of threads: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
 
 
 _LISTS = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
@@ -122,21 +122,21 @@ _ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_f
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
 
-    of: str | None = key("text", "the tensor that it is meant to describe")
+    of: str | None = key("text", "the tensor that it should describe")
     raw: str | None = key("text", "the 128 bytes of the CUtensorMap as 256 hex digits, instead of the arguments")
     data_type: str | int | None = key("enum", "the driver's argument")
     global_address: str | int | None = key("place", "a number, or a tensor's name")
     global_offset: int | None = key("int", "bytes added to it")
-    object_address: int | None = key("int", "where the CUtensorMap itself lies")
+    object_address: int | None = key("int", "the address of the CUtensorMap itself")
     global_dim: Ints | None = key("ints", "elements, dimension 0 first")
-    global_strides: Ints | None = key("strides", "bytes, of dimension 1 on")
+    global_strides: Ints | None = key("strides", "bytes, from dimension 1 on")
     box_dim: Ints | None = key("ints", "elements, dimension 0 first")
     element_strides: Ints | None = key("ints", "1 each if left out")
     interleave: str | int | None = key("enum", "none, 16B, 32B")
     swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, ...")
     l2_promotion: str | int | None = key("enum", "none, 64B, 128B, 256B")
     oob_fill: str | int | None = key("enum", "zeros, nan")
-    pixel_box_lower_corner: Ints | None = key("ints", "with it the map is im2col")
+    pixel_box_lower_corner: Ints | None = key("ints", "the map is im2col if this key is there")
     pixel_box_upper_corner: Ints | None = key("ints", "of im2col")
     channels_per_pixel: int | None = key("int", "of im2col")
     pixels_per_column: int | None = key("int", "of im2col")
@@ -168,7 +168,7 @@ class MapArguments:
 class Meant:
     """`meant` of an operand: where its elements should come from."""
 
-    tensor: str = key("text", "where the operand should come from", required=True)
+    tensor: str = key("text", "the tensor that the operand should come from", required=True)
     axes: tuple[str, str] = key("axes", "its axis of rows (M or N), its axis of K", required=True)
     at: tuple[int, int] | None = key("pair", "the element at row 0, K 0 of the first step; [0, 0] if left out")
     k_step: int | None = key("int", "elements of K from one step to the next; k if left out")
@@ -194,10 +194,10 @@ class AnyOperand:
     start_offset: int | None = key("int", "bytes added")
     k_add: Ints | None = key("ints", "bytes added for each K step")
     mn_add: Ints | None = key("ints", "bytes added for each block of M or N")
-    meant: Meant | None = key("table", "what it was meant to be; without it only the descriptor itself is looked at")
+    meant: Meant | None = key("table", "the intended content. Without it only the descriptor is checked")
     tmem: Grid | None = key("grid", "tensor memory address, one or one for each step")
     id: Grid | None = key("grid", "scale factor id, one or one for each step")
-    stage: int | None = key("int", "which stage of the buffer")
+    stage: int | None = key("int", "the stage of the buffer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,7 +212,7 @@ class Operand(AnyOperand):
 class Expect:
     """`[expect]`: what `check` should find."""
 
-    findings: tuple[str, ...] = key("texts", "codes; exit code 0 when exactly these come", required=True)
+    findings: tuple[str, ...] = key("texts", "codes; the exit code is 0 if exactly these are reported", required=True)
 
 
 # ---- Steps
@@ -245,11 +245,11 @@ class TensorStep(Step):
     """A transfer by TMA through a tensor map."""
 
     map: str = key("text", "the tensor map, by its name", required=True)
-    stage: int | None = key("int", "which stage of the buffer, from 0 on")
-    offset: Ints | None = key("ints", "bytes from the stage's beginning; a list has one entry for each issue")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on")
+    offset: Ints | None = key("ints", "bytes from the start of the stage; a list has one entry for each issue")
     at: tuple[int, ...] | tuple[tuple[int, ...], ...] = key("places", "coordinates of the box, dimension 0 first; a list of them is one issue each", required=True)  # fmt: skip
     im2col_offsets: Ints | None = key("ints", "the offsets of an im2col load, W first")
-    expect_bytes: int | None = key("int", "what the mbarrier expects, of all issues of the step together")
+    expect_bytes: int | None = key("int", "bytes that the mbarrier expects, for all issues of the step together")
 
     @property
     def places(self) -> tuple[tuple[int, ...], ...]:
@@ -294,11 +294,11 @@ class BulkStep(Step):
     source: str | None = key("text", "the buffer that is read", name="from")
     bytes: int = key("int", "size of each copy", required=True)
     reduce: str | None = key("text", "the operation: add, min, max, inc, dec, and, or, xor")
-    stage: int | None = key("int", "which stage of the buffer, from 0 on")
-    offset: Ints | None = key("ints", "bytes from the stage's beginning; a list has one entry for each issue")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on")
+    offset: Ints | None = key("ints", "bytes from the start of the stage; a list has one entry for each issue")
     tensor: str | None = key("text", "what is copied")
     global_offset: Ints | None = key("ints", "bytes from the tensor's beginning; a list has one for each issue")
-    expect_bytes: int | None = key("int", "what the mbarrier expects, of all issues of the step together")
+    expect_bytes: int | None = key("int", "bytes that the mbarrier expects, for all issues of the step together")
 
     @property
     def buffer(self) -> str:
@@ -311,12 +311,12 @@ class ThreadsStep(Step):
 
     to: str | None = key("text", "the buffer that is written")
     source: str | None = key("text", "the buffer that is read", name="from")
-    load: bool | None = key("bool", "true: threads read, and should find the tensor's elements")
-    tensor: str = key("text", "whose elements", required=True)
-    axes: tuple[str, str] = key("axes", "its axes of the layout's mn and k", required=True)
-    contiguous: str = key("text", "which of the two counts bytes: 'mn' or 'k', or the name of the axis", required=True)
+    load: bool | None = key("bool", "true: threads read the buffer, and should find the tensor's elements")
+    tensor: str = key("text", "the tensor whose elements they write or read", required=True)
+    axes: tuple[str, str] = key("axes", "the tensor's axes for mn and k of the layout", required=True)
+    contiguous: str = key("text", "the axis that counts bytes: 'mn' or 'k', or the name of the axis", required=True)
     at: tuple[int, int] | None = key("pair", "the element at (0, 0) of the layout")
-    stage: int | None = key("int", "which stage of the buffer, from 0 on")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on")
 
     @property
     def buffer(self) -> str:
@@ -328,7 +328,7 @@ class MmaStep(Step):
     """`op = "mma"`: one wgmma or tcgen05.mma, or several that go along K and along the operand's rows."""
 
     kind: str | None = key("text", "wgmma, or a kind of tcgen05: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
-    instruction: str | None = key("text", "instead of kind: the instruction as it is written")
+    instruction: str | None = key("text", "the instruction as it is written, instead of kind")
     m: int = key("int", "M of one instruction, of both CTAs of a pair", required=True)
     n: int = key("int", "N of one instruction", required=True)
     k: int = key("int", "K of one instruction, in elements", required=True)
@@ -364,7 +364,7 @@ class CopyStep(Step):
     m: int | None = key("int", "rows, if not those of the shape")
     n: int | None = key("int", "not used")
     k: int | None = key("int", "elements a line, if not those of the shape")
-    rows: int | None = key("int", "as m")
+    rows: int | None = key("int", "the same as m")
     cta_group: int | None = key("int", "1 or 2")
     a: Operand = key("table", "what is copied", required=True)
 
@@ -398,11 +398,11 @@ class ScenarioTables:
     excerpt: bool | None = key(
         "bool", "true: there were other steps, which may bring what is missing here, and read what nobody reads here"
     )
-    tensors: Mapping[str, Tensor] = key("table", "what lies in global memory, by name", name="tensor")
+    tensors: Mapping[str, Tensor] = key("table", "tensors in global memory, by name", name="tensor")
     buffers: Mapping[str, Buffer] = key("table", "shared buffers, by name", name="buffer")
     maps: Mapping[str, MapArguments] = key("table", "tensor maps, by name", name="map")
-    steps: tuple[Step, ...] = key("any", "what happens, in order", name="step")
-    expect: Expect | None = key("table", "the findings that should come")
+    steps: tuple[Step, ...] = key("any", "the transfers and instructions, in order", name="step")
+    expect: Expect | None = key("table", "the findings that must be reported")
     source: Source = dataclasses.field(default=Source("scenario"), compare=False, repr=False)
 
     def as_dict(self) -> dict[str, object]:
