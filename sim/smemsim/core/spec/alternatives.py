@@ -483,9 +483,9 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tcgen05.idesc_bits", "trap", "a reserved bit that is set traps", "what sm_100a does with reserved bits is in no document", "idesc.word", _all_reserved),
     Alternative("tcgen05.idesc_bits", "bit_12_is_sparsity", "bit 12 of mxf4 and mxf4nvf4 makes the instruction sparse", "CuTe DSL calls it sparsity_version", "idesc.word", _word(lambda w: w | (w >> 12 & 1) << 2, _FOUR_BITS)),
     Alternative("tcgen05.idesc_bits", "bit_12_is_b_type", "B's type of mxf4 has bit 12 too", "it has in the two other formats", "idesc.word", _refused(1 << 12, _FOUR_BITS)),
-    Alternative("tcgen05.idesc_bits", "bit_6_is_d_type", "D's type has bit 6 too", "the bit behind the field", "idesc.word", _refused(1 << 6, _ALL[:4])),
-    Alternative("tcgen05.idesc_bits", "bit_23_is_n", "N has bit 23 too", "the bit behind the field", "idesc.word", _refused(1 << 23, _ALL[:4])),
-    Alternative("tcgen05.idesc_bits", "bit_29_is_m", "M has bit 29 too", "the bit behind the field", "idesc.word", _refused(1 << 29, _ALL[:4])),
+    Alternative("tcgen05.idesc_bits", "bit_6_is_d_type", "D's type has bit 6 too", "the bit after the field", "idesc.word", _refused(1 << 6, _ALL[:4])),
+    Alternative("tcgen05.idesc_bits", "bit_23_is_n", "N has bit 23 too", "the bit after the field", "idesc.word", _refused(1 << 23, _ALL[:4])),
+    Alternative("tcgen05.idesc_bits", "bit_29_is_m", "M has bit 29 too", "the bit after the field", "idesc.word", _refused(1 << 29, _ALL[:4])),
     Alternative("tcgen05.scale_address", "address_counts", "bits 31:30 of the address are the scale id, not the descriptor's field", "CUTLASS sets both alike", "scales.id", lambda of_descriptor, in_address, ids: in_address),
     Alternative("tcgen05.scale_address", "both_add", "bits 31:30 of the address are added to the descriptor's scale id", _O, "scales.id", lambda of_descriptor, in_address, ids: (of_descriptor + in_address) % 4),
     Alternative("tcgen05.scale_address", "address_first", "bits 31:30 of the address count where they are not 0", _O, "scales.id", lambda of_descriptor, in_address, ids: in_address or of_descriptor),
@@ -551,7 +551,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative(_LDST, "16x32bx2_in_turn", "16x32bx2: lane t / 2", "figure 187 read the other way", "ld_st.cell", _register("16x32bx2", lambda t, i: (t // 2, i))),
     Alternative(_LDST, "16x32bx2_all_lanes", "16x32bx2: threads 16 to 31 have lanes 16 to 31", "figure 187 read the other way", "ld_st.cell", _register("16x32bx2", lambda t, i: (t, i))),
     Alternative(_LDST, "32x32b_quads", "32x32b: thread t has lane 8 (t mod 4) + t / 4", "as the other shapes share lanes among threads", "ld_st.cell", _register("32x32b", lambda t, i: (8 * (t % 4) + t // 4, i))),
-    Alternative("tcgen05.warp_window", "whole_lane", "the lane of the address counts, all 7 bits", "the PTX ISA wants it to be that of the warp's window", "ld_st.window", lambda first, warp, lane: lane + 0 * warp),
+    Alternative("tcgen05.warp_window", "whole_lane", "the lane of the address counts, all 7 bits", "the PTX ISA requires the lane of the warp's window", "ld_st.window", lambda first, warp, lane: lane + 0 * warp),
     Alternative("tcgen05.warp_window", "added", "the warp's window is added to the lane", _O, "ld_st.window", lambda first, warp, lane: (warp % 4 * 32 + lane) % 128),
     Alternative("tcgen05.warp_window", "ored", "bits of the lane and of the warp's window are joined", _O, "ld_st.window", lambda first, warp, lane: warp % 4 * 32 | lane),
     Alternative("tcgen05.warp_window", "lane_ignored", "the address has no lane at all: 32 times the warp", "honoured or ignored bits", "ld_st.window", lambda first, warp, lane: warp % 4 * 32 + 0 * lane),
@@ -616,8 +616,8 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("operand.absolute_lbo", "ignored", "bit 52 does nothing", "honoured or ignored bit", "operand.words", lambda words, _: words & ~np.uint64(1 << 52)),
     Alternative("operand.absolute_lbo", "relative", "LBO is counted from the start", "as without the bit", "operand.words", lambda words, _: np.where(words >> np.uint64(52) & np.uint64(1) != 0, _with(words, _LBO, _14, _fields(words, _LBO, _14) + (words & np.uint64(_14))), words)),
     Alternative("descriptor.reserved_bits", "constant_needed", "bits 48:46 other than 0b001 trap", "PTX ISA 9.1 §9.7.16.4.1 calls it constant", "operand.words", _constant),
-    Alternative("descriptor.reserved_bits", "start_of_16_bits", "bits 15:14 belong to the start", "the bits behind the field", "operand.tables", _field(0, 1, (1 << 16) - 1)),
-    Alternative("descriptor.reserved_bits", "lbo_of_16_bits", "bits 31:30 belong to LBO", "the bits behind the field", "operand.tables", _field(1, 1, (1 << 16) - 1)),
+    Alternative("descriptor.reserved_bits", "start_of_16_bits", "bits 15:14 belong to the start", "the bits after the field", "operand.tables", _field(0, 1, (1 << 16) - 1)),
+    Alternative("descriptor.reserved_bits", "lbo_of_16_bits", "bits 31:30 belong to LBO", "the bits after the field", "operand.tables", _field(1, 1, (1 << 16) - 1)),
     Alternative("descriptor.reserved_bits", "sbo_of_17_bits", "bits 48:46 belong to SBO", "Hopper has no constant there", "operand.tables", _field(2, 1, (1 << 17) - 1)),
     # ---- arithmetic
     *(Alternative(_ARITH, f"{bits}_bits", f"terms are cut {bits} bits below the largest", source, "arithmetic.row", _row(_FLOATS, kept_bits=bits)) for bits, source in (
@@ -672,7 +672,7 @@ _ZERO_BITS = "the documents want these bits 0: a program that keeps to them has 
 # Alternatives that programs cannot tell from the rule while they follow the documents. Only an experiment can refute
 # them.
 ALIKE: dict[str, str] = {
-    "tcgen05.alloc=unaligned": "a program uses the columns that it is told, whichever they are",
+    "tcgen05.alloc=unaligned": "a program uses the columns that it gets, whichever they are",
     **{f"tcgen05.idesc_bits={name}": _ZERO_BITS for name in ("bit_6_is_d_type", "bit_23_is_n", "bit_29_is_m")},
     **{f"descriptor.reserved_bits={name}": _ZERO_BITS for name in ("start_of_16_bits", "lbo_of_16_bits")},
     "tcgen05.scale_address=address_first": "the PTX ISA has the lane in these bits, which ends below 128: a program leaves them 0, or, as CUTLASS, has the descriptor's own number there",

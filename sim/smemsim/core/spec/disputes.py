@@ -54,7 +54,7 @@ PADDED_DISPUTE = Dispute(
     "the PTX ISA allows all modes but the flip for both types",
 )
 WIDE_HALO_DISPUTE = Dispute(
-    "the wHalo pixels of im2col::w::128 lie behind each 32 pixels", "PTX ISA 9.1 §5.5.5", "one simulator stores them behind all 128 pixels"
+    "the wHalo pixels of im2col::w::128 come after each 32 pixels", "PTX ISA 9.1 §5.5.5", "one simulator stores them after all 128 pixels"
 )
 WIDE_STEP_DISPUTE = Dispute(
     "im2col::w steps N by its element stride",
