@@ -135,7 +135,7 @@ class SharedWrite(NamedTuple):
     cta: Any
     make_words: Callable[[], WordRanges]
     size: int
-    barrier: tuple[Any, int] | None = None
+    barrier: tuple[Any, int]
     by: Any = None
     source: GlobalSource | None = None
     lay_there: np.ndarray | None = None
@@ -160,6 +160,10 @@ class GlobalWrite(NamedTuple):
     is_again: bool = False
 
 
+def _nothing() -> None:
+    """An operation that brings no bytes."""
+
+
 @dataclasses.dataclass(eq=False)
 class AsyncOp:
     """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async",
@@ -169,7 +173,7 @@ class AsyncOp:
     With one issuer, `writes` has an entry for each CTA that gets bytes; with several, one for each issuer. `reads` has
     for each issuer the words that it reads of its window, `stores` what it writes to global memory. `size` is the bytes
     that one issuer moves. `brings` moves all bytes into shared memory, `takes` to global memory, or sums to registers;
-    `is_update`: the new bytes depend on the old ones, so they are written when the operation is issued.
+    `is_update`: the new bytes depend on the old ones. Under a schedule they are computed when they are written.
     """
 
     kind: str
@@ -179,7 +183,7 @@ class AsyncOp:
     reads: Sequence[WordRanges] = ()
     stores: Sequence[GlobalWrite] = ()
     size: int = 0
-    brings: Callable[[], object] | None = None
+    brings: Callable[[], object] = _nothing
     takes: Callable[[], object] | None = None
     is_update: bool = False
     lanes: int = 0  # a bit set: the lanes of the warp that issue the very same, one after the other
@@ -196,6 +200,15 @@ class AsyncOp:
     def committed_by(self) -> np.ndarray:
         """The threads whose commit groups it belongs to."""
         return np.array(self.threads)
+
+    @property
+    def counted(self) -> list[tuple[SharedWrite, list[Any]]]:
+        """The writes that mbarriers count, each with the CTAs whose mbarriers do: of several issuers the first write,
+        which stands for those of all.
+        """
+        if len(self.issuers) > 1:
+            return [(write, [cta for cta, _ in self.issuers]) for write in self.writes[:1]]
+        return [(write, [write.barrier[0]]) for write in self.writes]
 
     @property
     def byte_count(self) -> int:

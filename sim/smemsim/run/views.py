@@ -183,9 +183,5 @@ def current(x: Any) -> Instruction:
     return found
 
 
-_MBARRIERS: Slot[dict[int, Any]] = Slot(lambda cta: {})
-
-
-def mbarriers(cta: Any) -> dict[int, Any]:
-    """The mbarriers of a CTA that are initialised, by their offset."""
-    return _MBARRIERS(cta)
+# the mbarriers of a CTA that are initialised, by their offset
+mbarriers: Slot[dict[int, Any]] = Slot(lambda cta: {})

@@ -16,7 +16,18 @@ from smemsim.base.compiling.loop import compiled
 from smemsim.core.layout import tma as _tma
 from smemsim.core.layout.loops import swizzle
 
-__all__ = ["OUTSIDE", "Layout", "chunks_of_lines", "im2col_rows", "lines_of_rows", "reach", "tile_reach", "tile_reaches", "tiled_rows"]
+__all__ = [
+    "OUTSIDE",
+    "Layout",
+    "chunks_of_lines",
+    "im2col_rows",
+    "joined",
+    "lines_of_rows",
+    "reach",
+    "tile_reach",
+    "tile_reaches",
+    "tiled_rows",
+]
 
 
 OUTSIDE = -(1 << 63)
@@ -190,10 +201,23 @@ def tile_reach(start, shape, layout, smem_address, lines):  # type: ignore[no-un
 
 @compiled
 def tile_reaches(starts, shape, layout, smem_address, lines, found):  # type: ignore[no-untyped-def]
-    """`tile_reach` of several boxes, a row of `found` (boxes, 4) for each."""
+    """`tile_reach` of several boxes, a row of `found` (boxes + 1, 4) for each; the last row is `joined`."""
     for n in range(len(starts)):
         start = (starts[n, 0], starts[n, 1], starts[n, 2], starts[n, 3], starts[n, 4])
         found[n, 0], found[n, 1], found[n, 2], found[n, 3] = tile_reach(start, shape, layout, smem_address, lines[n])
+    joined(found)
+
+
+@compiled
+def joined(found):  # type: ignore[no-untyped-def]
+    """The last row gets what all rows before it reach together."""
+    last = len(found) - 1
+    end, low, high, whole = found[0, 0], found[0, 1], found[0, 2], found[0, 3]
+    for n in range(1, last):
+        end, whole = max(end, found[n, 0]), min(whole, found[n, 3])
+        if found[n, 2]:
+            low, high = min(low, found[n, 1]) if high else found[n, 1], max(high, found[n, 2])
+    found[last, 0], found[last, 1], found[last, 2], found[last, 3] = end, low, high, whole
 
 
 @compiled

@@ -62,21 +62,21 @@ class Boxes:
 
     - `form`: what all have in common.
     - `coordinates`: where each box begins.
-    - `inner` (int64, boxes): the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have
-      it.
+    - `starts` (int64, boxes x 5): the same in one array.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
-    - `reaches` (boxes x 4): the end of the shared bytes that are accessed; the first accessed byte of the tensor and
-      the end of them (both 0 for none); and whether every byte of the box is in bounds.
+    - `found` (int64, boxes + 1 x 4): the end of the shared bytes that are accessed; the first accessed byte of the
+      tensor and the end of them (both 0 for none); and whether every byte of the box is in bounds. The last row is of
+      all boxes together.
     - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
     - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
     """
 
     form: BoxForm
     coordinates: Sequence[tuple[int, ...]]
-    inner: np.ndarray
+    starts: np.ndarray
     lines: np.ndarray
-    reaches: Sequence[Sequence[int]]
+    found: np.ndarray
     span: tuple[int, int]
     are_whole: bool
     walked: Sequence[np.ndarray] | None = None
@@ -87,6 +87,17 @@ class Boxes:
         return [Transfer(self, n) for n in range(len(self.coordinates))]
 
     @functools.cached_property
+    def inner(self) -> np.ndarray:
+        """int64[boxes]: the coordinate of dimension 0 at which every row of a box begins; 0 where the lines have it."""
+        return np.zeros(len(self.starts), np.int64) if self.form.geometry.walks_inside else np.ascontiguousarray(self.starts[:, 0])
+
+    @functools.cached_property
+    def reaches(self) -> list[list[int]]:
+        """The rows of `found`."""
+        rows: list[list[int]] = self.found.tolist()
+        return rows
+
+    @functools.cached_property
     def transaction_bytes(self) -> int:
         """What each load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of
         the dense box.
@@ -95,8 +106,12 @@ class Boxes:
 
     @property
     def are_alike(self) -> bool:
-        """Can all be moved at once: are all inside the tensor, and does no store touch what another one does?"""
-        return self.are_whole and (not self.form.is_store or are_apart(self.form.tensor_map, self.coordinates))
+        """Can all be moved at once: is there one, or are all inside the tensor, and does no store touch what another one
+        does?
+        """
+        return len(self.coordinates) == 1 or (
+            self.are_whole and (not self.form.is_store or are_apart(self.form.tensor_map, self.coordinates))
+        )
 
 
 def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
@@ -466,7 +481,7 @@ class BoxForm:
         far = [g.farthest(at) for at in (each if walked is None else walked)] if g.is_far else []
         for offset in filter(None, far):
             _check_wrapped(offset, base)
-        starts, found = np.zeros((len(each), 5), np.int64), np.empty((len(each), 4), np.int64)
+        starts, found = np.zeros((len(each), 5), np.int64), np.empty((len(each) + 1, 4), np.int64)
         starts[:, : len(each[0])] = each
         lines = np.empty((len(each), g.rows if walked is None else len(walked[0])), np.int64)
         if walked is None:
@@ -477,17 +492,14 @@ class BoxForm:
             if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
                 for line in (int(found[n, 1]), int(found[n, 2]) - 1):
                     _check_wrapped(line, base)
-        reaches = found.tolist()
-        reach, whole = max(reaches)[0], 0 not in [one[3] for one in reaches]
-        touched = [(low, high) for _, low, high, _ in reaches if high]
-        span = (min(touched)[0] + base, max([high for _, high in touched]) + base) if touched else (0, 0)
+        reach, low, high, whole = found[-1].tolist()
+        span = (low + base, high + base) if high else (0, 0)
         if reach > self.shared_end:
             check_window(reach, -(-self.shared_end // GRANULARITY) * GRANULARITY, is_store=is_store)
         # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
         check_global(span[1] if is_store else max(span[1], base + 1))
         check_smem_address(address)
-        inner = np.zeros(len(each), np.int64) if g.walks_inside else np.ascontiguousarray(starts[:, 0])
-        return Boxes(self, each, inner, lines, reaches, span, whole, walked)
+        return Boxes(self, each, starts, lines, found, span, bool(whole), walked)
 
     def _reach(self, walked: Sequence[np.ndarray], starts: np.ndarray, lines: np.ndarray, found: np.ndarray) -> None:
         """The lines of walks, and what they reach."""
@@ -495,6 +507,7 @@ class BoxForm:
         for n, rows in enumerate(walked):
             tma_loops.lines_of_rows(rows, int(not g.walks_inside), g.shape, lines[n])
             found[n] = tma_loops.reach(lines[n], 0 if g.walks_inside else starts[n, 0], g.shape, g.layout, self.smem_address)
+        tma_loops.joined(found)
 
 
 def _check_wrapped(offset: int, base: int) -> None:

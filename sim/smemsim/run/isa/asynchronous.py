@@ -5,8 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from smemsim.run.engine.in_flight import Undo, defer
 from smemsim.run.engine.map_names import beyond_array
 from smemsim.run.engine.traps import shared_error, warp_name
 from smemsim.run.engine.wave import OFFSET_MASK, RANK_SHIFT, WARP
-from smemsim.run.isa.barriers.mbarrier import bring, each_of, mbarrier_of, states_of
+from smemsim.run.isa.barriers.mbarrier import State, bring, each_of, mbarrier_of, states_of
 from smemsim.run.isa.registry import unmodelled
 from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, WordRanges
@@ -70,7 +71,7 @@ D = TypeVar("D", bound=HasBoxes)
 def each_issuer(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     """The running threads one after the other, each with its values of the operands."""
     threads = x.threads
-    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
+    columns = _columns(x, reads, len(threads))
     for thread, cta, *values in zip(threads.tolist(), x.cta_of[threads].tolist(), *columns, strict=True):
         yield (x.ctas[cta], thread), values
 
@@ -105,29 +106,28 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
     operations that differ only in their boxes at once, but not under a schedule. If lanes of a warp issue the same
     operation (`repeats`), the first lane issues it.
     """
-    threads = x.threads
-    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in (*reads, *boxes)]
-    issuers, count = list(zip(x.ctas.those(x.cta_of[threads].tolist()), threads.tolist(), strict=True)), len(reads)
-    rows = list(zip(*columns, strict=True))
-    if len(rows) > 1 and x.in_flight is None and x.cohort is not None and x.cohort.is_apart and boxes:
-        alike: dict[tuple[int, ...], Issued] = {}
-        for issuer, row in zip(issuers, rows, strict=True):
-            issued = alike.get(row[:count]) or alike.setdefault(row[:count], Issued([], row[:count], []))
-            issued.issuers.append(issuer)
-            issued.boxes.append(row[count:])
-        if all(len({cta.index for cta, _ in issued.issuers}) == len(issued.issuers) for issued in alike.values()):
-            return list(alike.values())
+    threads = x.threads.tolist()
+    issuers = list(zip(x.ctas.those(x.cta_of[x.threads].tolist()), threads, strict=True))
+    operands, at = (list(zip(*_columns(x, some, len(threads)), strict=True)) or [()] * len(threads) for some in (reads, boxes))
+    if boxes and x.in_flight is None and x.cohort is not None and x.cohort.is_apart:
+        alike = [[n for n, own in enumerate(operands) if own == values] for values in dict.fromkeys(operands)]
+        if all(len({issuers[n][0].index for n in which}) == len(which) for which in alike):
+            return [Issued([issuers[n] for n in which], operands[which[0]], [at[n] for n in which]) for which in alike]
     found: list[Issued] = []
     seen: set[Any] = set()
-    for (cta, thread), row in zip(issuers, rows, strict=True):
-        key, last = (cta.index, row), found[-1] if found else None
-        is_repeat = repeats and last is not None and last.threads[0] // WARP == thread // WARP and (*last.values, *last.boxes[0]) == row
-        if last is not None and is_repeat:
-            last.again.append(thread)
-        else:
-            found.append(Issued([(cta, thread)], row[:count], [row[count:]], is_again=key in seen))
-            seen.add(key)
+    for (_, *what), lanes in itertools.groupby(range(len(threads)), lambda n: (threads[n] // (WARP if repeats else 1), operands[n], at[n])):
+        first, *again = lanes
+        key = issuers[first][0].index, *what
+        found.append(Issued([issuers[first]], operands[first], [at[first]], [threads[n] for n in again], key in seen))
+        seen.add(key)
     return found
+
+
+def _columns(x: Wave, reads: Sequence[Read], count: int) -> Iterator[list[Any]]:
+    """The values of operands, of each for so many running threads."""
+    for read in reads:
+        values = np.asarray(read(x))
+        yield values.tolist() if values.ndim else [values.item()] * count
 
 
 def one_by_one(every: Sequence[Issued]) -> list[Issued]:
@@ -142,13 +142,12 @@ def described(
     trap ends the kernel.
     """
     found = None
-    if len(issued.issuers) > 1:
-        with contextlib.suppress(SmemsimError):
-            found = describe(issued)
+    with contextlib.suppress(SmemsimError):  # it is raised again for the thread that it is of
+        found = describe(issued)
     if found is not None and found.boxes.are_alike:
         yield issued, found
         return
-    for one in issued.each() if len(issued.issuers) > 1 else [issued]:
+    for one in issued.each():
         with stops_by(one):
             found = describe(one)
         yield one, found
@@ -193,17 +192,53 @@ def issue(x: Wave, op: AsyncOp) -> None:
 
     Under a schedule its reads and writes may happen later.
     """
-    hidden = Undo(x, op.issuers[0][0]) if x.in_flight is not None and op.writes and not op.is_update else None
-    if op.brings is not None:
-        op.brings()
+    arrives = (_AtOnce if x.in_flight is None or not op.writes else _Later)(op, x)
     if x.events.issued:
         x.events.issued(x, op)
-    if op.writes:
-        _count_all(x, op, hidden)
+    for write, ctas in op.counted:
+        states = states_of(x, ctas, write.barrier[1], op.instruction, because=_because(op, write))
+        if x.events.completes_on:
+            x.events.completes_on(x, op, each_of(states))
+        arrives(x, states, write)
     if op.takes is not None:
         _take(x, op, op.takes)
     if op.records and x.events.transferred:
         x.events.transferred(x, op.instruction, op.records)
+
+
+class _AtOnce:
+    """An operation brings its bytes when it is issued."""
+
+    def __init__(self, op: AsyncOp, x: Wave) -> None:
+        op.brings()
+
+    def __call__(self, x: Wave, states: Sequence[State], write: SharedWrite) -> None:
+        """mbarriers count the bytes of a write."""
+        bring(x, states, write.size, write.by)
+
+
+class _Later:
+    """An operation brings its bytes when the schedule says. Until then they lie there in part or not at all; those of
+    an update are made then, of what lies there by then.
+    """
+
+    def __init__(self, op: AsyncOp, x: Wave) -> None:
+        self.op, self.hidden = op, None
+        if not op.is_update:
+            self.hidden = Undo(x, op.issuers[0][0])
+            op.brings()
+
+    def __call__(self, x: Wave, states: Sequence[State], write: SharedWrite) -> None:
+        """mbarriers count the bytes of a write, then. Under a schedule an operation has one issuer."""
+        (cta, offset), size, i, because = write.barrier, write.size, self.op.instruction, _because(self.op, write)
+        places = write.words.words * WORD + write.cta.index * x.pitch
+        come = self.op.brings if self.hidden is None else self.hidden.take_back(places)
+
+        def arrive() -> None:
+            come()
+            mbarrier_of(x, cta, offset, i, because=because).alone().complete_tx(x, size, i=i, by=write.by)
+
+        defer(x, arrive, words=places >> 2)
 
 
 def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
@@ -219,45 +254,10 @@ def _take(x: Wave, op: AsyncOp, takes: Callable[[], object]) -> None:
         x.events.repeated(x, op, 0, thread)
 
 
-def _count_all(x: Wave, op: AsyncOp, hidden: Undo | None) -> None:
-    """mbarriers count what came to shared memory: those at one offset of the CTAs that issued it, or that of each CTA
-    that one issuer's bytes went to.
-    """
-    if len(op.issuers) > 1:
-        _count(x, op, op.writes[0], [cta for cta, _ in op.issuers], hidden)
-        return
-    for write in op.writes:
-        if write.barrier is not None:
-            _count(x, op, write, [write.barrier[0]], hidden)
-
-
-def _count(x: Wave, op: AsyncOp, first: SharedWrite, ctas: Sequence[Any], hidden: Undo | None) -> None:
-    """Bytes have arrived: complete_tx on the mbarrier of a write, or on those at its offset in several CTAs, which
-    get as much.
-    """
-    i, (_, offset), because = op.instruction, cast("tuple[Any, int]", first.barrier), _because(op, first)
-    states = states_of(x, ctas, offset, i, because=because)
-    if x.events.completes_on:
-        x.events.completes_on(x, op, each_of(states))
-    if x.in_flight is None:
-        bring(x, states, first.size, first.by)
-        return
-    cta, by, size = cast("tuple[Any, int]", first.barrier)[0], first.by, first.size
-    places = None if hidden is None else first.words.words * WORD + first.cta.index * x.pitch
-    back = None if hidden is None or places is None or not len(places) else hidden.take_back(places)
-
-    def arrive() -> None:
-        if back is not None:
-            back()
-        mbarrier_of(x, cta, offset, i, because=because).alone().complete_tx(x, size, i=i, by=by)
-
-    defer(x, arrive, words=None if back is None or places is None else places >> 2)
-
-
 def _because(op: AsyncOp, write: SharedWrite) -> str:
     """What the issuing CTA has to do with an mbarrier in another one."""
     (cta, _), by = op.issuers[0], write.by
-    if by is None or len(by.reached) == 1 or cast("tuple[Any, int]", write.barrier)[0] is cta:
+    if by is None or len(by.reached) == 1 or write.barrier[0] is cta:
         return ""
     return f", which the mask {by.mask:#x} of CTA {cta.number} reaches"
 

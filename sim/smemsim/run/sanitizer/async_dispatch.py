@@ -81,8 +81,7 @@ class AsyncEvents:
             self._writes_shared(op, own, write)
 
     def _writes_shared(self: Any, op: AsyncOp, own: Operation, write: SharedWrite) -> None:
-        if write.barrier is not None:
-            own.barriers[write.cta.index] = write.barrier
+        own.barriers[write.cta.index] = write.barrier
         carried = None
         if write.copied is not None:
             carried = Carried(self.taint, op.instruction)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.word_ranges import WORD, WordRanges
 
 if TYPE_CHECKING:
+    from smemsim.core.machine.cluster import ClusterAddress
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.lower.program import Linker
 
@@ -233,6 +234,7 @@ def _arrives(x: Wave, i: Instruction, issuer: Issuer, cluster: Cluster, transfer
     """A copy, or a reduction, into shared memory of CTAs of a cluster. Raises where nothing lies."""
     (cta, thread), reached, writes = issuer, tuple(t.dst_cta or 0 for t in transfers), []
     for t in transfers:
+        mbar = cast("ClusterAddress", t.mbar)
         to, begin, is_global = member(x, cta, t.dst_cta or 0), t.dst - cta.shared.begin, t.src_space == "global"
         old, new = (to.shared.peek(t.dst, t.size), to.shared.bulk_source(t, x.launch.memory)) if is_global else cluster.bulk_sides(t)
         writes.append(
@@ -240,7 +242,7 @@ def _arrives(x: Wave, i: Instruction, issuer: Issuer, cluster: Cluster, transfer
                 to,
                 functools.partial(_word_ranges, begin, t.size),
                 t.transaction_bytes,
-                None if t.mbar is None else (member(x, cta, t.mbar.cta_rank), t.mbar.smem_address),
+                (member(x, cta, mbar.cta_rank), mbar.smem_address),
                 Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached),
                 _Source(t, begin) if is_global else None,
                 None if t.op else (old == new).reshape(-1, WORD).all(axis=1),

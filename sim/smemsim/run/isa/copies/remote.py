@@ -16,10 +16,9 @@ from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.run.accesses import Piece
 from smemsim.run.async_ops import AsyncOp, SharedWrite
-from smemsim.run.engine.in_flight import defer
 from smemsim.run.engine.traps import find_misuse
 from smemsim.run.events import Access
-from smemsim.run.isa.asynchronous import stop
+from smemsim.run.isa.asynchronous import issue, stop
 from smemsim.run.isa.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.run.isa.memory.atomics import Form, build_atomic, combine, form, raw_elements
 from smemsim.run.isa.memory.load_store import build_st, items, scattered
@@ -65,7 +64,12 @@ def build_st_async(i: Instruction, c: Linker) -> Step:
     values = items(i.operands[1], count)
     reads = [c.read(item, kind) for item in values]
     return _counted(
-        i, c, size, lambda x: [np.array(read(x)) for read in reads], lambda piece, stored: scattered(piece, dtype, stored), values
+        i,
+        c,
+        size,
+        lambda x: np.stack([np.broadcast_to(read(x), x.n) for read in reads], axis=1),
+        lambda piece, stored: scattered(piece, dtype, list(stored.T)),
+        values,
     )
 
 
@@ -132,28 +136,19 @@ def _counted(
         if reduced is not None and x.events.updates:
             x.events.updates(x, reduced)
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
-        for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
-            barrier, index = mbarrier_of(x, cta, address, i), cta.index
-            issuer, begin = x.ctas[int(x.cta_of[thread])], at - index * x.pitch + x.window_begin
-            barrier.alone().sent(Delivery(i, issuer.rank, cta.rank, begin, size, (cta.rank,)))
-            if x.events.issued:
-                words = functools.partial(WordRanges.of, np.arange(at - index * x.pitch, at - index * x.pitch + size, WORD) // WORD)
-                writes = [SharedWrite(x.ctas[index], words, size, (cta, address))]
-                operation = AsyncOp(f"{i.op}.async", i, [(issuer, thread)], writes, size=size)
-                x.events.issued(x, operation)
-                x.events.completes_on(x, operation, [barrier])
+        taken = take(x)
+        for n, (thread, at, (cta, address)) in enumerate(zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True)):
+            issuer, begin = x.ctas[int(x.cta_of[thread])], at - cta.index * x.pitch
+            by = Delivery(i, issuer.rank, cta.rank, begin + x.window_begin, size, (cta.rank,))
+            mbarrier_of(x, cta, address, i).alone().sent(by)
+            words = functools.partial(WordRanges.of, np.arange(begin, begin + size, WORD) // WORD)
+            writes = [SharedWrite(cta, words, size, (cta, address))]
+            brings = functools.partial(put, piece._replace(at=piece.at[n : n + 1]), taken[n : n + 1])
+            issue(x, AsyncOp(f"{i.op}.async", i, [(issuer, thread)], writes, size=size, brings=brings, is_update=i.op == "red"))
         marks = None if x.taint is None else x.taint.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             cast("Taint", x.taint).put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
         if reduced is not None and x.events.reduced:
             x.events.reduced(x, reduced)
-        taken, piece = take(x), piece._replace(at=piece.at.copy())
-
-        def arrive() -> None:
-            put(piece, taken)
-            for cta, address in barriers:
-                mbarrier_of(x, cta, address, i).alone().complete_tx(x, size, i=i)
-
-        defer(x, arrive, words=(piece.at[:, None] + np.arange(0, size, 4) >> 2).reshape(-1))
 
     return run

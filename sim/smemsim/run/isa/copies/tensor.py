@@ -94,21 +94,29 @@ def build_load(i: Instruction, c: Linker) -> Step:
     at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
     mbar = shared_operand(i, c, operands.next("an mbarrier"))
     offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
-    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    mask = c.read(operands.next("a CTA mask"), "u16") if is_multicast else lambda x: None
     if hinted:
         operands.next("a cache policy")
     operands.end()
     is_narrow = not own and c.arch in WITHOUT_PADDED_TO_CLUSTER
     return _Loads(
-        i, mode, [to, at, mbar, *mask, *offsets], coordinates, own=own, has_mask=is_multicast, group=group, is_narrow=is_narrow
+        i,
+        mode,
+        [to, at, mbar, mask, *offsets],
+        coordinates,
+        own=own,
+        is_alone=not is_multicast and group == 1,
+        group=group,
+        is_narrow=is_narrow,
     ).run
 
 
 @dataclasses.dataclass(frozen=True)
 class _Loads:
-    """A tensor load: its operands (destination, map, mbarrier, CTA mask, offsets), and the coordinates of the box.
+    """A tensor load: its operands (destination, map, mbarrier, CTA mask or None, offsets), and the coordinates of the
+    box.
 
-    `own`: to .shared::cta. `is_narrow`: the card does not take every map for .shared::cluster.
+    `is_alone`: for one CTA, whose mbarrier counts it. `own`: to .shared::cta. `is_narrow`: the card does not take every map for .shared::cluster.
     """
 
     i: Instruction
@@ -116,7 +124,7 @@ class _Loads:
     reads: list[Read]
     coordinates: list[Read]
     own: bool
-    has_mask: bool
+    is_alone: bool
     group: int
     is_narrow: bool
 
@@ -125,30 +133,25 @@ class _Loads:
         i, every = self.i, issued_by(x, self.reads, self.coordinates)
         _check_alone(x, i, every, "its bytes arrive at the mbarrier")
         for issued in every:
-            cta, (dst, address, barrier, *_) = issued.issuers[0][0], issued.values
+            cta, (dst, address, barrier, _, *offsets) = issued.issuers[0][0], issued.values
             tm = map_at(x, i, address, issued.threads)
             if self.is_narrow and _is_padded(tm):
                 raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
             check_ranks(x, i, dst, mbar=barrier)
-            if not self.has_mask and self.group == 1:
+            if self.is_alone:
                 one_cta(x, i, dst, barrier)
             if self.own:
                 own_address(i, cta, dst)
             stopped = _stopped_by(x, i, tm, address, self.mode, is_store=False)
             for part, moves in described(issued, functools.partial(self.describe, x, tm), stopped):
                 if moves.received:
-                    issue(x, _load(x, i, part, address, moves, tuple(issued.values[3 + self.has_mask :])))
+                    issue(x, _load(x, i, part, address, moves, tuple(offsets)))
         x.progress.changes += 1
 
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
         """The boxes of each CTA, and their bytes. Raises if it traps."""
-        (cta, _), (dst, _, barrier, *others) = issued.issuers[0], issued.values
-        cluster, to, mask, offsets = (
-            cluster_of(x, cta),
-            dst & OFFSET_MASK,
-            others[0] if self.has_mask else None,
-            tuple(others[self.has_mask :]),
-        )
+        (cta, _), (dst, _, barrier, mask, *moved) = issued.issuers[0], issued.values
+        cluster, to, offsets = cluster_of(x, cta), dst & OFFSET_MASK, tuple(moved)
         received = cluster.deliveries(dst, barrier, cta_rank=cta.rank, cta_mask=mask, cta_group=self.group)
         if not received:
             cluster.check_nothing_traps(tm, issued.boxes[0], to, offsets, self.mode)
@@ -194,7 +197,7 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     records = [
         Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    windows = [(own if rank == own.rank else member(x, own, rank)).shared for own, _ in issued.issuers for rank in reached]
+    windows = [member(x, own, rank).shared for own, _ in issued.issuers for rank in reached]
     brings, writes = functools.partial(SharedMemory.load, windows, boxes, moves.array), Lazily(len(windows), write)
     return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 

@@ -139,19 +139,22 @@ class _Mma:
             added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
             same = ((thread, d) for thread, d, adds in added if adds)
             check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
+        ctas = x.ctas.those(x.cta_of[threads].tolist())
         waiting = list(range(len(threads)))
         while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
             now: list[int] = []
             taken: set[int] = set()
             for n in waiting:
-                mine = {member.index for member in group_of(x, self.i, x.ctas[int(x.cta_of[threads[n]])], self.group)}
+                mine = {member.index for member in group_of(x, self.i, ctas[n], self.group)}
                 if not mine & taken:
                     now.append(n)
                     taken |= mine
             waiting = [n for n in waiting if n not in now]
-            each = [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
+            each = [
+                (ctas[n], int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now
+            ]
             with refusals(x, self.i):
-                operations = [self._issued(x, thread, values, mask) for thread, values, mask in each]
+                operations = [self._issued(x, cta, thread, values, mask) for cta, thread, values, mask in each]
                 batch = self._batch(x, operations)
             self._run_together(x, batch)
         return batch if len(now) == len(threads) else None
@@ -218,7 +221,7 @@ class _Mma:
                 cta_group=self.group,
             )
 
-    def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
+    def _issued(self, x: Wave, cta: Cta, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         """What a thread issues with these words: one value each time, since a loop comes back to the same ones."""
         words = (*values.values(), *lanes, in_force())
         issued = self._issues(x)
@@ -227,7 +230,7 @@ class _Mma:
             return found
         if len(issued) >= MOST_WORDS * len(x.ctas):
             issued.clear()
-        members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
+        members = group_of(x, self.i, cta, self.group)
         tensor, shared = tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members])
         made = self._made.get(words)
         if made is None:
