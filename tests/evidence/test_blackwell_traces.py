@@ -13,6 +13,7 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import settings
 
 from places import ROOT
 
@@ -45,6 +46,9 @@ def spread(cases, key):
 def by_probe(case):
     p = case["probe"]
     return p["kind"], p["group"], p["ws"], p["sparse"]
+
+
+IS_NIGHTLY = settings.get_current_profile_name() == "nightly"
 
 
 def every(step):
@@ -80,7 +84,11 @@ DRAWN = {
     "tmem_metadata": (suites, "metadata_cases", lambda cases: spread(cases, lambda c: (*by_probe(c), c["probe"]["m"], c["what"]))),
     "tmem_access": (access, "cases", lambda cases: [*cases[:-12:5], *cases[-12:]]),
     "tcgen05_copies": (suites, "copy_cases", lambda cases: spread(cases, lambda c: (c["what"], c["group"], c["steps"][0]["a"] >> 61 & 1))),
-    "tcgen05_dots_directed": (dots, "instructions", lambda cases: spread(cases, lambda i: i.kind in words.BLOCK_SCALED)),
+    "tcgen05_dots_directed": (
+        dots,
+        "instructions",
+        lambda cases: spread(cases, lambda i: (i.kind in words.BLOCK_SCALED, *([i.d, i.a == "e2m1x2"] if IS_NIGHTLY else []))),
+    ),
     "tcgen05_dots": (dots, "random_cases", every(7)),
     "tcgen05_gemm": (gemm, "variants", lambda cases: spread(cases, lambda c: c["dtype"])),
 } | {name: (transfers, "encodable", every(15)) for name in transfers.SUITES}

@@ -311,6 +311,18 @@ def test_a_command_ends_without_a_look_at_its_objects():
     assert done.stdout.splitlines()[-1] == "True"
 
 
+def test_text_of_files_cannot_command_the_terminal(tmp_path):
+    """A card's name that names the window and clears the screen, and one that turns the direction of text: shown as escapes. Colours that smemsim writes stay."""
+    shutil.copytree(GOLDEN / "sm_90a" / "wgmma_reserved_bits", tmp_path / "t")
+    manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
+    manifest["device"]["gpu"] = "\x1b]0;mine\x07\x1b[2J\x1b[8m\u202ecard\x9b2J"
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(manifest))
+    done = subprocess.run([sys.executable, "-m", "smemsim", "replay", str(tmp_path)], capture_output=True, check=False, encoding="utf-8")
+    assert done.returncode == 0
+    assert r"\x1b]0;mine\x07\x1b[2J\x1b[8m\u202ecard\x9b2J" in done.stdout
+    assert all(c.isprintable() or c == "\n" for c in done.stdout)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "is_unbuffered"),
     [

@@ -141,17 +141,18 @@ def _assumed(a: Alternative) -> Iterator[None]:
 
 
 @in_default_state
-def settle_suites(suites: Sequence[Suite], progress: Callable[[str], None] | None = None) -> Settlement:
-    """Hold the traces of one card against the rules and all their alternatives.
+def settle_suites(suites: Sequence[Suite], progress: Callable[[str], None] | None = None, *, only: Sequence[str] = ()) -> Settlement:
+    """Hold the traces of one card against the rules and all their alternatives, or those that `only` names (RULE=ALTERNATIVE).
 
     Raises InputError for traces of a compiler, of two architectures, or for none; TraceError for a damaged one.
     """
     arch, card = _card(suites)
+    known = {name: a for name, a in _alternatives(arch).items() if not only or name in only}
     cases: dict[str, dict[int, bool]] = {}
     met: dict[str, list[Suite]] = {}
     for suite in suites:
         check(suite)
-        with touched(_alternatives(arch), by_products=False) as found:
+        with touched(known, by_products=False) as found:
             of = compared_cases(suite, range(len(suite)))
             cases[suite.name] = {index: bool(c.outcome.differing) for index, c in of if not isinstance(c, Unmodelled)}
         for name in found:
@@ -159,7 +160,7 @@ def settle_suites(suites: Sequence[Suite], progress: Callable[[str], None] | Non
         if progress:
             progress(suite.name)
     settled = []
-    for name, a in _alternatives(arch).items():
+    for name, a in known.items():
         if name in met:
             settled.append(_told(a, met[name], cases))
             if progress:

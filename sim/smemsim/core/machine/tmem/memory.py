@@ -336,6 +336,9 @@ class TmemAccess:
     pack: bool = dataclasses.field(default=False, kw_only=True)
     half_split_offset: int | None = dataclasses.field(default=None, kw_only=True)
     taddr: int | TmemAddress = dataclasses.field(default=0, kw_only=True)
+    window: int | None = dataclasses.field(
+        default=None, init=False, compare=False
+    )  # the first lane of the window that a whole address has given
 
     def __repr__(self) -> str:
         given = [repr(self.shape), str(self.repeat)]
@@ -446,7 +449,8 @@ class TmemAccess:
         if self.shape == SPLIT:
             column = column + thread // HALF * self.half_split_offset
         base = self.address
-        return first_lane(warp, base.lane) + lane, base.column + column
+        first = first_lane(warp, base.lane) if self.window is None else self.window + base.lane
+        return first + lane, base.column + column
 
     def register(self, lane: Any, column: Any) -> tuple[Any, ...]:
         """(warp of the warpgroup, thread, register) of a cell; with `pack` also the half of the register. The inverse
@@ -715,8 +719,10 @@ class TensorMemory(Columns):
         if taddr is None:
             return [number], access
         given = TmemAddress.decode(taddr)
-        inside = window_lane(0, given.lane)  # TmemAccess adds the warp's window
-        return [number], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
+        window, inside = divmod(int(first_lane(number, given.lane)), WARP_LANES)
+        found = dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
+        object.__setattr__(found, "window", window * WARP_LANES)
+        return [number], found
 
     # ---- inside
 
