@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernels import changed, kernel, said_of_damaged, word_with
 from messages import one_line
 from scaled import ARCH, MODES, scaled
-from scaled_fragments import SHUFFLED, FragmentGemm
+from scaled_fragments import SHUFFLED, FragmentGemm, sparse_fragments
 from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
@@ -785,3 +785,19 @@ def test_every_tier_follows_factors_of_mma_sync(tiers, monkeypatch):
 def test_the_parameters_of_factors_of_mma_sync_exchanged_are_a_remark():
     done, wrong = FragmentGemm(of=lambda side: "ab"[side == "a"], grid=(1, 2)).run()
     assert (wrong > 0, done.findings, [f.code for f in done.remarks]) == (True, [], ["R508"])
+
+
+@pytest.mark.parametrize(
+    ("step_of", "row", "words"),
+    [
+        (lambda step: step, "", ""),
+        (lambda step: 0, "", "at k = 64 with the metadata of k = 0"),
+        (lambda step: step // 2, "", "at k = 64 with the metadata of k = 0"),
+        (lambda step: step, "mov.u32 %s1, %g;", "rows 0 and 8 of A get the same metadata"),
+    ],
+)
+def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row, words):
+    done = sparse_fragments(step_of, row)
+    assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
+    assert all(words in f.message and "mma.sp::ordered_metadata" in f.instruction for f in done.findings)
+    assert not any("metadata" in missed for missed in done.judged.missed)
