@@ -13,7 +13,7 @@ from smemsim.core.picture.svg import text as svg_text
 from smemsim.diagnosis.rings import SAYS, Ring, Verdicts, shorter, warps_named
 
 if TYPE_CHECKING:
-    pass
+    from smemsim.run.pipeline.lanes import Stuck
 
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
@@ -57,11 +57,11 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     for ring, *alike in pipeline.different():
         group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring, *alike)}".removeprefix(": ")
         for n, _ in enumerate(ring.stages):
-            bars = tuple(_stage_bars(ring, n, labels, end))
+            bars = (*_stage_bars(ring, n, labels, end), *_never(pipeline, ring, n, end))
             stages += [(len(lanes), bar.end) for bar in bars if bar.kind in ("load", "read")]
             lanes.append(Lane(group, f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
         if ring.kind != "accumulator":
-            lanes.append(Lane(group, "loads in flight", tuple(_in_flight(ring))))
+            lanes.append(Lane(group, f"loads in flight of {len(ring.stages)}", tuple(_in_flight(ring))))
     rows = {time: row for row, time in stages}
     arrows: list[tuple[float, int, int]] = []
     for role in pipeline.lanes.roles():
@@ -71,7 +71,7 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
     for stuck in pipeline.lanes.stuck:
         if not known & set(stuck.warps):
-            lanes.append(Lane("roles", warps_named(stuck.warps), (Bar("stuck", begin, end, _short(stuck.why), stuck.why),)))
+            lanes.append(Lane("roles", warps_named(stuck.warps), (Bar("stuck", begin, end, _short(pipeline, stuck), stuck.why),)))
     for (engine, number), spans in sorted(pipeline.lanes.engines.items()):
         name = f"{engine} {number}" if engine == "tensor core" else "TMA stores"
         bars = tuple(
@@ -134,39 +134,50 @@ def _stage_bars(ring: Ring, stage: int, labels: dict[int, str], end: float) -> I
             yield Bar("kept", free, following[1].at, says, f"load {labels[following[1].number]} could be issued here")
 
 
+def _never(pipeline: Verdicts, ring: Ring, stage: int, end: float) -> Iterator[Bar]:
+    """A stage that a thread waits for ever to fill."""
+    for stuck in pipeline.lanes.stuck:
+        found = pipeline.awaited(stuck)
+        if found is not None and found.ring is ring and found.stage == stage and found.is_issue:
+            last = max(one.intervals[3] for one in ring.fillings if one.stage == ring.stages[stage])
+            yield Bar("stuck", last, end, f"never released for load {found.load}", stuck.why)
+
+
 def _in_flight(ring: Ring) -> Iterator[Bar]:
     """How many loads are under way."""
     starts, ends = sorted(one.at for one in ring.fillings), sorted(one.full for one in ring.fillings)
     times = sorted({*starts, *ends})
     for begin, end in itertools.pairwise(times):
         if count := bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin):
-            yield Bar("flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
+            is_few = ring.is_late and count <= ring.effective
+            yield Bar("few" if is_few else "flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
 
 
 def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
     kinds = {"wait": "wait", "barrier": "wait", "own MMAs": "own", "tensor memory": "work"}
-    last = 0.0
+    last, culprits = 0.0, {i for ring in pipeline.rings for i in ring.culprits()}
     for span in pipeline.lanes.warps[warp]:
-        kind, label = kinds.get(span.kind, "issue"), labels.get(_number(span.label), span.label)
+        kind, label = "kept" if span.instruction in culprits else kinds.get(span.kind, "issue"), labels.get(_number(span.label), span.label)
         yield Bar(
             kind, span.begin, span.end, label if kind != "issue" else "", f"{span.kind} {label} at {pipeline.place(span.instruction)}"
         )
         last = max(last, span.end)
     for stuck in pipeline.lanes.stuck:
         if warp in stuck.warps:
-            yield Bar("stuck", last, end, _short(stuck.why), stuck.why)
+            yield Bar("stuck", last, end, _short(pipeline, stuck), stuck.why)
 
 
-def _short(why: str) -> str:
-    """The first facts of why a wait never ends."""
-    return why.partition(";")[0]
+def _short(pipeline: Verdicts, stuck: Stuck) -> str:
+    """What a wait that never ends is for, as a label."""
+    found = pipeline.awaited(stuck)
+    return stuck.why.partition(";")[0] if found is None else f"never {found.says}"
 
 
 # ---- As text
 
 MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
 LEGEND = (
-    "- load under way, accumulates   = full   # being read, at work   x kept empty without need",
+    "- load under way, accumulates   = full   # being read, at work   x empty, or waits, without need",
     "~ waits   : waits for its own MMAs   | issues   ! waits for ever   the number is that of the load",
 )
 
@@ -206,7 +217,7 @@ def _row(lane: Lane, drawing: Drawing) -> str:
     row, labels = [" "] * width, []
     for bar in lane.bars:
         begin, end = (int((time - drawing.begin) * scale) for time in (bar.begin, bar.end))
-        if bar.kind == "flying":
+        if bar.kind in ("flying", "few"):
             row[max(begin, 0) : min(end, width)] = list(bar.label[-1] * max(min(end, width) - max(begin, 0), 0))
             continue
         if bar.kind == "issue" and 0 <= begin < width and row[begin] == " ":
@@ -226,7 +237,7 @@ def _row(lane: Lane, drawing: Drawing) -> str:
 WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
 FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k3", "work": "k2", "flying": "k1", "stuck": "alarm"}
 EXPLAINED = (
-    ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty without need", "kept"), ("waits", "wait"),
+    ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty, or waits, without need", "kept"), ("waits", "wait"),
     ("waits for its own MMAs", "own"), ("waits for ever", "stuck"),
 )  # fmt: skip
 LETTER = 6.2
@@ -274,8 +285,8 @@ def _at(time: float, drawing: Drawing) -> float:
 
 def _box(kind: str, x: float, y: float, width: float, title: str = "") -> list[str]:
     inner = f"<title>{_escaped(title)}</title>" if title else ""
-    if kind == "kept":
-        return [rect(x, y, width, BOX, "g e", inner), hatch(x, y, width, BOX)]
+    if kind in ("kept", "few"):
+        return [rect(x, y, width, BOX, "g e", inner), hatch(x, y, width, BOX, "hk")]
     return [rect(x, y, width, BOX, f"g {FILLS[kind]}", inner)]
 
 
@@ -286,6 +297,7 @@ def _escaped(title: str) -> str:
 def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
     parts = [svg_text(LEFT - 8, y + 13, "s r", _cut(lane.name, 36)), rect(LEFT, y, WIDTH - LEFT - MARGIN, BOX, "g e")]
     labels: list[str] = []
+    drawn: set[tuple[float, str]] = set()
     for bar in lane.bars:
         if bar.end < drawing.begin or bar.begin > drawing.end:
             continue
@@ -296,9 +308,13 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
         if right <= x:
             continue
         parts += _box(bar.kind, x, y, right - x, bar.title)
-        if bar.label and (len(bar.label) * LETTER < right - x or bar.kind in ("load", "stuck")):
-            style = {"kept": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
-            labels.append(svg_text(x + 3, y + 13, style, bar.label))
+        text = _cut(bar.label, int((right - x) / LETTER)) if bar.kind == "stuck" else bar.label
+        if len(text) * LETTER >= right - x:
+            text = text.partition(" phase ")[0]
+        if text and (len(text) * LETTER < right - x or bar.kind == "load") and (x, text) not in drawn:
+            drawn.add((x, text))
+            style = {"kept": "alarm n", "few": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
+            labels.append(svg_text(x + 3, y + 13, style, text))
     return [*parts, *labels]
 
 

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from smemsim.core.finding import Finding, Half, at_instruction
 from smemsim.core.ptx.module import Instruction
@@ -44,6 +44,30 @@ class Held:
     needs: int
     newer: tuple[int, ...]
     origin: Origin | None
+
+
+class Awaited(NamedTuple):
+    """What a thread that waits for ever would do next with a stage: issue load `load` into it, or read it;
+    `is_next`: the load after it.
+    """
+
+    ring: Ring
+    stage: int
+    load: int
+    is_issue: bool
+    is_next: bool
+
+    @property
+    def says(self) -> str:
+        """In words, after "it"."""
+        load, stage, _ = WORDS[self.ring.kind]
+        if self.is_issue:
+            return f"issues {load} {self.load} into {stage} {self.stage}"
+        return (
+            f"reads the {load} after {load} {self.load} in {stage} {self.stage}"
+            if self.is_next
+            else f"reads {load} {self.load} in {stage} {self.stage}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +170,11 @@ class Ring:
                 held.append(Held(n, stages.index(one.stage), place[before.number], tuple(place[h] for h in newer), one.origins.get(bit)))
         return cls(tuple(fillings), stages, allowed, tuple(held), tuple(overwrites))
 
+    def culprits(self) -> set[Instruction]:
+        """The waits that hold a late ring back."""
+        origins = [one.origin for one in self.held] if self.is_held_back else [self.awaited()] if self.is_one_at_a_time else []
+        return {origin.wait for origin in origins if origin is not None}
+
     def awaited(self) -> Origin | None:
         """The wait by which the thread knows, at the last load, that the load before is complete."""
         *_, before, last = self.fillings
@@ -173,6 +202,7 @@ class Verdicts:
     lanes: Lanes = dataclasses.field(default_factory=Lanes)
     passes: dict[Instruction, Passes] = dataclasses.field(default_factory=dict)
     numbers: dict[int, int] = dataclasses.field(default_factory=dict)
+    barrier_names: dict[int, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, recorder: PipelineRecorder, place: Callable[[Instruction], str], *, is_over: bool = True) -> Self:
@@ -195,7 +225,9 @@ class Verdicts:
         for one in recorder.fillings:
             rings[whole(one.ring)].append(one)
         made = (Ring.of(one) for one in rings.values() if len(one) > 1)
-        return cls(tuple(made), place, recorder.is_cut, is_over, recorder.lanes, dict(recorder.passes), recorder.numbers)
+        return cls(
+            tuple(made), place, recorder.is_cut, is_over, recorder.lanes, dict(recorder.passes), recorder.numbers, recorder.barrier_names
+        )
 
     def different(self) -> list[tuple[Ring, ...]]:
         """The rings, those of CTAs that do the same together: one sentence, one note and one picture are enough."""
@@ -275,25 +307,22 @@ class Verdicts:
             return f"{name}: all stages work; {flying}."
         return f"{name}: {flying}. What reads the stages was not followed."
 
-    def _awaits(self, stuck: Stuck) -> str:
-        """What a wait that never ends is for: a load that it is to read, or the release of a stage that it is to fill."""
+    def awaited(self, stuck: Stuck) -> Awaited | None:
+        """What a wait that never ends is for; None for no stage."""
         for ring in self.rings:
-            load, stage, _ = WORDS[ring.kind]
             filled = [(n, one) for n, one in enumerate(ring.fillings) if one.barrier == stuck.barrier and one.barrier[1] >= 0]
             if filled:
                 n, one = filled[-1]
-                where = f"{stage} {ring.stages.index(one.stage)}"
-                return (
-                    f", before it reads the {load} after {load} {n} in {where}"
-                    if one.is_full
-                    else f", before it reads {load} {n} in {where}"
-                )
+                return Awaited(ring, ring.stages.index(one.stage), n, is_issue=False, is_next=one.is_full)
             count, stages = len(ring.fillings), len(ring.stages)
             is_issuer = any(one.thread == stuck.thread for one in ring.fillings)
             if is_issuer and stuck.barrier is not None and count >= stages:
-                number = ring.stages.index(ring.fillings[count - stages].stage)
-                return f", before it issues {load} {count} into {stage} {number}"
-        return ""
+                return Awaited(ring, ring.stages.index(ring.fillings[count - stages].stage), count, is_issue=True, is_next=False)
+        return None
+
+    def _awaits(self, stuck: Stuck) -> str:
+        found = self.awaited(stuck)
+        return "" if found is None else f", before it {found.says}"
 
     def _left(self, ring: Ring) -> str:
         """What each stage holds at the end."""
@@ -323,7 +352,9 @@ class Verdicts:
         if one.origin is not None:
             text += f", at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
-                text += f" by mbarrier {one.origin.barrier[1]:#x} phase {one.origin.phase}"
+                address = one.origin.barrier[1]
+                name = self.barrier_names.get(address, "")
+                text += f" by mbarrier {address:#x}{f' ({name})' if name and not name.startswith('0x') else ''} phase {one.origin.phase}"
             if one.origin.arrival is not None:
                 text += f", arrived at {self.place(one.origin.arrival)}"
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:

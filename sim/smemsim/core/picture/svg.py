@@ -31,6 +31,7 @@ PAINT = {
     "x": ("fill", "#e3e6ea", "#b7bfc8"),
     "xt": ("fill", "#1f2328", "#1f2328"),
     "h": ("stroke", "#cf222e", "#b3121f"),
+    "hk": ("stroke", "#cf222e", "#ff9492"),  # hatching over an empty cell
     "g": ("stroke", "#ffffff", "#0d1117"),
     "atom": ("stroke", "#59636e", "#c9d1d9"),
     "mma": ("stroke", "#6639ba", "#8250df"),
@@ -49,7 +50,7 @@ PAINT = {
 SHAPES = (
     "text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:11px}"
     ".mmad,.SBOd,.LBOd{font-weight:600}.t{font-size:15px;font-weight:600}.s{font-size:11.5px}.b{font-size:13px;font-weight:600}.m{text-anchor:middle}.r{text-anchor:end}"
-    ".n{font-size:9.5px}.h,.oh{stroke-width:1.4;fill:none;stroke-opacity:.5}.g{stroke-width:1}.atom{fill:none;stroke-width:1.6}.mma{fill:none;stroke-width:2.6}"
+    ".n{font-size:9.5px}.h,.hk,.oh{stroke-width:1.4;fill:none;stroke-opacity:.5}.g{stroke-width:1}.atom{fill:none;stroke-width:1.6}.mma{fill:none;stroke-width:2.6}"
     ".one{stroke-width:1.3;stroke-dasharray:5 3}.SBO,.LBO{fill:none;stroke-width:2.2}.miss{fill:none;stroke-width:1.2;stroke-dasharray:3 2}"
     ".edge{paint-order:stroke;stroke-width:3.6px;stroke-linejoin:round;stroke:#ffffff}"
 )

@@ -116,6 +116,10 @@ class Places:
             begin += size
         return begin
 
+    def shared_at(self, address: int) -> Place | None:
+        """The static shared variable that has a `.shared` address; None without one."""
+        return next((p for p in self._of.values() if p.space == "shared" and p.offset <= address < p.offset + p.size), None)
+
     def of(self, name: str) -> Place:
         """The place of a name; Unmodelled for variables of other files."""
         if name in self._elsewhere:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.core.ptx.demangle import demangled
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.events import AtMbarriers, Observer
 from smemsim.run.pipeline.knowledge import WARP, Costs, Filling, Known, Origin, bits_of
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from smemsim.run.views import Barrier, Mbarrier, Wave
 
 __all__ = ["BarrierObserver", "Passes"]
+
+
+MOST_BARRIERS = 64  # of a variable that has nothing else
+BARRIER_BYTES = 8
 
 
 class Passes:
@@ -36,6 +41,7 @@ class BarrierObserver(Observer):
     def __init__(self, cta: int | None = None, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
         self.lanes = Lanes()
+        self.barrier_names: dict[int, str] = {}  # by address
         self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
         self.passes: dict[Instruction, Passes] = collections.defaultdict(Passes)
         self._wave: Wave | None = None
@@ -94,6 +100,17 @@ class BarrierObserver(Observer):
 
     # ---- mbarriers
 
+    def _barrier_name(self, x: Wave, address: int) -> str:
+        """An mbarrier as the source calls it, "empty[1]", if a small variable has it; else its address."""
+        found = self.barrier_names.get(address)
+        if found is None:
+            place, found = x.launch.program.places.shared_at(address), f"{address:#x}"
+            if place is not None and place.size <= MOST_BARRIERS * BARRIER_BYTES:
+                found = demangled(place.name).rpartition("::")[2]
+                found += f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
+            self.barrier_names[address] = found
+        return found
+
     def mbarriers_reached(
         self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
     ) -> None:
@@ -142,7 +159,7 @@ class BarrierObserver(Observer):
                 self._passed(i, own[0], key, phase)
             done = self._done.get(key)
             if done is not None:
-                self._waits(x, own, "wait", done.time, f"{key[1]:#x} phase {phase}", i)
+                self._waits(x, own, "wait", done.time, f"{self._barrier_name(x, key[1])} phase {phase}", i)
                 for thread in own:
                     self._known[thread].learn(done, i, key, phase)
             for thread in own:
