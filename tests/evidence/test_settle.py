@@ -145,3 +145,18 @@ def test_the_command_settles_and_writes_the_patch(answers, tmp_path):
 def test_settle_needs_traces():
     with pytest.raises(InputError, match="needs traces of one card"):
         settle_suites([])
+
+
+def test_the_last_lines_name_what_is_left_whether_traces_agree_and_whose_grade_changes():
+    said = settle_suites([load_suite(ROOT / "golden" / "sm_90a" / "wgmma_s32")]).text().splitlines()
+    assert "  left: operand.any_start=start_of_13_bits (the start has 13 bits: 128 KiB); these traces cannot tell it from the rule" in said
+    assert said[-2:] == ["1 trace of NVIDIA H200 (sm_90a): no modelled case differs from the rules", "grades that change: none"]
+
+
+def test_without_a_card_each_architecture_is_one_line(monkeypatch):
+    monkeypatch.setattr("smemsim.testing.recorder.why_no_gpu", lambda: "no CUDA driver answers here")
+    said = CliRunner().invoke(main, ["capture", "--dry-run"]).output.splitlines()
+    assert said[0] == "no card was found on this machine: no CUDA driver answers here"
+    assert "measured on an H200 already" in said[2]
+    assert "not measured" in said[3]
+    assert len(said) == 6

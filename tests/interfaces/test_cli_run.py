@@ -143,6 +143,13 @@ def test_an_array_of_a_record_has_the_type_that_is_expected_or_asked_for(run):
         assert why in done.stderr
 
 
+def test_files_that_were_written_are_named(run):
+    done = run(f"{GOOD} --out out --report r.html --trace t.toml --pipeline p.txt --relax")
+    assert done.exit_code == 0
+    assert re.findall(r"smemsim: wrote (\S+) \(", done.stderr) == ["out", "p.txt", "r.html", "t.toml"]
+    assert "relax: no wait was weakened: no ring of stages was filled often enough" in done.stdout
+
+
 def test_expectations_of_a_launch_file(run):
     np.save("d.npy", RESULT.astype(np.float32) * np.float32(1 + 2**-12))
     text = LAUNCH.replace("grid = 4", 'grid = 4\nexact = false\ntolerance = {relative = 1e-3}\nexpected = {x = "d.npy"}')

@@ -204,6 +204,10 @@ def test_a_wait_is_needless_if_the_weaker_kernel_is_silent_and_leaves_the_same(t
     assert said.exit_code == 0
     assert (fix is None) == ("P102" not in notes)
     assert fix is None or fix in notes["P102"]["repair"]
+    headline, *tried = json.loads(said.output)["relaxed"]
+    assert "weakened, " in headline
+    assert all(("pipeline_twins.cu:" in line and ": needed: " in line) or "not needed (P102)" in line for line in tried)
+    assert (fix is None) == all("not needed" not in line for line in tried)
 
 
 def test_a_wait_that_does_not_exist_is_refused(tmp_path):

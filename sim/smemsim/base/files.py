@@ -32,6 +32,7 @@ __all__ = [
     "source_text",
     "why_not",
     "write_whole",
+    "wrote",
 ]
 
 
@@ -177,6 +178,16 @@ def check_place(option: str, path: pathlib.Path) -> None:
     if not stat.S_ISREG(mode):
         what = f"it is {_kind(mode)}"
         raise InputError(f"{option} {path}: cannot write there: {what}")
+
+
+def wrote(path: pathlib.Path, what: str) -> str:
+    """The line for a file that a command has written: its name, what it is, and its size.
+
+    >>> wrote(pathlib.Path("nowhere.html"), "findings and pictures")
+    'wrote nowhere.html (findings and pictures)'
+    """
+    size = f", {told(path.stat().st_size)}" if path.is_file() else ""
+    return f"wrote {path} ({what}{size})"
 
 
 def write_whole(path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
+import time
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -74,8 +77,7 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
 
 
 def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.Path | None, *, as_json: bool) -> None:
-    from smemsim.base.files import check_place, write_whole
-    from smemsim.core.picture.text import stderr
+    from smemsim.base.files import check_place, write_whole, wrote
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.regrade import patch as patch_of
     from smemsim.evidence.settle import settle_suites
@@ -83,9 +85,33 @@ def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.
     if patch is not None:
         check_place("--patch", patch)
     suites = [load_suite(folder) for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
-    with stderr().status("replaying"):
-        found = settle_suites(suites)
+    with _narrator(len(suites)) as progress:
+        found = settle_suites(suites, progress)
     click.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
     if patch is not None:
         write_whole(patch, patch_of(found))
+        click.echo(f"smemsim: {wrote(patch, 'the changed grades; git apply takes it')}", err=True)
     ctx.exit(1 if found.differing else 0)
+
+
+@contextlib.contextmanager
+def _narrator(traces: int) -> Iterator[Callable[[str], None]]:
+    """Print to stderr what is being compared: one changing line on a terminal, else a line every ten seconds."""
+    from smemsim.core.picture.text import stderr
+
+    console, last, done = stderr(), time.monotonic(), 0
+
+    def text(name: str) -> str:
+        return f"settle: {done} of {traces} traces replayed" if done <= traces else f"settle: alternative {done - traces}, {name}"
+
+    def tell(name: str) -> None:
+        nonlocal last, done
+        done += 1
+        if status is not None:
+            status.update(text(name))
+        elif time.monotonic() - last >= 10:
+            last = time.monotonic()
+            console.print(text(name), soft_wrap=True)
+
+    with console.status(f"settle: replaying {traces} traces") if console.is_terminal else contextlib.nullcontext() as status:
+        yield tell

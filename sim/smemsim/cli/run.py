@@ -10,6 +10,7 @@ import json
 import math
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -648,7 +649,7 @@ def _pipeline(done: Run, suffix: str) -> str:
 def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tuple[str, bool]], o: dict[str, Any]) -> None:
     import numpy as np
 
-    from smemsim.base.files import write_whole
+    from smemsim.base.files import write_whole, wrote
     from smemsim.diagnosis.outputs import out_names
 
     if o["out"] is not None:
@@ -656,12 +657,16 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tupl
         names = out_names(one["name"] for one in launch.about["arrays"])
         for output in outputs:
             write_whole(o["out"] / names[output.name], functools.partial(np.save, arr=output.array))
-    if o["pipeline"] is not None:
-        write_whole(o["pipeline"], _pipeline(done, o["pipeline"].suffix))
-    if o["report"] is not None:
-        write_whole(o["report"], done.html(told))
-    if o["trace"] is not None:
-        write_whole(o["trace"], done.scenario().toml())
+        click.echo(f"smemsim: wrote {o['out']} ({len(outputs)} output{'s' * (len(outputs) != 1)} as .npy)", err=True)
+    contents: dict[str, tuple[str, Callable[[], str]]] = {
+        "pipeline": ("the stages over time", lambda: _pipeline(done, o["pipeline"].suffix)),
+        "report": ("findings, pictures, and what was checked", lambda: done.html(told)),
+        "trace": ("a scenario for smemsim check and show", lambda: done.scenario().toml()),
+    }
+    for option, (what, content) in contents.items():
+        if o[option] is not None:
+            write_whole(o[option], content())
+            click.echo(f"smemsim: {wrote(o[option], what)}", err=True)
 
 
 def _tell(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.base.errors import InputError
-from smemsim.base.files import check_place
+from smemsim.base.files import check_place, write_whole, wrote
 from smemsim.cli.options import check_options, json_option, operand_options, parse_numbers, parse_word, strangers
 
 if TYPE_CHECKING:
@@ -268,10 +268,9 @@ def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tu
 
 
 def _write(path: pathlib.Path, report: Report | None, tiles: list[TilePicture]) -> None:
-    from smemsim.base.files import write_whole
     from smemsim.core.picture.page import page_html
 
     assert report is not None
     write_whole(path, page_html(report.page(tiles)))
     click.echo(report.text())
-    click.echo(f"smemsim: wrote {path}, {path.stat().st_size / 1000:,.0f} kB", err=True)
+    click.echo(f"smemsim: {wrote(path, 'findings and pictures')}", err=True)

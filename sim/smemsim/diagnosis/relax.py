@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from smemsim.run.events import GroupKind, Observer
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import LaunchConfig, RunOptions
 
-__all__ = ["WaitObserver", "needless_waits"]
+__all__ = ["Relaxed", "WaitObserver", "needless_waits"]
 
 MOST_TRIED = 16  # waits of a launch
 MOST_GROUPS = 6  # groups more that may stay in flight
@@ -71,6 +70,13 @@ class WaitObserver(Observer):
         self.mattered[i] += bool(self._warps(x, threads[:1]))
 
 
+class Relaxed(NamedTuple):
+    """What --relax has done: the notes, and lines on each wait that was weakened, or on why none was."""
+
+    notes: list[Finding]
+    lines: list[str]
+
+
 class _Wait(NamedTuple):
     """A wait of one source line, with all its PTX lines. `groups` is the N of `wait_group N`; None for a barrier of
     threads or a wait for an mbarrier.
@@ -110,13 +116,13 @@ def needless_waits(
     before: dict[int, np.ndarray],
     waits: WaitObserver,
     at: Sequence[str] = (),
-) -> tuple[list[Finding], int]:
-    """How many waits were weakened, and P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but those for mbarriers)."""
+) -> Relaxed:
+    """P102 for each wait of a run without findings that was not needed. `before` is global memory as it was; what the run left is there again at the end. `gpu` is the Gpu that ran it. `at` names the waits to try (default: all but those for mbarriers)."""
     mattered = _named(usual, waits, at) if at else waits.mattered
     if not usual.ok or usual.launch.status or usual.ctas < usual.launch.ctas:
-        return [], 0
+        return Relaxed([], ["relax: no wait was weakened: the launch has findings, or did not run to its end"])
     if usual.stages is not None and not any(ring.refills > len(ring.stages) for ring in usual.pipeline.rings):
-        return [], 0  # no stage was filled often enough to tell
+        return Relaxed([], ["relax: no wait was weakened: no ring of stages was filled often enough (more than twice each stage)"])
     regions = [region for region in gpu.memory.filled() if region.begin in before]
     left = {region.begin: region.data.copy() for region in regions}
     asked = dataclasses.replace(
@@ -125,30 +131,70 @@ def needless_waits(
 
     known = {f.code for f in usual.remarks}
 
-    def is_silent(text: str) -> bool:
+    def needed_by(text: str) -> str:
+        """Why the weakened wait was needed; "" if it was not."""
         for region in regions:
             region.data[:] = before[region.begin]
         try:
             run = gpu.run(text, config, asked)
         except SmemsimError:
-            return False
+            return "the launch fails"
+        if codes := [code for code in dict.fromkeys(f.code for f in (*run.findings, *run.remarks)) if code not in known]:
+            return f"smemsim reports {', '.join(codes)}"  # X007 may be a remark
+        if not run.ok or run.launch.status or run.ctas != usual.ctas:
+            return "the launch does not end"
         is_same = all(np.array_equal(region.data, left[region.begin]) for region in regions)
-        is_quiet = {f.code for f in (*run.findings, *run.remarks)} <= known  # X007 may be a remark
-        return run.ok and is_quiet and not run.launch.status and run.ctas == usual.ctas and is_same
+        return "" if is_same else "memory differs at the end"
 
     found: list[Finding] = []
+    lines: list[str] = []
     try:
         tried_waits = [*_waits(usual.ptx, [i for i, n in mattered.items() if n >= FEWEST])][:MOST_TRIED]
         for wait in tried_waits:
-            first = 0 if wait.groups is None else wait.groups + 1
-            tried = range(first, first + (1 if wait.groups is None else MOST_GROUPS))
-            silent = list(itertools.takewhile(is_silent, (wait.weakened(usual.ptx, count) for count in tried)))
-            if silent:
-                found.append(_told(wait, tried[len(silent) - 1], mattered[wait.instruction]))
+            count, why = _weakest(wait, usual.ptx, needed_by)
+            lines.append(f"      {usual.place_of(wait.instruction)}  {_weaker(wait, count)}: {_verdict(count, why)}")
+            if count is not None:
+                found.append(_told(wait, count, mattered[wait.instruction]))
     finally:
         for region in regions:
             region.data[:] = left[region.begin]
-    return found, len(tried_waits)
+    return Relaxed(found, [_headline(len(tried_waits), len(found)), *lines])
+
+
+def _weakest(wait: _Wait, text: str, needed_by: Callable[[str], str]) -> tuple[int | None, str]:
+    """(the most groups that may stay in flight, 0 for a barrier that is left out, None if the wait is needed; why the
+    next weaker one is needed).
+    """
+    first = 0 if wait.groups is None else wait.groups + 1
+    found = None
+    for count in range(first, first + (1 if wait.groups is None else MOST_GROUPS)):
+        if why := needed_by(wait.weakened(text, count)):
+            return found, why
+        found = count
+    return found, ""
+
+
+def _name(wait: _Wait) -> str:
+    i = wait.instruction
+    return i.name.removesuffix(".aligned") if wait.groups is None else shorter(i.name)
+
+
+def _weaker(wait: _Wait, count: int | None) -> str:
+    """What was tried: "wgmma.wait_group 0 as 1", "bar.sync left out"."""
+    if wait.groups is None:
+        return f"{_name(wait)} left out"
+    return f"{_name(wait)} {wait.groups} as {wait.groups + 1 if count is None else count}"
+
+
+def _verdict(count: int | None, why: str) -> str:
+    return f"needed: {why}" if count is None else "not needed (P102): smemsim stays silent, and memory is the same"
+
+
+def _headline(tried: int, needless: int) -> str:
+    """How many waits were weakened, and how many were not needed."""
+    if not tried:
+        return f"relax: no wait was weakened: none held a thread of CTA 0 back at least {FEWEST} times"
+    return f"relax: {tried} wait{'s' * (tried != 1)} weakened, {needless} not needed in this launch"
 
 
 def _named(usual: Run, waits: WaitObserver, at: Sequence[str]) -> dict[Instruction, int]:
@@ -178,7 +224,7 @@ def _is_at(place: str, name: str) -> bool:
 
 def _told(wait: _Wait, count: int, times: int) -> Finding:
     i = wait.instruction
-    name = i.name.removesuffix(".aligned") if wait.groups is None else shorter(i.name)
+    name = _name(wait)
     others = "" if len(wait.lines) == 1 else f" (nor at {len(wait.lines) - 1} more PTX lines of its source line)"
     fix = f"leave {name} out" if wait.groups is None else f"{name} {count}"
     why = f"with the weaker wait the sanitizer stays silent, and all bytes in memory are the same; the wait mattered {times} times"

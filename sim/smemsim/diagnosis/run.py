@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError, SmemsimError
@@ -55,6 +55,7 @@ from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side, Stages
+    from smemsim.diagnosis.relax import Relaxed
     from smemsim.diagnosis.schedules import Schedules
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
@@ -404,7 +405,7 @@ class Run:
         self.counting: Counting | None = None
         self.stages: PipelineRecorder | None = None
         self._needless: tuple[Finding, ...] = ()
-        self._weakened: int | None = None  # waits that were weakened
+        self._relaxed: tuple[str, ...] = ()
         self.sample: Sample | None = None  # which CTAs stand for the grid, of `ctas = "sample"`
         self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
         self._outcomes: Outcomes = {}
@@ -438,6 +439,16 @@ class Run:
             raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
         return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
 
+    def place_of(self, i: Instruction) -> str:
+        """The source line and the PTX line of an instruction: "gemm.cu:91, PTX line 303"."""
+        if i.location is None:
+            return f"PTX line {i.line}"
+        return f"{str(self._place(i.location)).rpartition('/')[2]}, PTX line {i.line}"
+
+    @functools.cached_property
+    def _place(self) -> Callable[[Location], object]:
+        return Sources(self.launch.program.inlined.body).place
+
     @property
     def tells_stages(self) -> bool:
         """Were the stages recorded for more than a page?"""
@@ -451,12 +462,7 @@ class Run:
         """
         if self.stages is None:
             raise InputError("pipeline: nothing was recorded; launch with pipeline=True (--pipeline)")
-        place = Sources(self.launch.program.inlined.body).place
-
-        def where(i: Instruction) -> str:
-            return f"PTX line {i.line}" if i.location is None else f"{str(place(i.location)).rpartition('/')[2]}, PTX line {i.line}"
-
-        return Pipeline.of(self.stages, where, is_over=self.ctas == self.launch.ctas)
+        return Pipeline.of(self.stages, self.place_of, is_over=self.ctas == self.launch.ctas)
 
     @property
     def schedules(self) -> Schedules | None:
@@ -468,9 +474,9 @@ class Run:
         self._schedules = schedules
         self.__dict__.pop("_all", None)
 
-    def has_needless(self, notes: Sequence[Finding], weakened: int) -> None:
-        """Add notes on waits that were not needed, of so many that were weakened (`Gpu.run_relaxed`)."""
-        self._needless, self._weakened = tuple(notes), weakened
+    def has_relaxed(self, relaxed: Relaxed) -> None:
+        """Add notes on waits that were not needed, and a line for each wait that was weakened (`Gpu.run_relaxed`)."""
+        self._needless, self._relaxed = tuple(relaxed.notes), tuple(relaxed.lines)
         for name in ("_all", "_costs"):
             self.__dict__.pop(name, None)
 
@@ -763,14 +769,7 @@ class Run:
         profile = [] if self.profile is None else [self.profile.text()]
         counted = [] if self.counting is None else [self.counters.text()]
         counted += ["\n".join(self.pipeline.summary())] if self.tells_stages else []
-        if self._weakened is not None:
-            of = f"{self._weakened} wait{'s' * (self._weakened != 1)}"
-            counted.append(
-                f"relax: {of} weakened, {len(self._needless)} not needed in this launch"
-                if self._weakened
-                else "relax: no wait was weakened"
-            )
-        return "\n".join([*lines, *self.evidence, *self.partial(), *profile, *counted])
+        return "\n".join([*lines, *self.evidence, *self.partial(), *self._relaxed, *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
         """One line with the CTAs, seconds, findings and remarks, and the coverage of the operand check. `strict` counts
@@ -817,6 +816,7 @@ class Run:
             "unsure": list(self.unsure), "evidence": list(self.evidence), "bounds": list(self.bounds),
             "checked": dict(vars(self.checked)), "judged": dict(vars(self.checked)), "sanitized": self.reads is not None, "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
+            **({"relaxed": list(self._relaxed)} if self._relaxed else {}),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
             **({"later": self.later} if self.later else {}),
             **({"partial": self.partial(), "held_up": self.held_up} if self.is_partial else {}),

@@ -92,9 +92,12 @@ class Settlement:
                     f"{rule}: measured now (before: {RULES[rule].grades.get(self.arch)}). All {len(refuted)} alternatives are refuted"
                 )
             elif refuted:
-                left = [s.alternative for s in said if s.outcome == OPEN]
-                more = f"; these traces cannot tell {', '.join(left[:4])}{f' and {len(left) - 4} more' if left[4:] else ''}" if left else ""
-                lines.append(f"{rule}: {len(refuted)} of {_count(self.arch, rule)} alternatives are refuted{more}")
+                lines.append(f"{rule}: {len(refuted)} of {_count(self.arch, rule)} alternatives are refuted")
+            if refuted and not shown and grade is None:
+                lines += [
+                    f"  left: {name} ({a.sentence}); {ALIKE.get(name) or 'these traces cannot tell it from the rule'}"
+                    for name, a in self._left(rule)
+                ]
             lines += [f"  refuted: {s.alternative} ({s.sentence}), by {s.by}" for s in refuted]
             lines += [f"  neither the rule nor {s.alternative} explains {s.by}" for s in said if s.outcome == NEITHER]
         for suite, cases in self.differing.items():
@@ -102,7 +105,24 @@ class Settlement:
                 lines.append(
                     f"{suite}: {len(cases):,} cases differ, and no known alternative explains them; the first: smemsim replay {suite} --case {cases[0]}"
                 )
-        return "\n".join(lines) or "nothing: these traces tell no rule from an alternative"
+        return "\n".join([*(lines or ["nothing is settled: these traces tell no rule from an alternative"]), *self._summary()])
+
+    def _left(self, rule: str) -> list[tuple[str, Alternative]]:
+        """The alternatives of a rule that these traces do not refute."""
+        refuted = {s.alternative for s in self.of(rule) if s.outcome == REFUTED}
+        return [(name, a) for name, a in _alternatives(self.arch).items() if a.rule == rule and name not in refuted]
+
+    def _summary(self) -> list[str]:
+        """Do the traces agree with the rules, and whose grade changes?"""
+        count = f"{len(self.suites)} trace{'s' * (len(self.suites) != 1)} of {self.card} ({self.arch})"
+        cases = sum(map(len, self.differing.values()))
+        agree = (
+            f"{cases:,} cases of {', '.join(self.differing)} differ from the rules" if cases else "no modelled case differs from the rules"
+        )
+        changed = [
+            f"{rule} ({RULES[rule].grades.get(self.arch)} -> {self.grade(rule)})" for rule in self.rules if self.grade(rule) is not None
+        ]
+        return [f"{count}: {agree}", f"grades that change: {', '.join(changed) or 'none'}"]
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON."""

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.base.errors import InputError
-from smemsim.base.files import check_folder, check_place
+from smemsim.base.files import check_folder, check_place, wrote
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
 from smemsim.virtual.telling import Journal, News
@@ -137,6 +137,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         write_index(policy.report, _title(command, arch), found)
     if policy.json is not None:
         write_json(policy.json, found, list(dict.fromkeys(heard.news.refused)), ends)
+    if not policy.quiet:
+        _print_files(policy, len(found))
     if not policy.quiet and policy.record is None and any(x.run and x.run["findings"] for x in found):
         print(
             "smemsim: --record DIR keeps the PTX of each launch, DIR/NUMBER-KERNEL/kernel.ptx, whose lines findings name", file=sys.stderr
@@ -153,6 +155,17 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     for line in partial_of(found, code):  # also with --quiet: a launch of a part is no clean bill
         print(f"smemsim: {line}", file=sys.stderr)
     return ends
+
+
+def _print_files(policy: Any, count: int) -> None:
+    """Name the files that were written: the page, the JSON file, the recorded launches."""
+    launches = f"{count} launch{'es' * (count != 1)}"
+    if policy.report is not None:
+        print(f"smemsim: {wrote(pathlib.Path(policy.report) / 'index.html', f'{launches}, with a page each')}", file=sys.stderr)
+    if policy.json is not None:
+        print(f"smemsim: {wrote(pathlib.Path(policy.json), f'{launches} and their findings')}", file=sys.stderr)
+    if policy.record is not None:
+        print(f"smemsim: {wrote(pathlib.Path(policy.record), f'{launches} as launch files, for smemsim run')}", file=sys.stderr)
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
