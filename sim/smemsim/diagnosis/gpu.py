@@ -288,7 +288,7 @@ class Gpu(Device):
         waits = WaitObserver()
         watched = dataclasses.replace(options, observers=(*options.observers, waits), pipeline=options.pipeline or True)
         run = self.run(ptx, config, watched)
-        run.has_relaxed(needless_waits(self, run, config, options, before, waits, at))
+        run.has_relaxed(*needless_waits(self, run, config, options, before, waits, at))
         return run
 
     def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: dict[int, np.ndarray]) -> None:

@@ -55,7 +55,6 @@ from smemsim.run.pipeline import PipelineRecorder
 
 if TYPE_CHECKING:
     from smemsim.core.picture.model import Entry, Excerpt, Heat, Page, Side, Stages
-    from smemsim.diagnosis.relax import Relaxed
     from smemsim.diagnosis.schedules import Schedules
     from smemsim.diagnosis.tile import TilePicture
     from smemsim.run.engine.profile import Profile
@@ -474,9 +473,9 @@ class Run:
         self._schedules = schedules
         self.__dict__.pop("_all", None)
 
-    def has_relaxed(self, relaxed: Relaxed) -> None:
+    def has_relaxed(self, notes: Sequence[Finding], lines: Sequence[str]) -> None:
         """Add notes on waits that were not needed, and a line for each wait that was weakened (`Gpu.run_relaxed`)."""
-        self._needless, self._relaxed = tuple(relaxed.notes), tuple(relaxed.lines)
+        self._needless, self._relaxed = tuple(notes), tuple(lines)
         for name in ("_all", "_costs"):
             self.__dict__.pop(name, None)
 
