@@ -51,7 +51,9 @@ def unoptimised(ptx: str) -> bytes | str:
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = pathlib.Path(folder, "random.ptx"), pathlib.Path(folder, "random.cubin")
         source.write_text(ptx)
-        subprocess.run([ptxas, "-arch=sm_90a", "-O0", source, "-o", cubin], check=True)
+        done = subprocess.run([ptxas, "-arch=sm_90a", "-O0", source, "-o", cubin], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SmemsimError(f"ptxas -O0: exit code {done.returncode}: {done.stderr.strip()}")
         return cubin.read_bytes()
 
 
