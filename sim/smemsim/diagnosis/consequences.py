@@ -19,8 +19,8 @@ HANG = "X006"
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Findings, the most upstream first, each with the first one before it that it follows from.
 
-    It is about the same instruction or the same bytes, an mbarrier's among them. Of several waits that never end, the
-    later ones follow from the first.
+    It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, the later
+    ones follow from the first.
     """
     done: list[Finding] = []
     for f in findings:
@@ -46,7 +46,7 @@ def _following(f: Finding, cause: Finding) -> Finding:
 def with_trials(findings: Sequence[Finding], outcomes: Outcomes) -> list[Finding]:
     """Findings with what the tried fixes of others removed: these follow from the finding whose fix it was.
 
-    A finding is put behind the one that it follows from.
+    A finding is put after the one that it follows from.
     """
     causes: dict[int, Finding] = {}
     for f in findings:

@@ -253,9 +253,8 @@ class Gpu(Device):
         """Like `run`, but fixes are tried, and a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
 
         The usual order completes asynchronous operations when they are issued, so results may be right in spite of such
-        a finding. `Run.later` says what
-        the second run left differently. It is left out if the arrays or the first run are large, and for a kernel that
-        has had one.
+        a finding. `Run.later` has the differences of the second run. It is left out if the arrays or the first run are
+        large, and for a kernel that has had one.
         """
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         before = self._before(kernel, config, options)

@@ -308,7 +308,7 @@ class Verdicts:
         return f"{name}: {flying}. What reads the stages was not followed."
 
     def awaited(self, stuck: Stuck) -> Awaited | None:
-        """What a wait that never ends is for; None for no stage."""
+        """The purpose of a wait that never ends; None if it is for no stage."""
         for ring in self.rings:
             filled = [(n, one) for n, one in enumerate(ring.fillings) if one.barrier == stuck.barrier and one.barrier[1] >= 0]
             if filled:

@@ -1,7 +1,7 @@
 """Are rows and K of mma.sync multiplied with their own scale factors and metadata?
 
-The rules are those of `scaled.py`. What differs is where factors lie: in the registers of threads, which thread-id and
-byte-id name.
+The rules are those of `scaled.py`. Only the place of the factors differs: registers of threads, named by thread-id and
+byte-id.
 """
 
 from __future__ import annotations

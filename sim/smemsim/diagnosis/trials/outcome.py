@@ -1,4 +1,4 @@
-"""What came of the fix of a finding that was executed."""
+"""The result of the fix of a finding that was executed."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ class FragmentScales(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """Where the operands of a block-scaled or sparse mma.sync come from: addresses of global memory, negative where
-    there is none, of each warp.
+    """The sources of the operands of a block-scaled or sparse mma.sync: for each warp addresses of global memory,
+    negative if there is none.
 
     - `warps`: of each its CTA's number and its first thread there. `of`: the instruction.
     - `a`, `b`: (warps, rows, 2) each row's element at k = 0 and at half of its K as it is stored.

@@ -5,7 +5,7 @@ thousands of random bodies (*compiled*; the same for -O1 to -O3, sm_90a and sm_1
 --fmad=false fuse nothing; only the target is visible in PTX):
 
 - A product can be fused if every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz
-  in the same stretch (`segments`). Of packed bf16, `neg` prevents it.
+  in the same stretch (`segments`). For packed bf16, `neg` prevents it.
 - Sums choose in program order: first among products with one use. The sums that are left choose among the others. If
   both operands are products, the one with fewer uses is fused, then the first operand. Packed types choose once, among
   all.

@@ -602,7 +602,8 @@ def _of_cluster(x: Wave) -> dict[str, Value]:
 
 
 def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
-    """What fixes of a wait that never ends may try: the other parity; other ranks, with the size of the cluster."""
+    """The changes that fixes of a wait that never ends may try: the other parity; other ranks, with the size of the
+    cluster."""
     state = barrier.state
     if misdirected(barrier, x) is not None:
         return {"elsewhere": x.launch.cluster_size}

@@ -181,7 +181,7 @@ class _Scales:
 
 
 class _FragmentOrigins:
-    """Where the operands of a block-scaled or sparse instruction come from, if that is followed."""
+    """The sources of the operands of a block-scaled or sparse instruction, if they are followed."""
 
     def __init__(
         self, i: Instruction, c: Linker, of: MmaSync, parts: Sequence[Sequence[Operand]], metadata: tuple[Operand, MmaSync] | None, scales: Sequence[_Scales],
