@@ -127,7 +127,7 @@ class _Run:
         self.idles = self.idles + 1 if idle and wave.progress.changes == self.seen else 0
         wave.progress.endless = _no_way_out(wave)
         if wave.progress.changes != self.seen:
-            self.seen, wave.progress.quiet, wave.progress.quiet_polls = wave.progress.changes, wave.steps, wave.progress.polls
+            self.seen, wave.progress.quiet, wave.progress.quiet_polls = wave.progress.changes, wave.progress.steps, wave.progress.polls
             wave.progress.rounds.forget()
         else:
             wave.progress.endless = wave.progress.endless or wave.progress.rounds.turn(wave, 0) or _quiet(wave)
@@ -158,11 +158,11 @@ class _Run:
         note_acts(wave, at)
         run_block(wave, block)
         wave.progress.steps += 1
-        if wave.steps >= self.look:
-            self.look = wave.steps + LOOK
+        if wave.progress.steps >= self.look:
+            self.look = wave.progress.steps + LOOK
             if wave.launch.is_over:
                 raise OutOfTime
-        if wave.steps > self.limit:
+        if wave.progress.steps > self.limit:
             wave.progress.endless = f"it still runs after {self.limit:,} blocks of instructions, the limit of this launch; it is endless, or needs a higher limit"
             wave.pc[wave.pc < YIELDED] += YIELDED
             raise Stuck
@@ -187,7 +187,7 @@ class _Run:
         if wave.progress.changes != self.since:
             self.since = self.seen = wave.progress.changes
             self.loops, self.polls = min(self.loops, PATIENCE), wave.progress.polls
-            wave.progress.quiet, wave.progress.quiet_polls = wave.steps, wave.progress.polls
+            wave.progress.quiet, wave.progress.quiet_polls = wave.progress.steps, wave.progress.polls
             self.endless.forget()
             wave.progress.rounds.forget()
         self.trips += 1
@@ -215,7 +215,7 @@ class _Run:
         in step, or run long?
         """
         wave, trips = self.wave, self.trips
-        is_late = wave.steps > self.parts_at
+        is_late = wave.progress.steps > self.parts_at
         is_long = wave.warp_scheduler is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
         is_circle = reason == self.circle.why
         before = None if not reason or (is_circle and self.circle.is_another()) else self.apart
@@ -311,7 +311,7 @@ def _only_computes(wave: Wave) -> bool:
 
 def _quiet(wave: Wave) -> str:
     most = max(LEAST_QUIET, wave.launch.limit // QUIET)
-    if wave.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
+    if wave.progress.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
         return ""
     return (
         f"{most:,} blocks of instructions ran in loops without a store or an arrival of any thread; the kernel is endless, or needs a higher "

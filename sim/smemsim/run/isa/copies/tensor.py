@@ -197,7 +197,8 @@ def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, 
     records = [
         Load(own.number, tid, *of, box, moved, received) for (own, _), tid, box in zip(issued.issuers, tids, issued.boxes, strict=True)
     ]
-    windows = [member(x, own, rank).shared for own, _ in issued.issuers for rank in reached]
+    receivers = x.ctas.those([own.index - own.rank + rank for own, _ in issued.issuers for rank in reached])
+    windows = [receiver.shared for receiver in receivers]
     brings, writes = functools.partial(SharedMemory.load, windows, boxes, moves.array), Lazily(len(windows), write)
     return AsyncOp("tma_load", i, issued.issuers, writes, size=size, brings=brings, records=records)
 
