@@ -760,6 +760,10 @@ KERNELS = (
     Kernel("volatile counters of two warps",           "@%p1 st.shared.u32 [sm], 0; bar.sync 0; ld.volatile.shared.u32 %r15, [sm]; add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15;", "X008"),
     Kernel("volatile counters, a barrier between",     "@%p1 st.shared.u32 [sm], 0; bar.sync 0; @!%p2 bra N; ld.volatile.shared.u32 %r15, [sm]; add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15; N: "
                                                        "bar.sync 0; @%p2 bra M; ld.volatile.shared.u32 %r16, [sm]; add.u32 %r16, %r16, 1; st.volatile.shared.u32 [sm], %r16; M:"),
+    Kernel("volatile counter of one thread, twice",    "@%p1 st.shared.u32 [sm], 0; bar.sync 0; @!%p1 bra M; ld.volatile.shared.u32 %r15, [sm]; add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15; "
+                                                       "ld.volatile.shared.u32 %r16, [sm]; add.u32 %r16, %r16, 1; st.volatile.shared.u32 [sm], %r16; M:"),
+    Kernel("volatile counter, an atomic before it",    "@%p1 st.shared.u32 [sm], 0; bar.sync 0; @!%p2 bra N; red.shared.add.u32 [sm], 1; N: bar.sync 0; @%p2 bra M; ld.volatile.shared.u32 %r16, [sm]; add.u32 %r16, %r16, 1; "
+                                                       "st.volatile.shared.u32 [sm], %r16; M:"),
     Kernel("a volatile turn that is polled",           "@%p1 st.shared.u32 [sm], 0; bar.sync 0; elect.sync %r13|%p10, -1; @!%p10 bra N; L: ld.volatile.shared.u32 %r15, [sm]; setp.ne.u32 %p11, %r15, %r2; @%p11 bra L; "
                                                        "add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15; N:"),
     Kernel("two add, one arrives",                     f"@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p5, %r2, 2; @%p5 bra T; @%p4 red.shared.add.u32 [sm], 1; @%p3 bar.arrive 1, 64; bra OUT; "
