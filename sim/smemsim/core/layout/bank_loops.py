@@ -22,6 +22,34 @@ def is_row(at, active, warp, first, together, words):  # type: ignore[no-untyped
 
 
 @compiled
+def is_moved(at, active, warp, unit):  # type: ignore[no-untyped-def]
+    """Does a warp access what the warp before it accesses, `unit` bytes further or a multiple of them?"""
+    if warp == 0 or active[warp] != active[warp - 1]:
+        return False
+    moved = at[warp, 0] - at[warp - 1, 0]
+    if moved & (unit - 1):
+        return False
+    differs = 0
+    for lane in range(32):
+        differs |= (at[warp, lane] - at[warp - 1, lane]) ^ moved
+    return differs == 0
+
+
+@compiled
+def is_put(kept, count, word, by_lane):  # type: ignore[no-untyped-def]
+    """Add a word to those of its bank; unless `by_lane`, only if it is not there."""
+    bank = word & 31
+    n = count[bank]
+    if not by_lane:
+        for j in range(n):
+            if kept[bank, j] == word:
+                return False
+    kept[bank, n] = word
+    count[bank] = n + 1
+    return True
+
+
+@compiled
 def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: ignore[no-untyped-def]
     """For byte offsets `at` (warps, 32) with masks `active`: the accesses of the busiest bank, summed over groups of
     `together` lanes, and the largest of them.
@@ -31,6 +59,10 @@ def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: i
     count = np.zeros(32, np.int64)
     kept = np.zeros((32, 32), np.int64)
     for warp in range(len(at)):
+        if is_moved(at, active, warp, 4):  # banks turn with the addresses: the cost is the same
+            cost[warp] = cost[warp - 1]
+            worst[warp] = worst[warp - 1]
+            continue
         total = 0
         largest = 0
         for first in range(0, 32, together):
@@ -43,18 +75,7 @@ def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: i
                 if not (active[warp] >> lane) & 1:
                     continue
                 for k in range(words):
-                    word = (at[warp, lane] >> 2) + k
-                    bank = word & 31
-                    n = count[bank]
-                    is_new = True
-                    if not by_lane:
-                        for j in range(n):
-                            if kept[bank, j] == word:
-                                is_new = False
-                                break
-                    if is_new:
-                        kept[bank, n] = word
-                        count[bank] = n + 1
+                    is_put(kept, count, (at[warp, lane] >> 2) + k, by_lane)
             most = 0
             for bank in range(32):
                 most = max(most, count[bank])
@@ -81,6 +102,9 @@ def different_sectors(at, active, shift, out):  # type: ignore[no-untyped-def]
     """For each warp: how many different pieces of 2^`shift` bytes its active lanes' addresses lie in."""
     kept = np.zeros(32, np.int64)
     for warp in range(len(at)):
+        if is_moved(at, active, warp, 1 << shift):
+            out[warp] = out[warp - 1]
+            continue
         n = 0
         for lane in range(32):
             if not (active[warp] >> lane) & 1:

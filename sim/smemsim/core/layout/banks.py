@@ -112,6 +112,8 @@ def ideal_wavefronts(active: Any, size: int) -> np.ndarray:
 
 def _count(active: Any) -> np.ndarray:
     masks = np.ascontiguousarray(np.atleast_1d(np.asarray(active, np.uint32)))
+    if (masks == masks[:1]).all():  # as of whole warps
+        return np.full(len(masks), int(masks[0]).bit_count() if len(masks) else 0, np.int64)
     out: np.ndarray = np.unpackbits(masks.view(np.uint8)).reshape(len(masks), -1).sum(axis=1).astype(np.int64)
     return out
 
