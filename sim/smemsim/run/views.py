@@ -23,6 +23,7 @@ class Cta(Protocol):
     cluster: int  # the number of its cluster in the wave
     rank: int  # in the cluster
     first: int  # its first thread, in the wave
+    slots: dict[Any, Any]  # state that is kept at it (`slots.Slot`)
 
 
 class Mbarrier(Protocol):
