@@ -244,6 +244,8 @@ class Session:
             for x in launches:
                 if not x.is_clean:
                     terminalreporter.write_line(text_of(x))
+        for costs, names in _by_costs(launches).items():
+            terminalreporter.write_line(f"{', '.join(names)}\n{costs}")
         for why in self._not_simulated():
             terminalreporter.write_line(f"not simulated: {why}")
         terminalreporter.write_line(f"{os.environ['SMEMSIM_ARCH']}: {summary_of(launches)}")
@@ -253,6 +255,15 @@ class Session:
             )
         if self.report is not None:
             terminalreporter.write_line(f"a page of all launches: {self.report}")
+
+
+def _by_costs(launches: list[Launched]) -> dict[str, list[str]]:
+    """The counters and rings of launches, once for those that cost the same, with the names of their kernels."""
+    found: dict[str, list[str]] = {}
+    for x in launches:
+        if x.costs and x.name not in found.setdefault(x.costs, []):
+            found[x.costs].append(x.name)
+    return found
 
 
 def text_of(launched: Launched) -> str:

@@ -70,10 +70,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--smemsim-strict", action="store_true", help="with --smemsim-gpu: remarks on rules that the PTX breaks count as findings"
     )
     group.addoption(
-        "--smemsim-counters", action="store_true", help="with --smemsim-gpu and a report: count what each line of a launch costs"
+        "--smemsim-counters",
+        action="store_true",
+        help="with --smemsim-gpu: count what each line of a launch costs, for the summary and the report",
     )
     group.addoption(
-        "--smemsim-pipeline", action="store_true", help="with --smemsim-gpu and a report: draw the rings of stages of each launch"
+        "--smemsim-pipeline",
+        action="store_true",
+        help="with --smemsim-gpu: judge the rings of stages of each launch, for the summary, and draw them in the report",
     )
     group.addoption(
         "--smemsim-ctas", metavar="sample",

@@ -394,6 +394,10 @@ class Launcher:
             if run is not None
             else f"{about.name}: {shape} in {about.seconds:.1f} s, {instead}"
         )
+        if run is not None and (run.counting is not None or run.stages is not None):
+            counted = [] if run.counting is None else [run.counters.text()]
+            rings = [] if run.stages is None else run.pipeline.summary()
+            about.costs = "\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), *counted, *rings])
         is_told = run is not None and not about.is_fine and self.device.policy.on_finding != "collect"
         if not self.device.policy.quiet or is_told:
             left = self._seconds_left()
@@ -402,10 +406,8 @@ class Launcher:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
-        elif run is not None and (run.counting is not None or run.stages is not None) and not self.device.policy.quiet:
-            counted = [] if run.counting is None else [run.counters.text()]
-            rings = [] if run.stages is None else run.pipeline.summary()
-            self.device.tell("\n".join([*(str(f) for f in run.remarks if f.code in COST_NOTES), *counted, *rings]))
+        elif about.costs and not self.device.policy.quiet:
+            self.device.tell(about.costs)
         elif run is not None and about.is_fine:
             new = {str(f): f for f in run.broken if str(f) not in self._remarked}
             self._remarked.update(new)

@@ -323,6 +323,7 @@ class Launched:
     ptx: str = ""  # a digest of the kernel's code
     families: Sequence[str] = ()  # instructions of Hopper and Blackwell in it
     named: Sequence[str] = ()  # a line for each allocation that findings name
+    costs: str = ""  # counters and rings of stages, in lines, if the policy asks for them
 
     @property
     def told(self) -> str:
@@ -336,7 +337,7 @@ class Launched:
     def as_dict(self) -> dict[str, Any]:
         """The launch as a dictionary for JSON."""
         found = self.fields()
-        del found["said"]
+        del found["said"], found["costs"]
         run = None if self.run is None else {**self.run, "seconds": round(self.seconds, 3)}
         return {**found, "told": self.told, "run": run}
 
