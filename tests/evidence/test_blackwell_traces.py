@@ -87,7 +87,7 @@ DRAWN = {
     "tcgen05_dots_directed": (
         dots,
         "instructions",
-        lambda cases: spread(cases, lambda i: (i.kind in words.BLOCK_SCALED, *([i.d, i.a == "e2m1x2"] if IS_NIGHTLY else []))),
+        lambda cases: spread(cases, lambda i: (i.kind in words.BLOCK_SCALED, *([i.kind, i.d] if IS_NIGHTLY else []))),
     ),
     "tcgen05_dots": (dots, "random_cases", every(7)),
     "tcgen05_gemm": (gemm, "variants", lambda cases: spread(cases, lambda c: c["dtype"])),

@@ -11,6 +11,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import settings
 from numba.core.errors import NumbaError
 
 from gpu_faults import KERNELS
@@ -465,8 +466,40 @@ def test_the_help_says_of_each_command_what_it_says_of_itself():
 
 
 def test_the_help_imports_no_command():
-    code = "import sys; from smemsim.cli import main; main(['--help'], standalone_mode=False); sys.exit(any(n.startswith('smemsim.cli.') for n in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    code = "import sys; from smemsim.cli import main; main(['--help'], standalone_mode=False); sys.exit(any('smemsim.cli.' + c[0].partition('.')[0] in sys.modules for c in COMMANDS.values()))"
+    assert (
+        subprocess.run([sys.executable, "-c", code.replace("main;", "COMMANDS, main;", 1)], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def test_what_is_heavy_is_imported_when_it_is_asked_for():
+    """Neither `import smemsim` nor `smemsim decode` loads textures, NVML, host code of cuTile, the capture kit, campaigns, the engine, numpy or numba."""
+    heavy = (
+        "numpy",
+        "numba",
+        "llvmlite",
+        "cuda",
+        "smemsim.capture",
+        "smemsim.campaign",
+        "smemsim.run",
+        "smemsim.virtual",
+        "smemsim.evidence",
+        "smemsim.testing",
+    )
+    code = (
+        "import sys, smemsim; from smemsim.cli import main; main(['decode', '0x4000404000010040', '--arch', 'sm_100a'], standalone_mode=False); "
+        f"print(*sorted(n for n in sys.modules if n in {heavy} or n.startswith(tuple(h + '.' for h in {heavy}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert not done.stdout.splitlines()[-1].strip()
+
+
+@pytest.mark.skipif(settings.get_current_profile_name() != "nightly", reason="two minutes: by night")
+def test_every_loop_that_wheels_have_compiles(tmp_path, capsys):
+    """A wheel is built from this list; a line that a loop no longer takes costs every user of the wheel a compilation."""
+    assert ship.ship(tmp_path / "level") == sum(1 for _ in known())
+    assert not capsys.readouterr().err
 
 
 def test_every_loop_that_wheels_have_is_one_and_its_types_can_be_made():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import as_completed
 
 import click
 
 from smemsim.base import store
+from smemsim.base.compiling import first_run
 from smemsim.base.compiling.ship import fill
 from smemsim.base.errors import InputError
 from smemsim.base.processes import pool
@@ -14,6 +17,8 @@ from smemsim.base.processors import processors
 from smemsim.cli.options import json_option
 
 __all__ = ["cache"]
+
+PARTS = 48  # of the list of loops: the bar moves as often
 
 
 @click.command(short_help="Show or clear the compiled code on this machine.")
@@ -62,7 +67,9 @@ def _fill() -> None:
         raise InputError(
             f"smemsim cache fill: nothing can be kept in {store.folder()}; {store.FOLDER} names another folder, {store.MOST} how much it may have"
         )
-    count = processors()
+    count, parts = processors(), PARTS
+    begin = time.monotonic()
     with pool(count) as running:
-        for part in [running.submit(fill, part, count) for part in range(count)]:
+        for done, part in enumerate(as_completed([running.submit(fill, part, parts) for part in range(parts)]), 1):
             part.result()
+            first_run.show(done, parts, time.monotonic() - begin)

@@ -81,7 +81,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
             f"{told} are contradicted by what others measured, {compiled} by what compilers write"
         )
         click.echo(
-            f"A card would settle most of them: smemsim capture, and smemsim capture --dry-run --arch {arch} shows what it would ask"
+            f"A card would settle most of them (docs/howto/your-card.md): smemsim capture, and smemsim capture --dry-run --arch {arch} shows what it would ask"
         )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import sys
 import threading
 
-__all__ = ["COMMON", "note"]
+__all__ = ["COMMON", "note", "show"]
 
 # loops that a kernel with tensor loads and products needs; a program with more kinds of instructions needs more
 COMMON = 45
@@ -46,6 +46,17 @@ def note(seconds: float) -> None:
             sys.stderr.flush()
 
 
+def show(done: int, of: int, seconds: float) -> None:
+    """The progress of `smemsim cache fill`, on a terminal."""
+    if not _is_terminal():
+        return
+    left = f", about {seconds / done * (of - done):.0f} s left" if done < of else ""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"\r\x1b[Kcompiling loops: [{'#' * round(done / of * WIDTH):{WIDTH}}] {100 * done // of} %, {seconds:.0f} s{left}")
+        sys.stderr.write("\n" if done == of else "")
+        sys.stderr.flush()
+
+
 def bar(loops: int, seconds: float) -> str:
     """The line of the terminal.
 
@@ -69,4 +80,8 @@ def _is_terminal() -> bool:
 def _clear() -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write("\r\x1b[K")
+        if _shown.loops < COMMON:
+            sys.stderr.write(
+                "smemsim compiled what this run needed; smemsim cache fill compiles the rest, so that later runs do not wait\n"
+            )
         sys.stderr.flush()
