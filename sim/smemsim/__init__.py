@@ -304,7 +304,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'smemsim' has no attribute {name!r}")
+        from smemsim.base.arguments import suggestion
+
+        raise AttributeError(f"module 'smemsim' has no attribute {name!r}{suggestion(name, __all__)}")
     with default_state():  # modules compute their tables when they are imported
         value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), _SAME.get(name, name))
     globals()[name] = value

@@ -340,3 +340,27 @@ def test_a_reader_that_leaves_changes_no_exit_code(words, code, is_unbuffered):
     done = subprocess.run([sys.executable, "-m", "smemsim", *words.split()], stdout=writer, stderr=writer, env=env, check=False)
     os.close(writer)
     assert done.returncode == code
+
+
+def test_public_names_are_explained_on_one_screen_and_misspelt_ones_are_named():
+    import inspect
+    import pydoc
+
+    import smemsim as package
+
+    for name in package.__all__:
+        value = getattr(package, name)
+        if inspect.isroutine(value):
+            assert len(pydoc.plain(pydoc.render_doc(value)).splitlines()) <= 50, name
+        elif inspect.isclass(value):
+            assert len((value.__doc__ or "").splitlines()) <= 50, name
+    with pytest.raises(AttributeError, match="did you mean 'SmemDescriptor'"):
+        _ = package.SmemDescripter
+    made = package.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))
+    assert made.encode() == bytes(made)
+
+
+def test_a_word_without_arch_names_what_differs_between_cards():
+    said = smemsim("decode 0x4000004000010040").stdout
+    assert "sm_103a has the fields of sm_100a, and alone the absolute LBO mode for rows of 48 bytes" in said
+    assert "sm_103a" not in smemsim("decode 0x4000004000010040 --arch sm_90a").stdout

@@ -213,6 +213,7 @@ def test_what_is_found_is_told_or_fails_the_launch_as_the_policy_says(runtime, p
     assert answer in done.stdout
     assert "X008" in done.stderr
     assert done.returncode == 1
+    assert "findings have no source lines" not in done.stderr
 
 
 CARELESS = r"""

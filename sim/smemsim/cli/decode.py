@@ -330,6 +330,12 @@ def decode(
     ctx.exit(_decode_word(number, arch, tile, meant, context, as_json))
 
 
+NO_ARCH = (
+    "sm_90a has the type in bits 63:62. sm_100a has it in bits 63:61, a constant in 48:46, and the LBO mode in bit 52.\n"
+    "sm_103a has the fields of sm_100a, and alone the absolute LBO mode for rows of 48 bytes. --arch chooses one card."
+)
+
+
 def _is_layout(text: str) -> bool:
     """Is the text a layout? A word has only letters and digits."""
     if text.isalnum():
@@ -364,6 +370,8 @@ def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | N
             print_lines([Line(), *view] if len(told) > 1 else view)
     if as_json:
         click.echo(json.dumps(told[0] if arch else told, indent=1))
+    elif not arch:
+        print_lines([Line(), Line([(NO_ARCH, "")])])
     return int(serious)
 
 

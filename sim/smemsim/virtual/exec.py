@@ -138,11 +138,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     if policy.json is not None:
         write_json(policy.json, found, list(dict.fromkeys(heard.news.refused)), ends)
     if not policy.quiet:
-        _print_files(policy, len(found))
-    if not policy.quiet and policy.record is None and any(x.run and x.run["findings"] for x in found):
-        print(
-            "smemsim: --record DIR keeps the PTX of each launch, DIR/NUMBER-KERNEL/kernel.ptx, whose lines findings name", file=sys.stderr
-        )
+        _print_files(policy, found)
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
@@ -157,8 +153,17 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     return ends
 
 
-def _print_files(policy: Any, count: int) -> None:
-    """Name the files that were written: the page, the JSON file, the recorded launches."""
+def _lacks_lines(found: list[Any]) -> bool:
+    """Has no finding of any launch a source line?"""
+    findings = [f for x in found if x.run for f in x.run["findings"]]
+    return bool(findings) and all(not f.get("location") and not f.get("locations") for f in findings)
+
+
+def _print_files(policy: Any, found: list[Any]) -> None:
+    """Name the files that were written: the page, the JSON file, the recorded launches. And how findings get source
+    lines and PTX.
+    """
+    count = len(found)
     launches = f"{count} launch{'es' * (count != 1)}"
     if policy.report is not None:
         print(f"smemsim: {wrote(pathlib.Path(policy.report) / 'index.html', f'{launches}, with a page each')}", file=sys.stderr)
@@ -166,6 +171,12 @@ def _print_files(policy: Any, count: int) -> None:
         print(f"smemsim: {wrote(pathlib.Path(policy.json), f'{launches} and their findings')}", file=sys.stderr)
     if policy.record is not None:
         print(f"smemsim: {wrote(pathlib.Path(policy.record), f'{launches} as launch files, for smemsim run')}", file=sys.stderr)
+    if _lacks_lines(found):
+        print("smemsim: findings have no source lines: build the program with nvcc -lineinfo", file=sys.stderr)
+    if policy.record is None and any(x.run and x.run["findings"] for x in found):
+        print(
+            "smemsim: --record DIR keeps the PTX of each launch, DIR/NUMBER-KERNEL/kernel.ptx, whose lines findings name", file=sys.stderr
+        )
 
 
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:

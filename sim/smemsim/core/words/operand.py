@@ -55,6 +55,7 @@ def operand_addresses(
     - `arch`: "sm_90a" (wgmma), "sm_100a" or "sm_103a" (tcgen05). `major`: "K" or "MN".
     - `rows`, `k`: the M or N elements and the K elements of the operand (the doubled K for the dense operand of a
       sparse instruction).
+      Any sizes are taken: those that no instruction has continue the same sums.
     - `packing`: "packed" or "padded" for 4-bit types. `out`: a preallocated result.
 
     Addresses are plain sums, also past the end of the window. For words that the ISA forbids the result is what

@@ -41,6 +41,10 @@ class TensorMap(Encoded):
     (128, (64, 8), 'SWIZZLE_128B')
     """
 
+    def encode(self) -> bytes:
+        """The 128 bytes of the map, as `bytes(tm)`."""
+        return bytes(self)
+
     @classmethod
     def tiled(
         cls,
