@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from smemsim.core.spec.architectures import ARCHITECTURES
+from smemsim.core.spec.architectures import MACHINES
 
 __all__ = ["CORPUS", "Program", "Project", "checkout_of", "corpus"]
 
@@ -53,7 +53,7 @@ class Program:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.check not in CHECKS or self.arch not in ARCHITECTURES or bool(self.command) == bool(self.files):
+        if self.check not in CHECKS or self.arch not in MACHINES or bool(self.command) == bool(self.files):
             raise ValueError(
                 f"{CORPUS.name}: {self.name}: check is one of {', '.join(CHECKS)}; it has a command or files, and a known arch"
             )

@@ -16,7 +16,7 @@ from tools.evidence.run import point_digest, rows_of, run_name
 
 __all__ = ["asked_again", "by_digest", "merged", "put", "stale"]
 
-SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "spec"
+SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "core" / "spec"
 KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
 
 

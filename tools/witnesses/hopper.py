@@ -43,7 +43,7 @@ __all__ = ["SUITE", "Told", "calibrate", "main", "told"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUITE = ROOT / "golden" / "sm_90a" / "launches"
-CALIBRATED = ROOT / "sim" / "smemsim" / "spec" / "calibration.json"
+CALIBRATED = ROOT / "sim" / "smemsim" / "core" / "spec" / "calibration.json"
 INSTRUCTIONS = re.compile(r"wgmma\.mma_async|cp\.async\.bulk\.tensor")
 LIMIT_SECONDS = 60.0  # under an alternative a launch may wait forever
 Told = tuple[str, str]  # what a launch's own check says, and what the card's bits say

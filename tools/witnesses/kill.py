@@ -36,7 +36,7 @@ from tools.witnesses.launches import compiled_launches, expected_results, runnin
 __all__ = ["KILLS", "OUTCOMES", "Program", "digest", "kill", "main", "outcome", "programs"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-KILLS = ROOT / "sim" / "smemsim" / "spec" / "kill_matrix.json"
+KILLS = ROOT / "sim" / "smemsim" / "core" / "spec" / "kill_matrix.json"
 OUTCOMES = ("wrong", "traps", "hangs", "refused", "unmodelled", "right")
 REFUTES = ("wrong", "traps", "hangs", "refused")
 LIMIT_SECONDS = 60.0  # of one launch, which may hang under an alternative
