@@ -109,7 +109,7 @@ def test_ctrl_c_ends_all_trials(monkeypatch):
 
     monkeypatch.setattr(Gpu, "run", interrupted)
     assert not any(f.tried or f.failed for f in ran(TWO_STAGES)[0].findings)
-    assert len(runs) == 2  # the launch, and one trial of two
+    assert len(runs) == 3  # the launch, one trial of two, and the stages of the hang
 
 
 def test_a_right_kernel_and_a_remark_are_not_run_again():
@@ -124,6 +124,11 @@ FLAG = (
     "ld.global.b32 %r6, [%d20+64];\nst.global.b32 [%d20+1024], %r6; E:\n"
 )
 NAMED = OWN + "st.shared.b32 [%r3], %r1;\nbar.sync {};\nxor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+8192], %r2;\n"
+RELAXED = (
+    OWN + "mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], 64; bar.sync 0;\nst.shared.b32 [%r3], %r1;\n"
+    "mbarrier.arrive.shared.b64 _, [bar];\nW: mbarrier.try_wait.parity.{}.cta.shared.b64 %p2, [bar], 0;\n@!%p2 bra W;\n"
+    "xor.b32 %r4, %r3, 128;\nld.shared.b32 %r2, [%r4]; st.global.b32 [%d1+8192], %r2;\n"
+)
 ROUNDS = (
     INIT.format(1)
     + "@%p9 mbarrier.arrive.shared.b64 _, [bar];\nmov.u32 %r7, {};\nW: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {}; @!%p2 bra W;\n"
@@ -146,10 +151,11 @@ HOME = (
         (FLAG, "release.gpu", "relaxed.gpu", "X008", ".release instead of .relaxed in line 15", {"grid": 2}),
         (FLAG, "release.gpu", "release.cta", "X008", ".gpu instead of .cta in line 15", {"grid": 2}),
         (NAMED, "1, 64", "1, 96", "X006", "a count of 64 threads in line 16", {}),
+        (RELAXED, "acquire", "relaxed", "X008", ".acquire instead of .relaxed in line 18", {}),
         (ROUNDS, "0", "1", "X006", "the other parity (xor 1) in line 18", {}),
         (HOME, "%r7", "0", "X006", "mapa to rank %cluster_ctarank in line 16", {"grid": 2, "cluster": 2}),
     ],
-    ids=["a smaller number", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "parity", "rank"],
+    ids=["a smaller number", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "a relaxed wait", "parity", "rank"],
 )  # fmt: skip
 def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix, shape):
     """The number or the word that was planted is undone, and a wait is put where it belongs."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from smemsim.core.finding import Finding
+from smemsim.core.finding import Finding, InLaunch, Touched
+from smemsim.core.ptx.module import Address, Instruction
 from smemsim.core.spec.findings import CONSEQUENCES, Severity
 from smemsim.diagnosis.trials.outcome import Outcomes, key_of, keys_of
 
@@ -14,27 +15,50 @@ __all__ = ["with_causes", "with_trials"]
 GRAVE = (Severity.TRAP, Severity.WRONG)
 IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
 HANG = "X006"
+BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
 
-def with_causes(findings: Sequence[Finding]) -> list[Finding]:
+def with_causes(findings: Sequence[Finding], touched_by: Callable[[Instruction], Sequence[Touched]] = lambda i: ()) -> list[Finding]:
     """Findings, the most upstream first, each with the first one before it that it follows from.
 
-    It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, the later
-    ones follow from the first.
+    It is about the same instruction or the same bytes, an mbarrier's among them. If several waits never end, the
+    later ones follow from the first. The same holds for loads of one mbarrier with the same finding. `touched_by` gives
+    the bytes of a load and of the mbarriers on which it completes.
     """
     done: list[Finding] = []
     for f in findings:
-        cause = next((other for other in done if _is_cause(other, f)), None)
+        cause = next((other for other in done if _is_cause(other, f, touched_by)), None)
         done.append(f if cause is None else _following(f, cause))
     return done
 
 
-def _is_cause(cause: Finding, f: Finding) -> bool:
+def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Sequence[Touched]]) -> bool:
     if f.code not in CONSEQUENCES or cause.severity not in GRAVE or (cause.code == "X003" and f.code in IN_FLIGHT):
         return False
+    if f.code == "T210":
+        brings = f.numbers.get("brings")
+        return cause.code == BULK_SIZE and isinstance(brings, list) and cause.line in brings
     if cause.code == f.code:
-        return f.code == HANG and f.severity is Severity.TRAP
-    return cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in cause.touched)
+        return (f.code == HANG and f.severity is Severity.TRAP) or _of_one_stage(cause, f)
+    bytes_ = cause.touched
+    if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
+        bytes_ = (*bytes_, *touched_by(i))
+    return cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+
+
+def _load(f: Finding) -> Instruction | None:
+    """The instruction of a finding, if it is a copy that completes on an mbarrier."""
+    i = f.at.instruction if isinstance(f.at, InLaunch) else None
+    return i if i is not None and i.op == "cp" and any("complete_tx" in word for word in i.modifiers) else None
+
+
+def _of_one_stage(cause: Finding, f: Finding) -> bool:
+    """Do two findings of a code say the same of copies that complete on the same mbarrier?"""
+    one, other = _load(cause), _load(f)
+    if one is None or other is None or f.code not in IN_FLIGHT or f.why != cause.why:
+        return False
+    barriers = [{x for x in i.operands[1:] if isinstance(x, Address) and x.coordinates is None} for i in (one, other)]
+    return bool(barriers[0] & barriers[1])
 
 
 def _following(f: Finding, cause: Finding) -> Finding:
@@ -61,7 +85,12 @@ def with_trials(findings: Sequence[Finding], outcomes: Outcomes) -> list[Finding
         return list(findings)
     done: list[Finding] = []
     for f in findings:
-        if id(f) not in causes:
-            done.append(f)
-            done += [_following(other, f) for other in findings if causes.get(id(other)) is f]
+        if id(f) in causes:
+            continue
+        own = [other for other in findings if causes.get(id(other)) is f]
+        keys = frozenset().union(*(keys_of(other) for other in own))
+        its = [other for other in findings if other.cause is not None and (other.cause.code, other.cause.line) in keys]
+        causes |= {id(other): f for other in its}
+        done = [other for other in done if id(other) not in causes]
+        done += [f, *(_following(other, f) for other in (*own, *its))]
     return done

@@ -134,7 +134,7 @@ def findings_of(
         return []
     sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
     findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
-    return _grouped(with_causes(findings), sources)
+    return _grouped(with_causes(findings, lambda i: _touched(i, reads)), sources)
 
 
 def _placed(f: Finding, sources: Sources) -> Finding:

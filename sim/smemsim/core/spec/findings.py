@@ -152,6 +152,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
 # the transfers, the descriptors, the order of accesses, and consequences.
 _UPSTREAM = """
 X016
+A103
 T201 T202 T203 T204 T205 T206 T207 T208 T209 T210 T211 T212 T213 T214 T215 T216 T217 T218 T219 T220 T221 T222
 D301
 D302
@@ -168,7 +169,7 @@ R502
 R503
 R504
 R505
-A101 A102 A103 A104 A105 A106 A107 A108
+A101 A102 A104 A105 A106 A107 A108
 X009
 X010
 X011
@@ -197,5 +198,5 @@ P101 P102 P103
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}
 UPSTREAM_IF_MENDED = {"R508": "R502"}  # if a single change of the scenario fixes it, its place in the order is that of another code
 # Codes that a finding further upstream about the same bytes of the same run explains:
-CONSEQUENCES = frozenset(("R507", "R508", "X004", "X005", "X006", "X011"))
+CONSEQUENCES = frozenset(("R507", "R508", "T210", "X004", "X005", "X006", "X011"))
 TOLD_APART = ("X006", "X011")  # reported at each place where threads wait, although the sentences are alike

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, with_number
 from smemsim.core.ptx.module import Immediate, Instruction, Module, Register, Special
+from smemsim.core.ptx.origins import origin
 
 __all__ = ["Candidate", "candidates_of"]
 
@@ -80,6 +81,20 @@ class _Code:
                 return next((other for other in reversed(body[:at]) if wanted(other)), None)
         return None
 
+    def with_numbers(self, i: Instruction, at: Instruction | None = None) -> Instruction | None:
+        """The instruction with numbers for its registers, if the text shows them at `at`, or else where it is."""
+        at = at or i
+        function = next((f for f in self.module.functions.values() if f.body is not None and any(other is at for other in f.body)), None)
+        found = i
+        for n, operand in enumerate(i.operands):
+            if isinstance(operand, Register):
+                made = None if function is None or function.body is None else origin(function.body, function.labels, at, operand)
+                value = made.operands[1] if made is not None and made.op == "mov" else None
+                if not isinstance(value, Immediate):
+                    return None
+                found = with_number(found, n, value.value)
+        return found
+
     def nearest(self, those: Iterable[Instruction], i: Instruction) -> list[Instruction]:
         """Instructions by how near they are: those before another one in the text, the last of them first, then those
         after it.
@@ -126,7 +141,19 @@ def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         if all(line in expecting for line, _ in numbers):  # type: ignore[misc, union-attr]
             edits = tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers)  # type: ignore[index, misc, union-attr, arg-type]
             yield Candidate(edits, expect_words(numbers))  # type: ignore[arg-type]
+            size = numbers[0][1]  # type: ignore[index]
+            alike = [other for other in expecting.values() if _expected(other, code) == f.numbers.get("was")]
+            if len(numbers) == 1 and len(alike) > 1:  # type: ignore[arg-type]
+                edits = tuple(Edit(other, (with_number(other, -1, size),)) for other in alike)  # type: ignore[arg-type]
+                yield Candidate(edits, expect_words([(other.line, size) for other in alike]))  # type: ignore[misc]
     yield from _masks_of_ctas(f, code)
+
+
+def _expected(i: Instruction, code: _Code) -> int | None:
+    """The bytes that an instruction expects, if the text shows the number."""
+    given = code.with_numbers(dataclasses.replace(i, operands=i.operands[-1:]), i)
+    value = None if given is None else given.operands[-1]
+    return value.value if isinstance(value, Immediate) else None
 
 
 def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
@@ -401,6 +428,9 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
 
 def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     yield from _scopes(f, at, i, code)
+    if f.touched and not at.within_warp:
+        yield from _order_of_mbarriers(i, code)
+        yield from _barrier_after_fence(at, i, code)
     if at.within_warp:
         yield Candidate(
             (code.put("bar.warp.sync 0xffffffff;", i, is_before=True),), f"bar.warp.sync (__syncwarp) before line {i.line}", is_all=False
@@ -412,6 +442,30 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     ):  # shared memory of a CTA that may have ended
         edits = tuple(code.put("barrier.cluster.arrive; barrier.cluster.wait;", end, is_before=True) for end in ends)
         yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {_lines(ends)}", is_all=False)
+
+
+def _order_of_mbarriers(i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """.acquire and .release for .relaxed, and .cluster for .cta, in the waits and arrivals of mbarriers."""
+    those = [other for other in code.named("mbarrier.") if _is_wait(other) or other.modifiers[:1] == ("arrive",)]
+    for other in code.nearest(those, i):
+        right = "acquire" if _is_wait(other) else "release"
+        for word, by in (("relaxed", right), ("cta", "cluster")):
+            if word in other.modifiers:
+                words = tuple(by if old == word else old for old in other.modifiers)
+                edit = Edit(other, (dataclasses.replace(other, modifiers=words),))
+                yield Candidate((edit,), f".{by} instead of .{word} in line {other.line}", is_all=False)
+
+
+def _barrier_after_fence(at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """A barrier after the last proxy fence before an asynchronous access; barriers of the module, and bar.sync 0."""
+    write = at.other
+    fence = code.before(i, lambda other: other.name.startswith("fence.proxy.async"))
+    if write is None or fence is None or fence.line < write.line:
+        return
+    barriers = [code.with_numbers(other) for other in code.named("bar.sync", "barrier.sync") if other.guard is None]
+    for other in {(one.name, one.operands): one for one in barriers if one is not None}.values():
+        numbers = ", ".join(str(x.value) for x in other.operands if isinstance(x, Immediate))
+        yield Candidate((Edit(fence, (fence, other)),), f"{other.name} {numbers} after line {fence.line}", is_all=False)
 
 
 def _scopes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:

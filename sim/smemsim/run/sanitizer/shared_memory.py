@@ -854,8 +854,14 @@ class SharedShadow:
             _, alone = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0) & unseen)
             why, change = self.reporting.narrow("" if formal else alone)
             said = races.unordered(self.reporting.by(op, "read"), self._written_at(places[unseen][0]), why=f"{races.UNORDERED}{why}")
+            line = int(self.line[places[unseen][0]])
+            writer = self.reporting.lines.get(line)
+            fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
+            between = "put fence.proxy.async and a barrier between them"
+            if fence is not None:
+                between = f"put a barrier between them, after fence.proxy.async of line {fence.line}"
             self._doubt(
-                op, places[unseen], said, change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
+                op, places[unseen], said, change or between, formal=formal, line=line,
             )  # fmt: skip
         if facts_of(op.kind).is_generic or (unseen.any() and not formal):
             return

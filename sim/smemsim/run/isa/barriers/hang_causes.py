@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -328,11 +328,11 @@ FACTORS = {2: "twice", 4: "four times", 8: "eight times"}
 PARTS = {2: "half", 4: "a quarter", 8: "an eighth"}
 
 
-def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
-    """A round expects `size` bytes and gets `each`: the bytes that were forgotten, or counted too often, if the numbers
-    show it; else "".
+def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collection[int]) -> str:
+    """A round expects `size` bytes and gets `each`, by copies of some lines: the bytes that were forgotten, or counted too
+    often, if the numbers show it; else "".
     """
-    parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank}.values())
+    parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values())
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
         return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
     if size > each and x.launch.cluster_size * each == size:
@@ -481,11 +481,14 @@ class _Count:
         rows = [Half("expect", f"{e.size:,} bytes ({e.instruction.name})", e.instruction) for e in self.expects[:KEPT]]
         if (made := self._made) is not None:
             rows.append(Half("number", f"{self.at.operands[-1].name} = {self.event.size:,} ({made.name})", made))  # type: ignore[union-attr]
-        came: dict[int, list[int]] = {}
+        came: dict[int, list[Event]] = {}
         for e in self.first.brings:
-            came.setdefault(e.instruction.line, []).append(e.size)
-        told = [f"{_times(sizes)} by line {line}" for line, sizes in list(came.items())[:KEPT]]
-        return (*rows, Half("arrive", ", ".join(told) or "nothing"))
+            came.setdefault(e.instruction.line, []).append(e)
+        rows += [
+            Half("arrive", f"{_times([e.size for e in own])} ({own[0].instruction.name})", own[0].instruction)
+            for own in list(came.values())[:KEPT]
+        ]
+        return (*rows, *([] if came else [Half("arrive", "nothing")]))
 
     @functools.cached_property
     def _made(self) -> Instruction | None:
@@ -523,7 +526,13 @@ class _Count:
     @property
     def numbers(self) -> dict[str, Value]:
         """The numbers of the finding: what is expected and what comes; what fixes try at which lines."""
-        given: dict[str, Value] = {"phase": self.first.phase, "expected": self.first.expected, "arrive": self.first.brought}
+        given: dict[str, Value] = {
+            "phase": self.first.phase,
+            "was": self.event.size,
+            "expected": self.first.expected,
+            "arrive": self.first.brought,
+        }
+        given["brings"] = sorted({e.instruction.line for r in self.wrong for e in r.brings})
         return given | ({"expect": self.changes} if self.changes else {})
 
     @property
@@ -542,7 +551,7 @@ class _Count:
         size = self.first.expected
         if not size or not self.first.brought:
             return ""
-        said = miscounted(self.barrier, self.x, size, self.first.brought)
+        said = miscounted(self.barrier, self.x, size, self.first.brought, {e.instruction.line for e in self.first.brings})
         return f"the {size:,} expected bytes {said}" if said else ""
 
 
@@ -608,8 +617,17 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
     if misdirected(barrier, x) is not None:
         return {"elsewhere": x.launch.cluster_size}
     is_unseen = state.phase > state.seen and state.phase - 1 == state.seen and not _ignored(barrier)
-    is_first = not (state.phase or any(state.done.values()) or state.passed) and before_loads(i, x)
+    is_first = not (state.phase or any(state.done.values()) or state.passed) and before_loads(i, x) and _has_arrivals_to_come(x)
     return {"parity": True} if is_unseen or is_first else {}
+
+
+def _has_arrivals_to_come(x: Wave) -> bool:
+    """Are there arrivals, other than those that expect bytes, that no thread has executed yet?"""
+    done = {line for cta in x.ctas.made for barrier in mbarriers(cta).values() for line in barrier.state.done["arrives"]}
+    arrivals = (
+        i for i in x.program.inlined.body if i.name.startswith(("mbarrier.arrive", "tcgen05.commit")) and "expect_tx" not in i.modifiers
+    )
+    return any(i.line not in done for i in arrivals)
 
 
 def _counts(barrier: Mbarrier) -> dict[str, Value]:
