@@ -71,4 +71,4 @@ def _careful(stream: TextIO) -> TextIO:
     return _Text(
         io.BufferedWriter(careful) if buffer is not raw else careful, encoding=stream.encoding, errors=stream.errors,
         line_buffering=stream.line_buffering, write_through=stream.write_through,
-    )  # type: ignore[type-var]  # fmt: skip
+    )  # fmt: skip

@@ -114,7 +114,7 @@ def prepared(command: click.Command) -> click.Command:
 
 
 def _converted(
-    convert: Callable[..., Any], kind: click.ParamType, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    convert: Callable[..., Any], kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> Any:
     is_huge = False
     try:
@@ -130,7 +130,7 @@ def _converted(
     raise InputError(f"{param.opts[0] if param is not None else 'the value'} {given}: needs {wanted}{', below 2^63' if is_huge else ''}")
 
 
-def _wanted(kind: click.ParamType) -> str:
+def _wanted(kind: click.ParamType[Any]) -> str:
     """What an option with this type takes, in words."""
     least, most = getattr(kind, "min", None), getattr(kind, "max", None)
     what = "a whole number" if isinstance(kind, (click.IntRange, type(click.INT))) else "a number"
