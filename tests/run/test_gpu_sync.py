@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import found, launch, results, run
+from launches import found, kernel, launch, results, run
 from smemsim import Gpu, InputError, Unmodelled
 from strategies import examples
 
@@ -857,3 +857,9 @@ def test_a_loop_whose_end_stands_in_front_of_its_begin_is_the_same_loop(text, ba
     done, (out,) = run(body, [np.zeros(64, np.uint32)], block=64)
     assert {f.code for f in done.result.findings.values()} == codes
     assert codes or set(out.numpy().tolist()) == {789}
+
+
+def test_one_warp_loops_and_several_loop():
+    for block, who in ((32, "warp 0 of CTA (0, 0, 0) loops for ever"), (64, "warps 0, 1 of CTA (0, 0, 0) loop for ever")):
+        hung = Gpu("sm_90a").launch(kernel(0, "L: bra L;"), block=block, progress=False, limit=2000)
+        assert [f.what for f in hung.findings] == [who]
