@@ -1,7 +1,8 @@
 """Textures and surfaces: the suites that keep what a card gives for samples, stores and traps.
 
 The probe is a separate program, because the runtime makes textures. A case that traps ends its process. The next
-process continues with the next case.
+process continues with the next case. Cases of which many trap get a process each: CUDA can report the trap of a kernel
+only after the synchronisation that follows it, and the next case of the process would get the error.
 """
 
 from __future__ import annotations
@@ -59,9 +60,12 @@ def run_once(program: pathlib.Path, cases: list[TextureCase]) -> list[Answer]:
     return out
 
 
-def run(cases: list[TextureCase]) -> list[Answer]:
-    """The answers of all cases, by as many processes as it takes."""
+def run(cases: list[TextureCase], are_alone: bool) -> list[Answer]:
+    """The answers of all cases, by as many processes as it takes, or by one for each case."""
     program = build()
+    if are_alone:
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            return list(pool.map(lambda case: run_once(program, [case])[0], cases))
 
     def shard(members: list[TextureCase]) -> list[Answer]:
         done: list[Answer] = []
@@ -87,8 +91,8 @@ def fewer(case: TextureCase) -> TextureCase:
     return dataclasses.replace(case, samples=case.samples[::step])
 
 
-def write(bench: Bench, out: pathlib.Path, suite: str, title: str, cases: list[TextureCase]) -> None:
-    answers = run(cases)
+def write(bench: Bench, out: pathlib.Path, suite: str, title: str, cases: list[TextureCase], are_alone: bool = False) -> None:
+    answers = run(cases, are_alone)
     kept = [
         (case, answer) for case, answer in zip(cases, answers, strict=True) if not (any(answer[0][:3]) or answer[0][5])
     ]  # there was a launch
@@ -144,7 +148,7 @@ def surfaces(bench: Bench, out: pathlib.Path) -> None:
 
 
 def surface_traps(bench: Bench, out: pathlib.Path) -> None:
-    """Surface accesses that may trap, each but the last of a process."""
+    """Surface accesses that may trap, each in a process of its own."""
     cases = [c for c in all_cases(SEED) if c.suite == "traps" and c.is_surface and not c.no_object and c.op in OPS]
     write(
         bench,
@@ -152,6 +156,7 @@ def surface_traps(bench: Bench, out: pathlib.Path) -> None:
         "surface_traps",
         "Surface accesses that may trap: outside, off their size, of other formats; the outcome is the CUDA error or what they gave",
         cases,
+        are_alone=True,
     )
 
 
