@@ -748,7 +748,8 @@ def test_positions_and_lengths_of_fields_that_are_numbers_have_eight_bits():
 
 def test_selectors_of_simd_video_instructions_fit_the_operand():
     bad = ["vadd2.u32.u32.u32 %r3.h32,%r1,%r2,%r1;", "vadd2.u32.u32.u32 %r3,%r1.h0,%r2,%r1;", "vadd2.u32.u32.u32 %r3,%r1.b3210,%r2,%r1;",
-           "vadd4.u32.u32.u32 %r3.b123,%r1,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1.b8210,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1,%r2,%r1.b3210;"]  # fmt: skip
+           "vadd4.u32.u32.u32 %r3.b123,%r1,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1.b8210,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1,%r2,%r1.b3210;",
+           "vadd4.u32.u32.u32 %r3,%r1.b1024,%r2,%r1;"]  # fmt: skip
     assert [line for line in bad if not refused([line])] == []
 
 

@@ -14,7 +14,7 @@ from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
 from smemsim import Gpu, InstrDescriptor, SharedMemory
 from smemsim.cli import main
-from smemsim.core.spec.cards import residency_of
+from smemsim.core.spec.occupancy import cta_fit
 from smemsim.core.spec.tcgen05 import KINDS
 from smemsim.run.engine import multiprocessors
 from tools.witnesses.launches import compiled_launches, expected_results, running
@@ -681,7 +681,7 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiprocessors, "residency_of", lambda arch: residency_of(arch)._replace(ctas=1))
+    monkeypatch.setattr(multiprocessors, "cta_fit", lambda *asked: cta_fit(*asked)._replace(ctas=1))
     for grid, begin in ((3, 3), (5, 5), (12, 5)):
         run, done, began = taken_over(taking_over(), grid, multiprocessors=5)
         assert (done, began) == ([1] * grid, begin)

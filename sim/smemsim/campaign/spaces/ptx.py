@@ -223,7 +223,8 @@ def _filled(rng: random.Random, form: str) -> str:
         "z": lambda: rng.choice(("", ".ftz")), "three": lambda: ", ".join(f"%r{n}" for n in rng.sample(range(6), 3)),
     }  # fmt: skip
     drawn = {letter: functools.partial(register, letter) for letter in REGISTERS} | known
-    return re.sub(r"\{(\w+)\}", lambda word: drawn[word[1]](), form).replace("{{", "{").replace("}}", "}")
+    text = re.sub(r"\{(\w+)\}", lambda word: drawn[word[1]](), form).replace("{{", "{").replace("}}", "}")
+    return text.replace(".b1024", ".b1025")  # ptxas reads .b1024 as a type
 
 
 def _joint(rng: random.Random) -> str:

@@ -381,6 +381,10 @@ def simd_selectors(i: Instruction) -> tuple[tuple[int, ...], ...]:
     for a malformed selector.
     """
     count = int(i.op[-1])
+    if any(isinstance(operand, Register) and operand.part == "b1024" for operand in i.operands):
+        raise InputError(
+            "the selector .b1024 does not compile: ptxas 13.0 reads it as the type of a tensor map. Give an operand its bytes in another order"
+        )
     parts = [operand.part[1:] if isinstance(operand, Register) else "" for operand in i.operands]
     to, *sources = ([int(n) for n in reversed(part)] for part in parts)
     for n, (found, default) in enumerate(zip(sources, (range(count), range(count, 2 * count)), strict=False)):

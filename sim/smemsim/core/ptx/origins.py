@@ -19,7 +19,7 @@ def origin(body: Sequence[Instruction], labels: Mapping[str, int], i: Instructio
 
     >>> from smemsim.core.ptx.parser import read_module
     >>> head = ".version 8.8 .target sm_90a .address_size 64 .entry k() { .reg .b32 %r<3>;"
-    >>> text = f"{head} mov.u32 %r1, 16400; mov.u32 %r2, %r1; nanosleep.u32 %r2; ret; }"
+    >>> text = f"{head} mov.u32 %r1, 16400; mov.u32 %r2, %r1; nanosleep.u32 %r2; ret; }}"
     >>> k = read_module(text).entries[0]
     >>> origin(k.body, k.labels, k.body[2], k.body[2].operands[0]).text
     'mov.u32 %r1, 16400'
