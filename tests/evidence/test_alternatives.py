@@ -446,7 +446,7 @@ def test_what_compilers_write_is_told_and_refutes_nothing():
     told = json.loads(CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"]).output)
     assert contradicted == {row["alternative"] for row in told if row["compiled"]}
     assert (
-        "compilers write otherwise, which is no witness: ptxas"
+        "compilers contradict it, which does not prove what hardware does: ptxas"
         in CliRunner().invoke(main, ["evidence", "tcgen05.alloc", "--open", "sm_100a"]).output
     )
 

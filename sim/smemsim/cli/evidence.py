@@ -112,17 +112,23 @@ def _met(alternative: str) -> int:
 
 def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
     by, own = one["refuted_by"], one["refuted_by_own_programs"]
-    who = f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}" if by else "refuted by no program known right"
+    who = (
+        f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}"
+        if by
+        else "no program that is known to be right refutes it"
+    )
     if by and one["beside"]:
         who += f", which compare{'s' * (len(by) == 1)} with another unit of the card: as sure as {', '.join(one['beside'])} there"
     own_words = f" (but by {', '.join(own[:2])}, written for this package)" if own and not by else ""
     runs = one["met_by_runs"]
     why = one["alike"] or (
-        f"{runs} run{'s' * (runs > 1)} meet{'s' * (runs == 1)} it, and none is known to fail under it" if runs else "no run meets it"
+        f"it would change the result of {runs} recorded run{'s' * (runs > 1)}, and none is known to fail under it"
+        if runs
+        else "it would change the result of no recorded run"
     )
     text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}{'' if by else f'; {why}'}"
     for other in one["published"]:
         text += f"\n    others measured, which is no witness: {other['source']}, {other['card']}: {other['says']} ({other['reach']})"
     for other in one["compiled"]:
-        text += f"\n    compilers write otherwise, which is no witness: {other['source']}: {other['says']}"
+        text += f"\n    compilers contradict it, which does not prove what hardware does: {other['source']}: {other['says']}"
     return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text

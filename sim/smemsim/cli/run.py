@@ -161,7 +161,7 @@ COMMAND_LINE = "command line"
 @click.option(
     "--schedule",
     metavar="SEED",
-    help="Run in another order that the memory model allows: a seed, earliest or latest. all N compares these with N seeds.",
+    help="Run in another order that the memory model allows: a seed, earliest or latest. all:N compares these with N seeds.",
 )
 @click.option("--random", is_flag=True, help="Fill arrays with the second filling of the launch file, if it has one.")
 @click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: no race detector, no uninitialised values.")
@@ -254,7 +254,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
     smemsim run kernel.ptx --launch launch.toml --report report.html
-    smemsim run kernel.ptx --launch launch.toml --schedule all 32
+    smemsim run kernel.ptx --launch launch.toml --schedule all:32
     smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
     smemsim run kernel.ptx --list
     smemsim run kernel.ptx --init > launch.toml

@@ -223,4 +223,8 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     yield "tcgen05.fence::after_thread_sync;"
     yield "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%r0, …, %r31}, [%d_of_warp];  // %d + (warp * 32 << 16); the next 32 columns are at + 32"
     yield "tcgen05.wait::ld.sync.aligned;"
-    yield f"tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %d, {p.allocated};  // one warp of {where}, when all have read"
+    if pair:
+        yield "// all threads of both CTAs, when they have read: no CTA may free columns that the other one still uses"
+        yield "barrier.cluster.arrive.release.aligned;"
+        yield "barrier.cluster.wait.acquire.aligned;"
+    yield f"tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %d, {p.allocated};  // one warp of {where}{'' if pair else ', when all have read'}"
