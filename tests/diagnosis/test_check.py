@@ -313,10 +313,10 @@ def test_the_command_line(tmp_path):
     assert (result.exit_code, result.stdout) == (0, "OK: nothing is wrong in the scenario\nno findings\n")
     result = run.invoke(main, ["check", str(bad)])
     assert result.exit_code == 1
-    assert result.stdout.startswith("WRONG: D308 at step 2 (mma) a is the first of 1 finding\n")
+    assert result.stdout.startswith("WRONG: 1 finding: D308 at step[1].a (mma)\n")
     said = one_line(result.stdout.partition("\n")[2])
     assert said.startswith(
-        "D308 step 2 (mma) a stride_byte_offset = 128 B does not fit the tile wrong 3584 of 4096 elements (87.5%) first block 0, step 0, row 8, k 0: reads A[m=1, k=0] at 0x490"
+        "D308 step[1].a (mma) stride_byte_offset = 128 B does not fit the tile wrong 3584 of 4096 elements (87.5%) first block 0, K step 0, row 8, k 0: reads A[m=1, k=0] at 0x490"
     )
     assert "fix stride_byte_offset 128 must be 1024: 0x4000004000010000" in said
     result = run.invoke(main, ["check", str(bad), "--json"])

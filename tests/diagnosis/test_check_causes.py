@@ -71,7 +71,7 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     scenario["step"].reverse()
     (one,) = check(scenario).findings
     assert one.code == "R507"
-    assert "(step 2) writes them only afterwards" in one.message
+    assert "(step[1]) writes them only afterwards" in one.message
     scenario["step"].reverse()
     first_half = changed(changed(scenario, AT, scenario["step"][0]["at"][:1]), OFFSET, scenario["step"][0]["offset"][:1])
     (one,) = (f for f in check(first_half).findings if f.code == "R507")
@@ -82,7 +82,7 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     scenario["tensor"]["X"]["stride"]["m"] = scenario["map"]["tm"]["global_strides"][0] = 1024
     scenario["step"].insert(1, over)
     (one,) = check(scenario).findings
-    assert "(step 2) overwrote the intended data" in one.message
+    assert "(step[1]) overwrote the intended data" in one.message
 
 
 def test_a_stage_that_is_read_instead_of_another_is_named():
@@ -101,7 +101,7 @@ PATTERNS = {
     "rows 8 apart read the same bytes": (WORD, word_with("sm_90a", stride_byte_offset=0)),
     "rows 0 mod 8 of 64 are right": ("map.tm.swizzle", "none"),
     "16-byte chunks are permuted within their rows": ("map.tm.swizzle", "none"),
-    "K steps repeat: 1 what 0 should": (ADDS, [0] * 8),
+    "K steps read the data of others: 1 reads what 0 should read": (ADDS, [0] * 8),
     "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
     "past the end of the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
     "all of them read uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),

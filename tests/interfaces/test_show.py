@@ -386,7 +386,7 @@ def test_a_scenario_too_large_to_draw_is_still_told():
     with pytest.raises(InputError, match="at most 65,536"):
         tile_svg(tile)
     assert "at most 65,536" in spoken_of(tile, 24)
-    assert "Without an interactive picture, which would make this page too large: step 2 (mma) a" in show_html(report)
+    assert "Without an interactive picture, which would make this page too large: step[1].a (mma)" in show_html(report)
     assert "<svg" not in report._repr_html_()
 
 
@@ -539,7 +539,7 @@ def step_addresses(report, where, block, step):
 
 def test_hovering_tells_the_element_its_address_and_its_data(page):
     report = checked()
-    page.get_by_role("button", name="step 9 (mma) a").click()
+    page.get_by_role("button", name="step[8].a (mma)").click()
     seen = next(s for s in report.machine.seen if str(s.read.where) == "step[8].a")
     for row, k in ((0, 0), (5, 21), (70, 63)):  # row 70 is row 6 of the second block
         address = int(seen.addresses[row // 64, k // 16, row % 64, k % 16])
@@ -556,15 +556,15 @@ def test_hovering_tells_the_element_its_address_and_its_data(page):
             f"block {row // 64}, K step {k // 16}, descriptor {int(seen.read.words[row // 64, k // 16]):#018x}"
         )
         assert info["holds"] == f"A[mn={row}, k={128 + k}]"
-        assert info["written by"].startswith("step 3: tma_load tA at [128, 0]")
+        assert info["written by"].startswith("step[2]: tma_load tA at [128, 0]")
 
 
 def test_a_finding_shows_its_first_wrong_element(page):
     report = checked()
-    page.get_by_role("button", name="step 7 (mma) a").click()
+    page.get_by_role("button", name="step[6].a (mma)").click()
     page.locator(".finding").click()
     info, first = told(page), report.findings[0].first
-    assert page.locator("#title").inner_text().startswith("step 8 (mma) b")
+    assert page.locator("#title").inner_text().startswith("step[7].b (mma)")
     assert info["arrives"] == first["read"]
     assert info["was meant"] == first["meant"]
     assert info["shared address"].startswith(f"{first['address']:#x}:")
@@ -576,7 +576,7 @@ def test_a_finding_shows_its_first_wrong_element(page):
 
 def test_k_steps_and_blocks_are_stepped_through(page):
     report = checked()
-    page.get_by_role("button", name="step 7 (mma) a").click()
+    page.get_by_role("button", name="step[6].a (mma)").click()
     assert set(outlined(page)) == step_addresses(report, "step[6].a", 0, 0)
     page.get_by_role("button", name="Next K step").click()
     assert set(outlined(page)) == step_addresses(report, "step[6].a", 0, 1)
@@ -591,7 +591,7 @@ def test_k_steps_and_blocks_are_stepped_through(page):
 
 
 def test_keys_walk_over_the_elements(page):
-    page.get_by_role("button", name="step 7 (mma) b").click()
+    page.get_by_role("button", name="step[6].b (mma)").click()
     page.locator("#tile").focus()
     for key in [*["ArrowRight"] * 9, "ArrowDown"]:
         page.keyboard.press(key)

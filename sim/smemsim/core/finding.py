@@ -161,7 +161,7 @@ class InWord(NamedTuple):
 
 
 class InScenario(NamedTuple):
-    """A value of a scenario. `title` names it for readers: "step 2 (mma) a", "map tmA".
+    """A value of a scenario. `title` names it for readers: "step[1].a (mma)", "map tmA".
 
     `subject` is the path of the part that is wrong, if another value must change: an operand is wrong, and the map
     that filled its buffer must change. `inside` is the field, if the value is a word.
@@ -434,7 +434,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The part of a scenario in words, such as "step 2 (mma) a"; "" for findings without a scenario."""
+        """The part of a scenario in words, such as "step[1].a (mma)"; "" for findings without a scenario."""
         return self.at.title if isinstance(self.at, InScenario) else ""
 
     @property

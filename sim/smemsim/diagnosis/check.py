@@ -210,8 +210,8 @@ def _layouts(machine: Machine) -> None:
         if buffer.layout and alias:
             one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
             name_of_axis, stride, span, wider = buffer.layout.widened()
-            counted = f"; {buffer.layout.contiguous} counts bytes here" * bool(buffer.layout.contiguous)
-            short = f"{name_of_axis} has a stride of {stride} B, and smaller strides span {span} B: the second element overwrites the first"
+            counted = f". Coordinates and sizes of {buffer.layout.contiguous} are in bytes here" * bool(buffer.layout.contiguous)
+            short = f"{name_of_axis} has a stride of {stride} B, but the part of the layout below that stride is {span} B long: the second element overwrites the first"
             right = f"a stride of at least {span} B in {name_of_axis}" + (f": {wider}" if wider else "") + "; or smaller sizes"
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout gives {one} and {other} the same byte", right, why=short + counted))  # fmt: skip
@@ -310,7 +310,7 @@ def _blame(machine: Machine, read: Read, code: str, follows: Callable[[Finding],
 
 def _read(machine: Machine, scenario: ScenarioTables, where: Path, step: MmaStep | CopyStep) -> Read | None:
     """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
-    operand, title = step.operands[where.side], f"step {(where.step or 0) + 1} ({step.op}) {where.side}"
+    operand, title = step.operands[where.side], f"step[{where.step or 0}].{where.side} ({step.op})"
     dtype, major = operand.dtype, operand.major
     rows, k = extents_of(scenario, step, where)
     made = made_words(operand, machine.buffers, where)
@@ -416,8 +416,8 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
         return
     taken = [_k_taken(machine, read) for read in reads]
     if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
-        machine.say(finding("H801", Path.of("step", number), f"step {number + 1} (mma)",
-                            f"both operands read K in the same wrong order{_order(taken[0])}", "change nothing, or correct both operands together: if only one is corrected, D is wrong",
+        machine.say(finding("H801", Path.of("step", number), f"step[{number}] (mma)",
+                            f"both operands read K in the same wrong order{_order(taken[0])}", "correct both operands together: if only one is corrected, D is wrong",
                             why="every product still pairs the right elements, so D is right"))  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
 
     Raises TableError for a shape that tcgen05.cp does not have.
     """
-    where, title = Path.of("step", number), f"step {number + 1} (copy)"
+    where, title = Path.of("step", number), f"step[{number}] (copy)"
     if any_architecture(machine.arch).instruction == "wgmma":
         raise mistake(where, f"op = 'copy' is tcgen05.cp, which {machine.arch} has not")
     name, cast = _named(step)
@@ -98,7 +98,7 @@ def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
     row = next(r for r in COPY_SHAPES.values() if r.name == name)
     operand = _as_scales(machine, step.a, row)
     if operand.major != "K":
-        machine.say(finding("I602", where / "a" / "major", f"{title} a", "the operand of tcgen05.cp is MN-major",
+        machine.say(finding("I602", where / "a" / "major", f"step[{number}].a (copy)", "the operand of tcgen05.cp is MN-major",
                             "major = K, and lines of 16 contiguous bytes", why="tcgen05.cp reads K-major operands only", grade=row.grade))  # fmt: skip
     per_line = row.row_bytes * 8 // element_format(operand.dtype).bits
     rows = next((given for given in (operand.rows, step.rows, step.m) if given is not None), None)
@@ -258,7 +258,7 @@ def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list
 
 def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopyStep) -> None:
     """Bring the bytes into tensor memory, where step, shape and words say where from and where to."""
-    where, title, row = Path.of("step", number), f"step {number + 1} (copy)", form_of(step)
+    where, title, row = Path.of("step", number), f"step[{number}] (copy)", form_of(step)
     if row is None or step.to_tmem is None:
         return
     made = made_words(step.a, machine.buffers, where / "a")
@@ -275,7 +275,7 @@ def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopySt
         read = operand_addresses(made[0], arch=machine.arch, dtype="u8", major="K", rows=row.rows, k=row.row_bytes).astype(np.int64)
     except Unmodelled as e:
         if step.a.meant is None:
-            machine.say(finding("D302", where / "a" / "word", f"{title} a", str(e)))
+            machine.say(finding("D302", where / "a" / "word", f"step[{number}].a (copy)", str(e)))
         return
     if not any(operand.meant for later in scenario.steps[number:] for side, operand in later.readers.items() if side != "b"):
         _leaves(machine, where, title, row, step.a, read)
@@ -345,7 +345,7 @@ def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: Tm
     wrong = mine & (source != target) | (source == UNWRITTEN)
     if not wrong.any():
         return
-    where, title = Path.of("step", number), f"step {number + 1} ({step.op})"
+    where, title = Path.of("step", number), f"step[{number}] ({step.op})"
     at = int(np.nonzero(wrong)[0][0])
     is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
     share = share_rows(int(wrong.sum()), wrong.size, "bytes", f"{is_} goes to {tensor.named(int(target[at]))}")

@@ -365,11 +365,11 @@ class Gpu(Device):
         if done.interrupted or done.out_of_time:
             return ""
         if done.launch.status:
-            return f"the usual order hides a fault: with --schedule latest the kernel ends with CUDA error {done.launch.status}"
+            return f"this run finished each copy at once, which hides a fault: with --schedule latest (copies finish as late as they may) the kernel ends with CUDA error {done.launch.status}"
         differing = [one for one in apart(usual.launch, left, others, regions, done.launch.result.summed) if not one.summed]
         if not differing:
             return ""
-        return f"the usual order hides wrong results: with --schedule latest {'; '.join(one.short for one in differing)}"
+        return f"this run finished each copy at once, which hides wrong results: with --schedule latest (copies finish as late as they may) {'; '.join(one.short for one in differing)}"
 
     def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
@@ -440,7 +440,7 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
     names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
     launch.find(
         "X020", i, f"the result in {names} differs between --cancel {EVERY_ANSWER[0]} and --cancel {answer}",
-        "after each granted request do the work of the cluster that the response names (query_cancel.get_first_ctaid), and of no other; a declined request names none",
+        "after each granted request do the work of the cluster that the response names (query_cancel.get_first_ctaid), and of no other; the response to a declined request names no cluster",
         why="--cancel sets which requests of try_cancel are granted; on a card this depends on which clusters have begun" + "; sums of floats in another order differ too" * sums,
         milder=Severity.LUCK if sums else None,
     )  # fmt: skip

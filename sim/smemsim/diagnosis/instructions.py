@@ -62,7 +62,7 @@ def kind_of_step(step: Step, arch: str) -> str | None:
 
 def instruction_findings(machine: Machine, number: int, step: MmaStep, cta_group: int | None) -> Iterator[Finding]:
     """Findings about a step's instruction."""
-    where, title = Path.of("step", number), f"step {number + 1} (mma)"
+    where, title = Path.of("step", number), f"step[{number}] (mma)"
     kind = kind_of_step(step, machine.arch)
     if kind is None:
         return
@@ -75,7 +75,7 @@ def instruction_findings(machine: Machine, number: int, step: MmaStep, cta_group
     elif step.kind is not None:
         yield from _shape(where, title, step, kind, cta_group)
     for side, operand in operands.items():
-        yield from _tcgen05_type(machine, where / side, f"{title} {side}", operand)
+        yield from _tcgen05_type(machine, where / side, f"step[{number}].{side} (mma)", operand)
 
 
 def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand]) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
         return
     for side, operand in operands.items():
         if operand.major == "MN" and not any(r.transposes for r in rows):
-            yield finding("I602", where / side / "major", f"{title} {side}",
+            yield finding("I602", where / side / "major", f"{where / side} (mma)",
                           f"the operand is MN-major {types[side]}", "store the operand K-major", why="wgmma reads MN-major operands of 16-bit types only")  # fmt: skip
     if step.kind is None or not rows:
         return
@@ -298,7 +298,7 @@ def a_from_tensor_memory(
     machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, operand: Operand, tmem: Grid, group: int | None
 ) -> None:
     """A of an MMA that reads it from tensor memory at `tmem`: the lanes it begins at, and, where copies brought it, every element."""
-    where, title, kind = Path.of("step", number, "a"), f"step {number + 1} (mma) a", kind_of_step(step, machine.arch)
+    where, title, kind = Path.of("step", number, "a"), f"step[{number}].a (mma)", kind_of_step(step, machine.arch)
     if kind not in A_CONTAINER_BITS:
         machine.unchecked.append(str(where))
         return

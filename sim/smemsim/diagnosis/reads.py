@@ -258,7 +258,7 @@ def usage_notes(machine: Machine) -> Iterator[Finding]:
             yield finding(
                 "R510",
                 Path.of("step", step),
-                f"step {step + 1}",
+                f"step[{step}]",
                 f"{what} read by any later step",
                 "remove the transfer, or let a later step read its bytes",
                 why=f"later steps read other bytes of {name}",

@@ -107,7 +107,13 @@ class Report:
         if not self.codes:
             return f"OK: nothing is wrong in {'what was looked at' if self.unchecked else 'the scenario'}"
         first = next(f for f in self.findings if f.code == self.codes[0])
-        return f"{'OK, but' if self.ok else 'WRONG:'} {first.code} at {first.title or first.where} is the first of {len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
+        count, place = len(self._alarms), f"{first.code} at {first.title or first.where}"
+        return f"{'OK, but' if self.ok else 'WRONG:'} {count} finding{f's; the first is {place}' if count > 1 else f': {place}'}"
+
+    @property
+    def _alarms(self) -> list[Finding]:
+        """The findings without the notes, which the last line counts as remarks."""
+        return [f for f in self.findings if f.severity is not Severity.NOTE]
 
     def __str__(self) -> str:
         return self.text()
@@ -115,8 +121,8 @@ class Report:
     def text(self) -> str:
         """The findings, the remarks, and a last line that counts them."""
         lines = [str(f) for f in (*self.findings, *self.remarks)]
-        count = len(self.findings) or "no"
-        also = f", {len(self.remarks)} remark{'s' if len(self.remarks) > 1 else ''}" if self.remarks else ""
+        count, notes = len(self._alarms) or "no", len(lines) - len(self._alarms)
+        also = f", {notes} remark{'s' if notes > 1 else ''}" if notes else ""
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
@@ -179,7 +185,7 @@ class Report:
         return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')} (you have a card? smemsim capture)"
 
     def _counted(self) -> str:
-        number = len(self.findings)
+        number = len(self._alarms)
         expected = f"; expected were {', '.join(self.expected or ()) or 'none'}" if not self.as_expected else ", as expected"
         return f"{number or 'No'} finding{'s' * (number != 1)}{'' if self.expected is None else expected}"
 

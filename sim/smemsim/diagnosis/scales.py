@@ -86,7 +86,7 @@ def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int
     rows, scales = cells.lane.shape[1:]
     inside = np.arange(rows)[:, None], np.arange(scales)[None, :]
     wanted = tensor.byte_addresses(meant.axes, *steps_from(meant, shape, inside, (rows, scales)))
-    return Slice(where, f"step {number + 1} (mma) {side}", operand, mode, layout, cells, column, id_, wanted, tensor, key)
+    return Slice(where, f"step[{number}].{side} (mma)", operand, mode, layout, cells, column, id_, wanted, tensor, key)
 
 
 def _mode(number: int, step: MmaStep, tensor: GlobalTensor, meant: Meant) -> ScaleMode | None:
@@ -227,7 +227,7 @@ def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
     if has == first or (has == 0 and part.id.size > 1):
         return
     new = _with_id(idesc, kind, field, first)
-    yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
+    yield finding("I603", Path.of("step", number, "idesc"), f"step[{number}] (mma)",
                   f"the instruction descriptor {idesc:#010x} (kind {kind}) has {field} {has}; the step has scale id {first}", f"idesc = {new:#010x}",
                   numbers={field: [has, first]}, changes=(Fix(Path.of("step", number, "idesc"), f"{idesc:#010x}", f"{new:#010x}"),), grade=Grade.DOCUMENTED)  # fmt: skip
 
@@ -279,7 +279,7 @@ def _first(machine: Machine, part: Slice, wrong: np.ndarray) -> Element:
 
 def _told(first: Element) -> str:
     return (
-        f"block {first['block']}, step {first['step']}, row {first['row']}, scale {first['k']}: reads {first['read']} in lane {first['lane']}, column "
+        f"block {first['block']}, K step {first['step']}, row {first['row']}, scale {first['k']}: reads {first['read']} in lane {first['lane']}, column "
         f"{first['column']}, byte {first['byte']}, needs {first['meant']}"
     )
 
@@ -331,7 +331,7 @@ def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.nd
     name = full_name(row) if row else "the copy"
     lanes = sorted(set((part.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
-    return finding("I605", Path.of("step", issue.step, "shape"), f"step {issue.step + 1} (copy)",
+    return finding("I605", Path.of("step", issue.step, "shape"), f"step[{issue.step}] (copy)",
                    f"the scale factors are wrong in lanes {listed}", why=f"the MMA reads them in every 32 lanes; {name} does not fill all of them",
                    halves=share, repair=
                    f"copy with {full_name(SCALE_COPY)}", **counts)  # fmt: skip
@@ -353,7 +353,7 @@ def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarr
         r for r in COPY_SHAPES.values() if r.name == row.name and r is not row and not any(_needed(need, r, address)[1] for address in to)
     ]
     where, key = Path.of("step", number, "multicast"), step.multicast is not None and len(others) == 1
-    return finding("I605", where, f"step {number + 1} (copy)", f"{full_name(row)} copies one row to lanes that need different rows of scale factors",
+    return finding("I605", where, f"step[{number}] (copy)", f"{full_name(row)} copies one row to lanes that need different rows of scale factors",
                    "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=row.grade,
                    changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 
@@ -388,7 +388,7 @@ def _upstream(machine: Machine, scenario: ScenarioTables, number: int, part: Sli
             continue
         assert part.operand.meant is not None
         operand = dataclasses.replace(step.a, meant=dataclasses.replace(part.operand.meant, scale_block=True))
-        read = Read(where, f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, part.tensor,
+        read = Read(where, f"step[{earlier}].a (copy)", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, part.tensor,
                     operand, starts)  # fmt: skip
         if (meant < 0).any():  # data that no step needs stay unchanged
             try:

@@ -573,7 +573,7 @@ class Machine:
 
     def tensor_step(self, number: int, step: TensorStep) -> None:
         """tma_load, tma_store, tma_reduce: every issue of the step."""
-        where, title = Path.of("step", number), f"step {number + 1} ({step.op})"
+        where, title = Path.of("step", number), f"step[{number}] ({step.op})"
         tm, buffer, stage = self.maps.get(step.map), self.buffers[step.buffer], step.stage or 0
         if tm is None:
             self.failed.setdefault(buffer.name, self.refused[step.map])
@@ -672,7 +672,7 @@ class Machine:
 
     def bulk_step(self, number: int, step: BulkStep) -> None:
         """cp.async.bulk, which knows of no swizzle."""
-        where, title = Path.of("step", number), f"step {number + 1} (bulk)"
+        where, title = Path.of("step", number), f"step[{number}] (bulk)"
         buffer, stage, unit = self.buffers[step.buffer], step.stage or 0, BULK_LIMITS.unit
         if step.bytes % unit:
             self.say(finding("A103", where / "bytes", title, f"the bulk copy has {step.bytes} bytes, which is not a multiple of {unit} B",

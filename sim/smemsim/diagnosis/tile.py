@@ -700,7 +700,7 @@ def _told(tile: TilePicture, cell: Cell) -> str:
         sentences.append(f"in the end that lies at {lies:#x}" if lies >= 0 else "in the end that lies nowhere")
     writer = int(held.writer[place][at])
     if writer >= 0:
-        sentences.append(f"written by step {held.issues[writer].step + 1}: {held.issues[writer].text}")
+        sentences.append(f"written by step[{held.issues[writer].step}]: {held.issues[writer].text}")
     return "; ".join(sentences)
 
 
@@ -801,7 +801,7 @@ def step_name(step: int, names: Mapping[int, str]) -> str:
     >>> step_name(2, {}), step_name(2, {2: "kernel.ptx:303"})
     ('step 3', 'kernel.ptx:303')
     """
-    return names.get(step) or f"step {step + 1}"
+    return names.get(step) or f"step[{step}]"
 
 
 def page_data(machine: Machine, tiles: Sequence[TilePicture], names: Mapping[int, str] = {}) -> dict[str, Any]:

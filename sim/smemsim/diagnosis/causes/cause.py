@@ -244,7 +244,7 @@ def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, read: Read, 
     places = np.full(1, -1) if later is None else later.memory.locate(missing)
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]
-        return f"{writer.text} (step {writer.step + 1}) writes them only afterwards"
+        return f"{writer.text} (step[{writer.step}]) writes them only afterwards"
     return f"no step writes {_box(read, missing)} to shared memory: a load or another write is missing, or is too small"
 
 
@@ -261,7 +261,7 @@ def _overwritten(machine: Machine, wanted: np.ndarray) -> str:
     """The transfer that wrote over data which had been there."""
     for issue, old in reversed(machine.overwritten):
         if np.isin(wanted, old).any():
-            return f"{machine.issues[issue].text} (step {machine.issues[issue].step + 1}) overwrote the intended data"
+            return f"{machine.issues[issue].text} (step[{machine.issues[issue].step}]) overwrote the intended data"
     return ""
 
 
@@ -278,7 +278,7 @@ def _first(seen: Seen) -> Element:
 
 def _told(first: Element) -> str:
     return (
-        f"block {first['block']}, step {first['step']}, row {first['row']}, k {first['k']}: reads {first['read']} at {first['address']:#x}, "
+        f"block {first['block']}, K step {first['step']}, row {first['row']}, k {first['k']}: reads {first['read']} at {first['address']:#x}, "
         f"needs {first['meant']}"
     )
 

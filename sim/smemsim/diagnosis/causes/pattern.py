@@ -114,8 +114,12 @@ def _steps(seen: Seen) -> str:
                 other[step] = same[0]
     if not other or set(other) != set(np.nonzero(seen.wrong.any(axis=(0, 2, 3)))[0].tolist()):
         return ""
-    listed = [f"{step} what {t} should" for step, t in other.items()]
-    return "K steps repeat: " + ", ".join(listed[:4]) + (", ..." if len(listed) > 4 else "")
+    listed = [f"{step} reads what {t} should read" for step, t in other.items()]
+    return (
+        ("K steps are exchanged: " if sorted(other) == sorted(other.values()) else "K steps read the data of others: ")
+        + ", ".join(listed[:4])
+        + (", ..." if len(listed) > 4 else "")
+    )
 
 
 def _aliased(got: np.ndarray, axis: int) -> int:

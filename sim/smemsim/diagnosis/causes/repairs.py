@@ -236,11 +236,13 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         )
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
-        used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
+        used, needed = (of[0] - of[0, 0] for of in (raised, s.starts))
         steps = f"the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}"
+        if raised[0, 0] != s.starts[0, 0]:
+            steps += f", and start {int(raised[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
-                      f"the field has {START.width} bits that count {unit} B: the carry is lost")  # fmt: skip
+                      f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}")  # fmt: skip
     return None
 
 

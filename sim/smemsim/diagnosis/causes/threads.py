@@ -37,7 +37,7 @@ def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[Path]:
 
 def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: set[str], rerun: Rerun = no_rerun) -> None:
     """Write a tile into a buffer, or read it and compare; `hardware` are the buffers that TMA or the tensor core touch."""
-    where, title = Path.of("step", number), f"step {number + 1} (threads)"
+    where, title = Path.of("step", number), f"step[{number}] (threads)"
     buffer, tensor = machine.buffers[step.buffer], machine.tensors[step.tensor]
     layout = buffer.layout
     if layout is None:
@@ -130,7 +130,7 @@ def mismatch(
     rerun: Rerun,
 ) -> None:
     """Threads read other bytes than they mean to: for want of the right swizzle?"""
-    where, title = Path.of("step", number), f"step {number + 1} (threads)"
+    where, title = Path.of("step", number), f"step[{number}] (threads)"
     mn, k_byte, wanted = tile_
     layout = buffer.layout
     assert layout is not None

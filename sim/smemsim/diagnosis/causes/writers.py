@@ -137,7 +137,7 @@ def _places(seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repa
             new = [*offsets[:issue], offset + is_read - lies, *offsets[issue + 1 :]]
             if new[issue] >= 0 and all_right(rerun({path: new}), seen.read):
                 old = scenario.value_at(path) or 0
-                yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another address than the operand reads",
+                yield Repair("R508", path, f"issue {issue} of step[{number}] writes to another address than the operand reads",
                              f"{path} = {new if len(new) > 1 else new[0]}", 1, (Fix(path, old, new if isinstance(old, list) else new[0]),))  # fmt: skip
                 return
 

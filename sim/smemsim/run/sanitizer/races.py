@@ -122,10 +122,11 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
     complete.
     """
     does = {"read": "read", "free": "deallocated"}.get(mine.does, "overwritten")
+    be, they = ("are", "they") if " to " in where or " and " in where else ("is", "it")
     what = (
-        f"{where} may be read before it is written"
+        f"{where} may be read before {they} {be} written"
         if (mine.does, theirs.does) == ("read", "write")
-        else f"{where} is {does} while it may still be {'read' if theirs.does == 'read' else 'written'}"
+        else f"{where} {be} {does} while {they} may still be {'read' if theirs.does == 'read' else 'written'}"
     )
     return Clauses("X012", what, (mine.half, theirs.half), why)
 

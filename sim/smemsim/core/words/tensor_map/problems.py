@@ -63,7 +63,9 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B is not a multiple of 16 B",
         "pad the rows, and the allocation after the last row",
         measured(
-            at, "PTX ISA 9.1 §5.5.4 says that stores clip per element, Triton issue 11583 has it on Hopper and Blackwell", "tma_stores"
+            at,
+            "PTX ISA 9.1 §5.5.4 says that stores clip per element, but Triton issue 11583 reports stores of the whole chunk on Hopper and Blackwell",
+            "tma_stores",
         ),
         why=f"stores and reductions at the end of a row also write the {-size % 16} B after it; loads fill them",
     )

@@ -73,7 +73,10 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             return 3, ""
         if state.passed:
             return 2, "let the readers of a stage arrive here after their reads (mbarrier.arrive, tcgen05.commit)"
-        return 2, "wait for parity 1 in the first round, when the stage is free: at a new mbarrier that wait passes at once"
+        return (
+            2,
+            "let the readers of the stage arrive here after their reads (mbarrier.arrive, tcgen05.commit): no thread has arrived yet; or, if the stage has never been filled, wait for parity 1: at a new mbarrier that wait passes at once",
+        )
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
     return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""
