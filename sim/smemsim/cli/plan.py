@@ -35,7 +35,7 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.option("--stack", metavar="MN|K", help="Axis along which swizzle atoms follow one another first; left out: the strided one.")
 @click.option("--base", default="0x400", show_default=True, metavar="ADDRESS", help="Shared address of the first stage.")
 @click.option("--stages", type=int, default=1, show_default=True, help="Pipeline stages.")
-@click.option("--matrix", metavar="ROWSxK", help="The matrix that the tile is cut from; left out: made up.")
+@click.option("--matrix", metavar="ROWSxK", help="The matrix that the tile is cut from. Default: an example.")
 @click.option("--pitch", "pitch_bytes", type=int, metavar="BYTES", help="Bytes from line to line of the matrix; left out: no gaps.")
 @click.option("--at", default="0,0", show_default=True, metavar="ROW,K", help="The tile's first element in the matrix.")
 @click.option("--other-major", default="K", show_default=True, metavar="K|MN", help="The other operand's, for the instruction descriptor.")

@@ -106,7 +106,7 @@ def _transfers(plan: Planned) -> Iterator[str]:
         yield from _call(plan.box)
         yield f"    coordinates     {{{', '.join(map(str, plan.box.issues[0][1]))}}}"
     if plan.wish.matrix is None:
-        yield f"  made up: a matrix of {plan.matrix.rows} x {plan.matrix.k}, which globalDim and globalStrides describe; --matrix takes yours"
+        yield f"  globalDim and globalStrides describe an example matrix of {plan.matrix.rows} x {plan.matrix.k}; --matrix takes yours"
 
 
 def _call(loads: Loads) -> Iterator[str]:
@@ -214,11 +214,13 @@ def _pair(name: str, text: str) -> list[str]:
 
 
 def _notes(plan: Planned) -> Iterator[str]:
-    forms = "both as the loop and as the one box" if plan.box is not None and plan.box is not plan.loop else "as the loop of boxes"
+    forms = (
+        "with the loop of boxes, and with the one box" if plan.box is not None and plan.box is not plan.loop else "with the loop of boxes"
+    )
     stages = " of the first and the last stage" if plan.wish.stages > 1 else ""
     for note in plan.notes:
         yield f"Note: {note}"
-    yield f"Checked: {forms}, every element of every instruction{stages} is the one that TMA put there (smemsim check)."
+    yield f"Simulated {forms}: each element that an instruction{stages} reads is the right element of the tile (smemsim check)."
 
 
 def plan_dict(plan: Planned) -> dict[str, Any]:
@@ -288,7 +290,7 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
     lines = [title]
     lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += [line for reason in reasons for line in _wrapped(f"not {reason}")]
-    lines += _wrapped("bytes of one stage; LBO and SBO in brackets are not used by the instruction; TMA and MMA need 128 B alignment, software that XORs offsets the period; mma, col, line: of eight 16-byte "
-                      "chunks, how many lie in one group of four banks, counted from addresses: 8 lines x 16 B as the MMA reads them, 8 lines from any "
-                      "line on (ldmatrix), 8 chunks along a line")  # fmt: skip
+    lines += _wrapped("bytes of one stage; LBO and SBO in brackets are not used by the instruction; TMA and MMA need 128 B alignment, software that XORs offsets the period; mma, col, line: bank conflicts "
+                      "of eight 16-byte chunks, counted from addresses, 1 is none; mma: 8 lines x 16 B as the MMA reads them; col: 8 lines from any "
+                      "line on (ldmatrix); line: 8 chunks along a line")  # fmt: skip
     return "\n".join(lines)
