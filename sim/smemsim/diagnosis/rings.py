@@ -348,18 +348,18 @@ class Verdicts:
                 f"{load.capitalize()} {last} is issued only when {load} {last - 1} is complete{by}: one {load} is in flight at a time.",
             ]
         one = ring.held[-1]
-        text = f"{load.capitalize()} {one.load} into {stage} {one.stage} needs the {readers} of {load} {one.needs}, and waits for those of {load} {one.newer[-1]}"
+        text = f"{load.capitalize()} {one.load} into {stage} {one.stage} needs the {readers} of {load} {one.needs}, but waits for those of {load} {one.newer[-1]}"
         if one.origin is not None:
-            text += f", at {self.place(one.origin.wait)}"
+            text += f". The wait is at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
                 address = one.origin.barrier[1]
                 name = self.barrier_names.get(address, "")
-                text += f" by mbarrier {address:#x}{f' ({name})' if name and not name.startswith('0x') else ''} phase {one.origin.phase}"
+                text += f", for mbarrier {address:#x}{f' ({name})' if name and not name.startswith('0x') else ''} phase {one.origin.phase}"
             if one.origin.arrival is not None:
-                text += f", arrived at {self.place(one.origin.arrival)}"
+                text += f". The arrival is at {self.place(one.origin.arrival)}"
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:
-                text += f" after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
-        return [first, f"{text} ({len(ring.held)} of {ring.refills} {load}s)."]
+                text += f". It comes after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
+        return [first, f"{text}. This holds for {len(ring.held)} of {ring.refills} {load}s."]
 
     def _held_back(self, ring: Ring) -> Finding:
         """P101, at the wait."""
