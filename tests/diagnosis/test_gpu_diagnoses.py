@@ -149,7 +149,7 @@ def test_a_wait_is_a_producers_where_loads_follow_it_on_its_way(leaves, is_told)
     body = f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r5, sm; {WAIT} {leaves} {bulk('%r5', 'bar')} OUT: {OUT}"
     found = first(body)
     assert found.code == "X006"
-    assert ("when the stage is free" in found.repair) == is_told
+    assert ("if the stage has never been filled, wait for parity 1" in found.repair) == is_told
 
 
 # ---- bytes that came twice, or elsewhere

@@ -796,10 +796,10 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 
 
 def step_name(step: int, names: Mapping[int, str]) -> str:
-    """The name of a step on a page: its own, else its number from 1 on.
+    """The name of a step on a page: its own, else its place in the scenario's list, from 0 on.
 
     >>> step_name(2, {}), step_name(2, {2: "kernel.ptx:303"})
-    ('step 3', 'kernel.ptx:303')
+    ('step[2]', 'kernel.ptx:303')
     """
     return names.get(step) or f"step[{step}]"
 
