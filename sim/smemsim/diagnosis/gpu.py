@@ -30,6 +30,7 @@ from smemsim.core.ptx.module import Instruction, Module
 from smemsim.core.spec.alternatives import assuming
 from smemsim.core.spec.assumptions import in_force
 from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.again import MemoryCopy
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.progress import Progress
 from smemsim.diagnosis.run import Run
@@ -283,56 +284,44 @@ class Gpu(Device):
 
         if not options.sanitize:
             raise InputError("relax: the sanitizer decides whether a wait is needed; leave sanitize=False (--no-sanitize) out")
-        before = {region.begin: region.data.copy() for region in self.memory.filled()}
+        before = MemoryCopy(self.memory)
         waits = WaitObserver()
         watched = dataclasses.replace(options, observers=(*options.observers, waits), pipeline=options.pipeline or True)
         run = self.run(ptx, config, watched)
         run.has_relaxed(*needless_waits(self, run, config, options, before, waits, at))
         return run
 
-    def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: dict[int, np.ndarray]) -> None:
+    def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: MemoryCopy) -> None:
         """Execute the fixes of the findings where they are changes of the PTX: each with the memory of before the launch. The run's results are left."""
         from smemsim.diagnosis.trials.trial import MOST_SECONDS, try_fixes
 
-        regions = [region for region in self.memory.filled() if region.begin in before]
-        left = {region.begin: region.data.copy() for region in regions}
-
         def again(module: Module, seconds: float) -> Run:
-            for region in self._still(regions):
-                region.data[:] = before[region.begin]
             changed = dataclasses.replace(kernel, program=link(module, kernel.name, kernel.program.arch))
             of_trial = dataclasses.replace(
                 options, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False, client=None
             )
-            return self.run(changed, config, of_trial)
+            with before.in_place():
+                return self.run(changed, config, of_trial)
 
         run.has_tried(try_fixes(run, module_of(kernel.text), again, min(MOST_SECONDS, options.limit_seconds or MOST_SECONDS)))
-        for region in self._still(regions):
-            region.data[:] = left[region.begin]
 
     def _stages_of_hang(
-        self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, before: dict[int, np.ndarray]
+        self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, before: MemoryCopy
     ) -> PipelineRecorder | None:
         """The stages of a launch that never ends, which runs once more with the memory of before; None without a ring. The first run's results are left."""
-        regions = [region for region in self.memory.filled() if region.begin in before]
-        left = {region.begin: region.data.copy() for region in regions}
-        for region in self._still(regions):
-            region.data[:] = before[region.begin]
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
         asked = dataclasses.replace(
             options, sanitize=False, workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=True
         )
         try:
-            again = self.run(kernel, config, asked)
+            with before.in_place():
+                again = self.run(kernel, config, asked)
         except SmemsimError:
             return None
-        finally:
-            for region in self._still(regions):
-                region.data[:] = left[region.begin]
         return again.stages if again.pipeline.rings and again.pipeline.lanes.stuck else None
 
-    def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:
-        """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""
+    def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> MemoryCopy | None:
+        """A copy of global memory; None if no second run is made. Memory that the host may write meanwhile is not put back."""
         program = kernel.program
         is_plain = options.sanitize and options.schedule is None and options.client is None and options.after is None and not options.assume
         if not is_plain or config.cancel == EVERY or program.allocates or kernel.name in self._compared:
@@ -341,32 +330,25 @@ class Gpu(Device):
         most = MOST_COPIED_OF_OTHERS if program.uses.isdisjoint(ASYNCHRONOUS) else MOST_COPIED
         if sum(len(region.data) for region in regions) > most or any(self.memory.is_hosts_too(region.words, 0) for region in regions):
             return None
-        return {region.begin: region.data.copy() for region in regions}
+        return MemoryCopy(self.memory)
 
-    def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: dict[int, np.ndarray]) -> str:
+    def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: MemoryCopy) -> str:
         """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's results are left."""
         from smemsim.diagnosis.schedules import apart
 
-        regions = [region for region in self.memory.filled() if region.begin in before]
-        left = {region.begin: region.data.copy() for region in regions}
-        for region in regions:
-            region.data[:] = before[region.begin]
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
-        done = self.run(
-            kernel,
-            config,
-            dataclasses.replace(
-                options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False
-            ),
+        latest = dataclasses.replace(
+            options, schedule="latest", workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=False
         )
-        others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
-        for region in regions:
-            region.data[:] = left[region.begin]
+        with before.in_place() as left:
+            done = self.run(kernel, config, latest)
+            regions = before.regions
+            others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
         if done.interrupted or done.out_of_time:
             return ""
         if done.launch.status:
             return f"this run completed each operation at once, which hides a fault: with --schedule latest (operations complete as late as they may) the kernel ends with CUDA error {done.launch.status}"
-        differing = [one for one in apart(usual.launch, left, others, regions, done.launch.result.summed) if not one.summed]
+        differing = [one for one in apart(usual.launch, left.by_address, others, regions, done.launch.result.summed) if not one.summed]
         if not differing:
             return ""
         return f"this run completed each operation at once, which hides wrong results: with --schedule latest (operations complete as late as they may) {'; '.join(one.short for one in differing)}"
@@ -374,13 +356,12 @@ class Gpu(Device):
     def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
         asking = requests(kernel.program)
-        before = {region: region.data.copy() for region in self.memory.filled()}
+        before = MemoryCopy(self.memory)
         first: dict[Region, bytes] = {}
         for answer in EVERY_ANSWER:
-            for region in self._still(before):
-                region.data[:] = before[region]
+            before.put_back()
             run = self.run(kernel, dataclasses.replace(config, cancel=answer), options)
-            left = {region: hashlib.sha256(region.data.tobytes()).digest() for region in self._still(before)}
+            left = {region: hashlib.sha256(region.data.tobytes()).digest() for region in before.regions}
             first = first or left
             if not run.ok or run.interrupted or not asking:
                 return run
@@ -395,20 +376,18 @@ class Gpu(Device):
 
         regions = self.memory.filled()
         ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
-        before = {region.begin: region.data.copy() for region in regions}
+        before = MemoryCopy(self.memory)
         usual = self.run(kernel, config, dataclasses.replace(options, schedule=None))
-        regions = self._still(regions)
-        left = {region.begin: region.data.copy() for region in regions}
+        left = MemoryCopy(self.memory)
         known = {(f.code, f.line) for f in usual.findings}
         given = [] if usual.interrupted or usual.out_of_time else schedules_of(seeds_of(options.schedule) or 0)
 
         def run(schedule: int | str) -> Outcome:
-            for region in self._still(regions):
-                region.data[:] = before[region.begin]
+            before.put_back()
             done = self.run(
                 kernel, config, dataclasses.replace(options, schedule=schedule, workers=1, observers=(), counters=False, pipeline=False)
             )
-            changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
+            changed = {r.begin: r.data.copy() for r in before.regions if not np.array_equal(r.data, left.bytes[r])}
             is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
             new = tuple(f for f in done.findings if (f.code, f.line) not in known)
             return Outcome(
@@ -421,14 +400,9 @@ class Gpu(Device):
                 outcomes.append(outcome)
                 if outcome.interrupted:
                     break
-        for region in self._still(regions):
-            region.data[:] = left[region.begin]
-        usual.schedules = compared(usual.launch, left, self._still(regions), outcomes)
+        left.put_back()
+        usual.schedules = compared(usual.launch, left.by_address, before.regions, outcomes)
         return usual
-
-    def _still(self, regions: Iterable[Region]) -> list[Region]:
-        """Those that are still placed: parameters of launches before are freed while others run."""
-        return [region for region in regions if self.memory.holding(region.begin, region.end) is region]
 
 
 def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:

@@ -17,6 +17,7 @@ from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.ptx.module import Instruction
+from smemsim.diagnosis.again import MemoryCopy
 from smemsim.diagnosis.rings import shorter
 from smemsim.diagnosis.run import Run, Sources
 from smemsim.run.events import GroupKind, Observer
@@ -113,7 +114,7 @@ def needless_waits(
     usual: Run,
     config: LaunchConfig,
     options: RunOptions,
-    before: dict[int, np.ndarray],
+    before: MemoryCopy,
     waits: WaitObserver,
     at: Sequence[str] = (),
 ) -> Relaxed:
@@ -123,8 +124,6 @@ def needless_waits(
         return Relaxed([], ["relax: no wait was weakened: the launch has findings, or did not run to its end"])
     if usual.stages is not None and not any(ring.refills > len(ring.stages) for ring in usual.pipeline.rings):
         return Relaxed([], ["relax: no wait was weakened: no ring of stages was filled often enough (more than twice each stage)"])
-    regions = [region for region in gpu.memory.filled() if region.begin in before]
-    left = {region.begin: region.data.copy() for region in regions}
     asked = dataclasses.replace(
         options, workers=1, progress=False, observers=(), counters=False, pipeline=False, limit_seconds=5 + 4 * usual.seconds
     )  # fmt: skip
@@ -133,8 +132,7 @@ def needless_waits(
 
     def needed_by(text: str) -> str:
         """Why the weakened wait was needed; "" if it was not."""
-        for region in regions:
-            region.data[:] = before[region.begin]
+        before.put_back()
         try:
             run = gpu.run(text, config, asked)
         except SmemsimError:
@@ -143,21 +141,18 @@ def needless_waits(
             return f"smemsim reports {', '.join(codes)}"  # X007 may be a remark
         if not run.ok or run.launch.status or run.ctas != usual.ctas:
             return "the launch does not end"
-        is_same = all(np.array_equal(region.data, left[region.begin]) for region in regions)
+        is_same = all(np.array_equal(region.data, left.bytes[region]) for region in before.regions)
         return "" if is_same else "memory differs at the end"
 
     found: list[Finding] = []
     lines: list[str] = []
-    try:
+    with before.in_place() as left:
         tried_waits = [*_waits(usual.ptx, [i for i, n in mattered.items() if n >= FEWEST])][:MOST_TRIED]
         for wait in tried_waits:
             count, why = _weakest(wait, usual.ptx, needed_by)
             lines.append(f"      {usual.place_of(wait.instruction)}  {_weaker(wait, count)}: {_verdict(count, why)}")
             if count is not None:
                 found.append(_told(wait, count, mattered[wait.instruction]))
-    finally:
-        for region in regions:
-            region.data[:] = left[region.begin]
     return Relaxed(found, [_headline(len(tried_waits), len(found)), *lines])
 
 
