@@ -22,6 +22,7 @@ from smemsim.base import store
 from smemsim.base.errors import SmemsimError
 from smemsim.base.garbage import seldom_collected
 from smemsim.campaign.space import Case, ChunkResult, Space, drawn, one_by_one, shrunk
+from smemsim.core.spec.ptx_words import NO_SELECTOR
 from smemsim.diagnosis.gpu import Gpu
 from smemsim.run.jit.objects import LEVEL
 from smemsim.run.jit.tier import TIERS, begin_again
@@ -224,7 +225,7 @@ def _filled(rng: random.Random, form: str) -> str:
     }  # fmt: skip
     drawn = {letter: functools.partial(register, letter) for letter in REGISTERS} | known
     text = re.sub(r"\{(\w+)\}", lambda word: drawn[word[1]](), form).replace("{{", "{").replace("}}", "}")
-    return text.replace(".b1024", ".b1025")  # ptxas reads .b1024 as a type
+    return text.replace(f".{NO_SELECTOR}", ".b1025")
 
 
 def _joint(rng: random.Random) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from smemsim.base.errors import InputError
+from smemsim.core.spec.ptx_words import NO_SELECTOR
 from smemsim.core.spec.targets import ARRIVALS, SCALE_INPUT, THIRD_SOURCE
 
 __all__ = [
@@ -381,7 +382,7 @@ def simd_selectors(i: Instruction) -> tuple[tuple[int, ...], ...]:
     for a malformed selector.
     """
     count = int(i.op[-1])
-    if any(isinstance(operand, Register) and operand.part == "b1024" for operand in i.operands):
+    if any(isinstance(operand, Register) and operand.part == NO_SELECTOR for operand in i.operands):
         raise InputError(
             "the selector .b1024 does not compile: ptxas 13.0 reads it as the type of a tensor map. Give an operand its bytes in another order"
         )

@@ -6,9 +6,12 @@ They distinguish a typing error from an instruction that is not modelled. Number
 
 from __future__ import annotations
 
-__all__ = ["LIKE", "MODIFIERS", "OPERATIONS", "TEXTURES"]
+__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TEXTURES"]
 
 
+# Four bytes that a SIMD video instruction cannot select: ptxas reads the word as the type of a tensor map (compiled:
+# ptxas 13.0.88 refuses this selector of all 4,096, and takes its neighbours).
+NO_SELECTOR = "b1024"
 LIKE = 0.74  # of difflib: how near a slip of the pen is to the word that was meant
 TEXTURES = frozenset(
     ["tex", "tld4", "txq", "suld", "suq", "sured", "sust", "istypep", "createpolicy"]
