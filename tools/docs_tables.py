@@ -101,7 +101,7 @@ def speeds(_: Page) -> str:
     """What `python tools/bench.py --peers --json` printed when it was last kept; nothing is timed here."""
     kept = json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())
     # Rows keep their old names, so that measurements can be compared. Pages have today's word.
-    return speed_table.markdown(*speed_table.of_json(kept)).replace("the watch", "the sanitizer")
+    return speed_table.markdown(*speed_table.of_json(kept))
 
 
 # What a user waits for: how the page calls it, and the row of the bench.

@@ -85,7 +85,7 @@ class Result:
         if self.races and not self.found and not self.always_hangs:
             yield "race", "it has a data race, and the sanitizer reports nothing"
         if self.found and not self.races:
-            yield "silence", f"it has no data race, and the watch finds {', '.join(sorted(self.codes))} with --schedule {self.found[0]}"
+            yield "silence", f"it has no data race, and the sanitizer finds {', '.join(sorted(self.codes))} with --schedule {self.found[0]}"
 
     def _card_disagreements(self) -> Iterator[tuple[str, str]]:
         card = self.card or {"error": "", "reached": 0, "hung": 0, "instances": 0}

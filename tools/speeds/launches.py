@@ -1,4 +1,4 @@
-"""Races of kernels that are executed from their PTX, with the watch on: recorded launches of golden/, and what a second process adds."""
+"""Races of kernels that are executed from their PTX, with the sanitizer on: recorded launches of golden/, and what a second process adds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _product(name: str, shape: tuple[int, int, int]) -> Callable[[], Race]:
         error = np.abs(wide["c"].reshape(m, n) - exact).max() / np.abs(exact).max()
         if error > 2**-8:
             raise Differs(f"{name}: {error:.1e} of the largest element off")
-        return Race(timed(ours), timed(lambda: a @ b.T), "bits of an H200 by `smemsim replay`; the watch on")
+        return Race(timed(ours), timed(lambda: a @ b.T), "bits of an H200 by `smemsim replay`; the sanitizer on")
 
     return start
 
@@ -99,8 +99,8 @@ def _door() -> Race:
 
 # fmt: off
 ROWS_OF_LAUNCHES = (
-    Row("run", "run a Triton bf16 product, 512 x 512 x 512, the watch on", "numpy's float32 product", 512**3, "MAC", _product("triton_matmul_512", (512, 512, 512)), long=True),
-    Row("run", "run one CTA of a Triton bf16 product, 128 x 128 x 1024, the watch on", "numpy's float32 product", 128 * 128 * 1024, "MAC", _product("triton_matmul_k1024", (128, 128, 1024)), long=True),
+    Row("run", "run a Triton bf16 product, 512 x 512 x 512, the sanitizer on", "numpy's float32 product", 512**3, "MAC", _product("triton_matmul_512", (512, 512, 512)), long=True),
+    Row("run", "run one CTA of a Triton bf16 product, 128 x 128 x 1024, the sanitizer on", "numpy's float32 product", 128 * 128 * 1024, "MAC", _product("triton_matmul_k1024", (128, 128, 1024)), long=True),
     Row("run", "run an elementwise sum of 2^20 float32", "numpy's sum", ELEMENTS, "elements", _elementwise, long=True),
     Row("run", "launch an elementwise sum of 2^18 float32 on the virtual device", "Gpu.launch", ELEMENTS // 4, "elements", _door, long=True),
     Row("run", "run 1024 CTAs in two processes", "in one", ELEMENTS // 4 * TRIPS, "additions", _two, rounds=2, long=True),

@@ -1,4 +1,4 @@
-"""Races of whole launches: machine code against closures, with the watch and without it, and against simulators that users would pick.
+"""Races of whole launches: machine code against closures, with the sanitizer and without it, and against simulators that users would pick.
 
 The programs are recorded launches of golden/, which an H200 has run, on more data. Times are of the processor, in one process.
 """
@@ -124,7 +124,7 @@ def _tiers(grown: Grown, *, sanitizer: bool) -> Callable[[], Race]:
 def _watch(grown: Grown) -> Callable[[], Race]:
     def start() -> Race:
         ours, without = (started(grown.file(), sanitizer=sanitizer)[0] for sanitizer in (True, False))
-        return Race(processor(ours), processor(without), "2.0x the time: the watch costs as much as the launch")
+        return Race(processor(ours), processor(without), "2.0x the time: the sanitizer costs as much as the launch")
 
     return start
 
@@ -200,12 +200,12 @@ def _beside(name: str, peer: str) -> Callable[[], Race]:
 ROWS_OF_PROGRAMS = (
     *(Row("run", f"{name}, {'watched' if sanitizer else 'unwatched'}", "closures", *WORK[name], _tiers(grown, sanitizer=sanitizer), rounds=2, long=True)
       for name, grown in GROWN.items() for sanitizer in (False, True)),
-    *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
+    *(Row("run", f"{name}, the sanitizer on", "without the sanitizer", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
     *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
           _products(sanitizer), asked=1 / 3 if sanitizer else 1 / 1.8, rounds=8, long=True) for sanitizer in (False, True)),
     *(Row("run", f"Triton's bf16 product by tcgen05, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
           _products(sanitizer, "sm_100a"), rounds=8, long=True) for sanitizer in (False, True)),
-    *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
-    Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
+    *(Row("run", f"Triton's {name}, the sanitizer on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
+    Row("run", "Triton's add, the sanitizer on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
 )
 # fmt: on
