@@ -63,9 +63,6 @@ def run_once(program: pathlib.Path, cases: list[TextureCase]) -> list[Answer]:
 def run(cases: list[TextureCase], are_alone: bool) -> list[Answer]:
     """The answers of all cases, by as many processes as it takes, or by one for each case."""
     program = build()
-    if are_alone:
-        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            return list(pool.map(lambda case: run_once(program, [case])[0], cases))
 
     def shard(members: list[TextureCase]) -> list[Answer]:
         done: list[Answer] = []
@@ -76,10 +73,10 @@ def run(cases: list[TextureCase], are_alone: bool) -> list[Answer]:
             done += more
         return done
 
-    parts = [cases[n::WORKERS] for n in range(WORKERS)]
+    count = len(cases) if are_alone else WORKERS
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        answers = list(pool.map(shard, parts))
-    return [answers[n % WORKERS][n // WORKERS] for n in range(len(cases))]
+        answers = list(pool.map(shard, [cases[n::count] for n in range(count)]))
+    return [answers[n % count][n // count] for n in range(len(cases))]
 
 
 def fewer(case: TextureCase) -> TextureCase:

@@ -19,8 +19,8 @@ Nothing here reads a message: a change comes from the code, from the instruction
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, with_number
@@ -137,15 +137,19 @@ def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
 def _bytes(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     """The numbers of bytes that make all phases right, in the lines that expect bytes."""
     expecting = {other.line: other for other in code.named("mbarrier") if "expect_tx" in other.modifiers}
-    for numbers in f.numbers.get("expect", ()):  # type: ignore[union-attr]
-        if all(line in expecting for line, _ in numbers):  # type: ignore[misc, union-attr]
-            edits = tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers)  # type: ignore[index, misc, union-attr, arg-type]
-            yield Candidate(edits, expect_words(numbers))  # type: ignore[arg-type]
-            size = numbers[0][1]  # type: ignore[index]
-            alike = [other for other in expecting.values() if _expected(other, code) == f.numbers.get("was")]
-            if len(numbers) == 1 and len(alike) > 1:  # type: ignore[arg-type]
-                edits = tuple(Edit(other, (with_number(other, -1, size),)) for other in alike)  # type: ignore[arg-type]
-                yield Candidate(edits, expect_words([(other.line, size) for other in alike]))  # type: ignore[misc]
+
+    def changed(numbers: Sequence[tuple[int, int]]) -> Candidate:
+        return Candidate(
+            tuple(Edit(expecting[line], (with_number(expecting[line], -1, size),)) for line, size in numbers), expect_words(numbers)
+        )
+
+    for numbers in cast("Iterable[Sequence[tuple[int, int]]]", f.numbers.get("expect", ())):
+        if not all(line in expecting for line, _ in numbers):
+            continue
+        yield changed(numbers)
+        alike = [line for line, other in expecting.items() if _expected(other, code) == f.numbers.get("was")]
+        if len(numbers) == 1 and len(alike) > 1:
+            yield changed([(line, numbers[0][1]) for line in alike])
     yield from _masks_of_ctas(f, code)
 
 
