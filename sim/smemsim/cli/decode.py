@@ -40,6 +40,7 @@ __all__ = ["Given", "Read", "decode", "read_input"]
 # ---- What the commands are given: a word, or tensor maps as pasted text, in a file, or on standard input
 
 
+READINGS = ("sm_90a", "sm_100a")  # of a word without --arch: one card for each table of fields
 LONGEST_WORD = 100  # characters of a descriptor's word, in binary and with separators
 LONGEST_FILE = 1 << 20
 SIZE = 128
@@ -330,12 +331,6 @@ def decode(
     ctx.exit(_decode_word(number, arch, tile, meant, context, as_json))
 
 
-NO_ARCH = (
-    "sm_90a has the type in bits 63:62. sm_100a has it in bits 63:61, a constant in 48:46, and the LBO mode in bit 52.\n"
-    "sm_103a has the fields of sm_100a, and alone the absolute LBO mode for rows of 48 bytes. --arch chooses one card."
-)
-
-
 def _is_layout(text: str) -> bool:
     """Is the text a layout? A word has only letters and digits."""
     if text.isalnum():
@@ -354,7 +349,7 @@ def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | N
 
     told: list[dict[str, Any]] = []
     serious = True  # without --arch the word is wrong when it is wrong in every reading
-    for name in [arch] if arch else ["sm_90a", "sm_100a"]:
+    for name in [arch] if arch else READINGS:
         d = SmemDescriptor.decode(number, arch=name)
         fit = _fit(d, tile, context)
         findings = d.problems(**context) + ([fit.finding] if fit is not None and fit.finding is not None else [])
@@ -371,8 +366,29 @@ def _decode_word(number: int, arch: str | None, tile: str | None, meant: str | N
     if as_json:
         click.echo(json.dumps(told[0] if arch else told, indent=1))
     elif not arch:
-        print_lines([Line(), Line([(NO_ARCH, "")])])
+        print_lines([Line(), *(Line([(text, "")]) for text in _without_arch())])
     return int(serious)
+
+
+def _without_arch() -> list[str]:
+    """Sentences about the differences between cards: fields in other bits, and what one card has alone."""
+    from smemsim.core.spec.architectures import ARCHITECTURES
+
+    spans = {
+        name: {key: field.span for key, field in ARCHITECTURES[name].smem_descriptor.fields.items() if not key.startswith("_")}
+        for name in READINGS
+    }
+    common = set.intersection(*(set(own.items()) for own in spans.values()))
+    lines = []
+    for name, own in spans.items():
+        different = [f"{key} in bit{'s' * (':' in span)} {span}" for key, span in reversed(own.items()) if (key, span) not in common]
+        lines.append(f"{name} has {', '.join(different)}.")
+    for a in ARCHITECTURES.values():
+        if a.name not in READINGS:
+            alike = next(name for name in READINGS if ARCHITECTURES[name].smem_descriptor is a.smem_descriptor)
+            alone = f", and alone the absolute LBO mode for rows of {a.absolute_row_bytes} bytes" if a.absolute_lbo else ""
+            lines.append(f"{a.name} has the fields of {alike}{alone}.")
+    return [*lines, "--arch chooses one card."]
 
 
 def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | None:

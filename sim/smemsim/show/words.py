@@ -53,9 +53,8 @@ def field_lines(table: Word, word: int, unit: str, number: Callable[[str, Field]
     """One line a field: letter, name, bits, raw value, the value in `unit` ("" for none), what it means."""
     rows, styles = [], []
     for letter, style, name, field in _rows(table):
-        span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
         shown = name.lstrip("_") if field.want is None or name == "constant" else "reserved"
-        rows.append((letter, shown, span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
+        rows.append((letter, shown, field.span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
         styles.append((style, style, "", "", "", ""))
     heads = ("", "field", "bits", "raw", unit, "meaning")
     columns = tuple(Column(head, right=head in heads[2:5]) for head in heads)

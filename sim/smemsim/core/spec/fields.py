@@ -50,6 +50,11 @@ class Field:
     def mask(self) -> int:
         return (1 << self.width) - 1
 
+    @property
+    def span(self) -> str:
+        """Its bits as the manuals write them: "63:62", of one bit "52"."""
+        return f"{self.high}:{self.low}" if self.width > 1 else str(self.high)
+
     def raw(self, word: Any) -> Any:
         """The field's bits of a word (an int, or a numpy array of unsigned 64-bit words)."""
         return (word >> self.low) & self.mask
