@@ -361,7 +361,16 @@ def test_public_names_are_explained_on_one_screen_and_misspelt_ones_are_named():
     assert made.encode() == bytes(made)
 
 
+def test_without_a_command_there_is_the_help_and_no_advice_after_it():
+    done = smemsim("")
+    assert done.exit_code in (0, 2)  # as click has it: 0 before 8.2
+    assert done.output.startswith("Usage: ")
+    assert "--help lists the options" not in done.output
+    assert smemsim("--nope").stderr == "smemsim: --nope: no such option; smemsim --help lists the options\n"
+
+
 def test_a_word_without_arch_names_what_differs_between_cards():
     said = smemsim("decode 0x4000004000010040").stdout
+    assert "\nsm_90a has layout_type in bits 63:62.\nsm_100a has layout_type in bits 63:61, lbo_mode in bit 52, " in said
     assert "sm_103a has the fields of sm_100a, and alone the absolute LBO mode for rows of 48 bytes" in said
     assert "sm_103a" not in smemsim("decode 0x4000004000010040 --arch sm_90a").stdout

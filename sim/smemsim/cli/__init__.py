@@ -47,6 +47,7 @@ COMMANDS = {
 }
 # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
 ALLOCATED = 20_000
+HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # `smemsim` alone, since click 8.2: the message is the help
 TRACEBACK = "SMEMSIM_TRACEBACK"  # if set, an unexpected error is raised unchanged
 
 
@@ -88,6 +89,8 @@ class _Group(click.Group):
         """
         try:
             return super().make_context(*args, **kwargs)
+        except HELP:
+            raise
         except click.UsageError as e:
             raise as_sentence(e) from None
         except OSError as e:
@@ -119,7 +122,8 @@ class _Group(click.Group):
             _end(
                 ctx,
                 2,
-                f"not enough memory on this machine: {str(e) or 'all memory is in use'}; --memory of smemsim run, or SMEMSIM_MEMORY, says how much may be taken",
+                f"not enough memory on this machine: {str(e) or 'all memory is in use'}; "
+                "--memory of smemsim run, or SMEMSIM_MEMORY, says how much may be taken",
             )
         except RecursionError:
             _end(ctx, 2, "the input is nested too deeply")
