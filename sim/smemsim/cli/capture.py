@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["capture"]
 
-CARDS = ("sm_90a", "sm_100a", "sm_103a")  # that the kit has kernels for
 SEND = "https://github.com/smemsim/smemsim/issues/new?template=trace.yml"
 
 
@@ -50,11 +49,13 @@ def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pa
 
     why = why_no_gpu()
     if dry_run:
+        from smemsim.capture.plan import PLANS
+
         found = arch or (None if why else Gpu().arch)
         if found is None and not suites and not as_json:
             click.echo(_without_card(why))
         else:
-            _print_plans([found] if found else list(CARDS), suites, minutes, as_json=as_json)
+            _print_plans([found] if found else list(PLANS), suites, minutes, as_json=as_json)
         return
     if arch is not None:
         raise InputError(f"--arch {arch}: is for --dry-run; a capture is of the GPU of this machine")
@@ -82,17 +83,17 @@ def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pa
 
 def _without_card(why: str) -> str:
     """What a card of each architecture would be asked, a line each."""
-    from smemsim.capture.plan import plan_of
+    from smemsim.capture.plan import PLANS
     from smemsim.core.spec.evidence import RULES
     from smemsim.core.spec.grades import Grade
 
     lines = [f"no card was found on this machine: {why}", "a card of each architecture would be asked:"]
-    for arch in CARDS:
+    for arch, plan in PLANS.items():
         grades = [r.grades[arch] for r in RULES.values() if arch in r.grades]
-        measured, plan = sum(g is Grade.MEASURED for g in grades), plan_of(arch)
-        state = f"measured on an H200 already ({measured} of {len(grades)} rules)" if measured else f"not measured ({len(grades)} rules)"
+        measured = sum(g is Grade.MEASURED for g in grades)
+        state = f"{measured} of {len(grades)} rules are measured already"
         lines.append(f"  {arch:8}  {state}; {len(plan)} suites, about {sum(p.seconds for p in plan) / 60:.0f} minutes")
-    return "\n".join([*lines, f"smemsim capture --dry-run --arch {CARDS[1]} lists the suites of a card"])
+    return "\n".join([*lines, f"smemsim capture --dry-run --arch {arch} lists the suites of a card"])
 
 
 def _planned(arch: str, suites: tuple[str, ...]) -> tuple[Planned, ...]:

@@ -89,8 +89,10 @@ def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.
         found = settle_suites(suites, progress)
     click.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
     if patch is not None:
-        write_whole(patch, patch_of(found))
-        click.echo(f"smemsim: {wrote(patch, 'the changed grades; git apply takes it')}", err=True)
+        changes = patch_of(found)
+        write_whole(patch, changes)
+        what = "the changed grades; git apply takes it" if changes else "empty: no grade changes"
+        click.echo(f"smemsim: {wrote(patch, what)}", err=True)
     ctx.exit(1 if found.differing else 0)
 
 

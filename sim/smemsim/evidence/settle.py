@@ -108,9 +108,9 @@ class Settlement:
         return "\n".join([*(lines or ["nothing is settled: these traces tell no rule from an alternative"]), *self._summary()])
 
     def _left(self, rule: str) -> list[tuple[str, Alternative]]:
-        """The alternatives of a rule that these traces do not refute."""
-        refuted = {s.alternative for s in self.of(rule) if s.outcome == REFUTED}
-        return [(name, a) for name, a in _alternatives(self.arch).items() if a.rule == rule and name not in refuted]
+        """The alternatives of a rule that these traces do not tell from it."""
+        told = {s.alternative for s in self.of(rule) if s.outcome != OPEN}
+        return [(name, a) for name, a in _alternatives(self.arch).items() if a.rule == rule and name not in told]
 
     def _summary(self) -> list[str]:
         """Do the traces agree with the rules, and whose grade changes?"""
