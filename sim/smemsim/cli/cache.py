@@ -65,7 +65,8 @@ def cache(what: str, as_json: bool) -> None:
 def _fill() -> None:
     if not store.is_writable():
         raise InputError(
-            f"smemsim cache fill: nothing can be kept in {store.folder()}; {store.FOLDER} names another folder, {store.MOST} how much it may have"
+            f"smemsim cache fill: nothing can be kept in {store.folder()}; "
+            f"{store.FOLDER} names another folder, {store.MOST} how much it may have"
         )
     count, parts = processors(), PARTS
     begin = time.monotonic()

@@ -76,12 +76,14 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     if arch is not None:
         alike, met, told, compiled = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published", "compiled"))
         click.echo(
-            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them. "
+            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: "
+            "no program that is known to be right there would compute wrong numbers with them. "
             f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none; "
             f"{told} are contradicted by what others measured, {compiled} by what compilers write"
         )
         click.echo(
-            f"A card would settle most of them (docs/howto/your-card.md): smemsim capture, and smemsim capture --dry-run --arch {arch} shows what it would ask"
+            "A card would settle most of them (docs/howto/your-card.md): smemsim capture, "
+            f"and smemsim capture --dry-run --arch {arch} shows what it would ask"
         )
 
 

@@ -27,7 +27,8 @@ class _Stream(io.FileIO):
             return memoryview(data).nbytes
 
 
-# Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and on the error stream the moves of a progress bar.
+# Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and on
+# the error stream the moves of a progress bar.
 _CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _COLOUR = r"\x1b\[(?:[0-79]|[1349][0-7]|38;5;\d+|[;])*m"  # 8 would hide text
 _UNTRUSTED = {1: re.compile(f"({_COLOUR})|{_CONTROL}"), 2: re.compile(rf"({_COLOUR}|\r|\x1b\[\??\d*[KhlAG])|{_CONTROL}")}

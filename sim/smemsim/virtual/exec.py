@@ -139,6 +139,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         write_json(policy.json, found, list(dict.fromkeys(heard.news.refused)), ends)
     if not policy.quiet:
         _print_files(policy, found)
+        _print_hints(policy, found)
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
@@ -160,9 +161,7 @@ def _lacks_lines(found: list[Any]) -> bool:
 
 
 def _print_files(policy: Any, found: list[Any]) -> None:
-    """Name the files that were written: the page, the JSON file, the recorded launches. And how findings get source
-    lines and PTX.
-    """
+    """Name the files that were written: the page, the JSON file, the recorded launches."""
     count = len(found)
     launches = f"{count} launch{'es' * (count != 1)}"
     if policy.report is not None:
@@ -171,6 +170,10 @@ def _print_files(policy: Any, found: list[Any]) -> None:
         print(f"smemsim: {wrote(pathlib.Path(policy.json), f'{launches} and their findings')}", file=sys.stderr)
     if policy.record is not None:
         print(f"smemsim: {wrote(pathlib.Path(policy.record), f'{launches} as launch files, for smemsim run')}", file=sys.stderr)
+
+
+def _print_hints(policy: Any, found: list[Any]) -> None:
+    """How findings get source lines, and their lines of PTX a file."""
     if _lacks_lines(found):
         print("smemsim: findings have no source lines: build the program with nvcc -lineinfo", file=sys.stderr)
     if policy.record is None and any(x.run and x.run["findings"] for x in found):
