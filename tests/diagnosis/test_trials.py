@@ -118,6 +118,13 @@ def test_a_right_kernel_and_a_remark_are_not_run_again():
 
 
 PIPELINE = COPY + "cp.async.commit_group;\n" + COPY.removeprefix(OWN).replace("[%r3]", "[%r3+256]") + "cp.async.commit_group;\n{}" + OTHERS
+UNROLLED = (
+    PIPELINE.replace("{}", ".loc 1 7 0\n{0}.loc 1 8 0\n")
+    + "bar.sync 0;\n"
+    + COPY.removeprefix(OWN)
+    + "cp.async.commit_group;\n.loc 1 7 0\n{0}.loc 1 8 0\n"
+    + OTHERS.replace("[%r4]", "[%r4+256]")
+)
 FLAG = (
     "ld.global.b32 %r2, [%d20]; mov.u32 %r4, %ctaid.x; setp.ne.u32 %p2, %r4, 0; @%p2 bra R; @!%p9 bra E; st.global.b32 [%d20+64], 7;\n"
     "st.{}.global.b32 [%d20+512], 1; bra E;\nR: @!%p9 bra E;\nW: ld.{}.global.b32 %r5, [%d20+512];\nsetp.ne.u32 %p3, %r5, 1; @%p3 bra W;\n"
@@ -145,6 +152,7 @@ HOME = (
     ("body", "right", "wrong", "code", "fix", "shape"),
     [
         (PIPELINE, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in line 19", {}),
+        (UNROLLED, "cp.async.wait_group 1;\n", "cp.async.wait_group 2;\n", "X004", "cp.async.wait_group 1 instead of 2 in lines 20, 29", {}),
         (PIPELINE, "cp.async.wait_group 1;\n", "", "X004", "cp.async.wait_group 1 before line 19", {}),
         ("shfl.sync.bfly.b32 %r2, %r1, 1, 31, {};\n@%p9 st.global.b32 [%d20], %r2;", "-1", "0xffff", "X011", "the member mask 0xffffffff in line 14", {}),
         ("@%p9 bra S; bar.warp.sync {};\nS: bar.sync 0;", "0xfffffffe", "0xfffffffc", "X011", "the member mask 0xfffffffe in line 14", {"block": 32}),
@@ -155,11 +163,11 @@ HOME = (
         (ROUNDS, "0", "1", "X006", "the other parity (xor 1) in line 18", {}),
         (HOME, "%r7", "0", "X006", "mapa to rank %cluster_ctarank in line 16", {"grid": 2, "cluster": 2}),
     ],
-    ids=["a smaller number", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "a relaxed wait", "parity", "rank"],
+    ids=["a smaller number", "copies of one line", "one wait", "member mask", "member mask of a part", "release", "scope", "count of threads", "a relaxed wait", "parity", "rank"],
 )  # fmt: skip
 def test_the_smallest_change_that_helps_is_the_fix(body, right, wrong, code, fix, shape):
     """The number or the word that was planted is undone, and a wait is put where it belongs."""
-    filled = [body.replace("st.{}", f"st.{one}").replace("ld.{}", "ld.acquire.gpu").replace("try_wait.parity.shared.b64 %p2, [bar], {}", "try_wait.parity.shared.b64 %p2, [bar], %r7").replace("{}", one) for one in (right, wrong)]  # fmt: skip
+    filled = [body.replace("st.{}", f"st.{one}").replace("ld.{}", "ld.acquire.gpu").replace("try_wait.parity.shared.b64 %p2, [bar], {}", "try_wait.parity.shared.b64 %p2, [bar], %r7").replace("{}", one).replace("{0}", one) for one in (right, wrong)]  # fmt: skip
     assert not ran(filled[0], **shape)[0].findings
     first = ran(filled[1], **shape)[0].findings[0]
     assert (first.code, first.tried, first.trial) == (code, True, fix)

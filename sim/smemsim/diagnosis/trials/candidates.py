@@ -1,6 +1,6 @@
 """Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes.
 
-The smallest changes come first: fewer lines before more, a weaker wait before a stronger one, and the place where the
+The smallest changes come first: fewer lines of the source before more, a weaker wait before a stronger one, and the place where the
 missing wait belongs before others. A change is tried by execution (`trial.py`), and the first that helps is the fix.
 Nothing here reads a message: a change comes from the code, from the instructions of the finding, and from its numbers.
 
@@ -127,7 +127,7 @@ def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
     found = [*_KINDS[f.code](f, f.at, f.at.instruction, _Code(module))]
-    for candidate in sorted(found, key=lambda candidate: len(candidate.edits)):
+    for candidate in sorted(found, key=lambda candidate: len({edit.of.location or edit.of.line for edit in candidate.edits})):
         yield candidate._replace(is_beside=f.code in BESIDE)
 
 
@@ -372,7 +372,7 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
     commits, waits = code.named(commit.removesuffix(";")), code.nearest(code.named(names), access)
     own = code.before(access, lambda other: other in waits or other in commits)
     of_access = [wait for wait in waits if wait == own]
-    yield from (candidate for wait in of_access for candidate in _fewer_pending(wait, is_all=is_all))
+    yield from (candidate for wait in of_access for candidate in _fewer_pending(wait, waits, is_all=is_all))
     used = {wait.operands[-1].value for wait in waits if isinstance(wait.operands[-1], Immediate)} | {0, 1}
     texts = [f"{wait_all.removesuffix(' 0;')} {n};" for n in sorted(used, reverse=True)[:MOST_GROUPS]]
     if kind == "bulk":
@@ -389,17 +389,20 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
         if after is None or code.before(after, lambda other: other in waits or other is op) is not op:
             yield Candidate((code.put(commit, op, has_guard=kind == "bulk"),), f"{commit[:-1]} after line {op.line}", is_all=is_all)
     for wait in [wait for wait in waits if wait not in of_access][:MOST_LINES]:
-        yield from _fewer_pending(wait, is_all=is_all)
+        yield from _fewer_pending(wait, waits, is_all=is_all)
     yield from _new_groups(kind, op, access, code, is_all=is_all)
 
 
-def _fewer_pending(wait: Instruction, *, is_all: bool) -> Iterator[Candidate]:
-    """The same wait with a smaller number, the largest first."""
+def _fewer_pending(wait: Instruction, waits: Sequence[Instruction], *, is_all: bool) -> Iterator[Candidate]:
+    """The same wait with a smaller number, the largest first; in all copies that a compiler made of its source line."""
     left = wait.operands[-1]
-    if isinstance(left, Immediate):
-        for n in range(left.value - 1, max(-1, left.value - 1 - MOST_GROUPS), -1):
-            edit = Edit(wait, (with_number(wait, -1, n),))
-            yield Candidate((edit,), f"{wait.name} {n} instead of {left.value} in line {wait.line}", is_all=is_all)
+    if not isinstance(left, Immediate):
+        return
+    alike = [other for other in waits if other.location == wait.location and other.operands == wait.operands] if wait.location else [wait]
+    alike.sort(key=lambda i: i.line)
+    for n in range(left.value - 1, max(-1, left.value - 1 - MOST_GROUPS), -1):
+        edits = tuple(Edit(other, (with_number(other, -1, n),)) for other in alike)
+        yield Candidate(edits, f"{wait.name} {n} instead of {left.value} in {_lines(alike)}", is_all=is_all)
 
 
 def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, is_all: bool) -> Iterator[Candidate]:

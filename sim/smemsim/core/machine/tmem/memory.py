@@ -320,6 +320,7 @@ class TmemAccess:
     - `half_split_offset`: immHalfSplitoff of .16x32bx2, in columns.
     - `taddr`: the address before the kernel adds the warp's lanes: lane 0, or 16 for the shapes of 16 lanes.
       `operand(warp)` is the operand of warp `warp`.
+    - `window`: the first of the 32 lanes that are accessed, if a whole address names them. None: those of the warp.
 
     Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
 
@@ -336,9 +337,7 @@ class TmemAccess:
     pack: bool = dataclasses.field(default=False, kw_only=True)
     half_split_offset: int | None = dataclasses.field(default=None, kw_only=True)
     taddr: int | TmemAddress = dataclasses.field(default=0, kw_only=True)
-    window: int | None = dataclasses.field(
-        default=None, init=False, compare=False
-    )  # the first lane of the window that a whole address has given
+    window: int | None = dataclasses.field(default=None, kw_only=True, compare=False)
 
     def __repr__(self) -> str:
         given = [repr(self.shape), str(self.repeat)]
@@ -720,9 +719,7 @@ class TensorMemory(Columns):
             return [number], access
         given = TmemAddress.decode(taddr)
         window, inside = divmod(int(first_lane(number, given.lane)), WARP_LANES)
-        found = dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
-        object.__setattr__(found, "window", window * WARP_LANES)
-        return [number], found
+        return [number], dataclasses.replace(access, taddr=TmemAddress(inside, given.column), window=window * WARP_LANES)
 
     # ---- inside
 
