@@ -390,7 +390,7 @@ def test_reserved_bits_of_the_instruction_descriptor_are_a_remark(kind: str, dty
     text, images, a, b, i = product(kind, dtype)
     run, d = multiplied(text.replace(f"mov.u32 %r160, {i.word};", f"mov.u32 %r160, {i.word | 1 << bit};"), images)
     assert run.findings == []
-    assert any(r.code == "D305" and f"reserved bits {bit} " in r.message for r in run.remarks)
+    assert any(r.code == "D305" and f"reserved bit {bit} " in r.message for r in run.remarks)
     assert any("reserved bits of instruction descriptors" in line for line in run.evidence)
     np.testing.assert_array_equal(d, a @ b.T)
 

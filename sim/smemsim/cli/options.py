@@ -131,7 +131,7 @@ def strangers(ctx: click.Context, names: Sequence[str]) -> str:
 
 
 arch_option = click.option(
-    "--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}. Left out: all of them, and what differs is said."
+    "--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}. Default: all of them; differences are printed."
 )
 assume_option = click.option(
     "--assume",

@@ -671,5 +671,6 @@ def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
 def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved bits are 0."""
     for name, field, raw in d.table.constants(d.word):
-        yield _finding("D305", name.lstrip("_"), f"the reserved bits {field.span} are {raw:#b} (kind {d.kind})", "0 in these bits",
+        verb = "bits {} are" if field.width > 1 else "bit {} is"
+        yield _finding("D305", name.lstrip("_"), f"reserved {verb.format(field.span)} {raw:#b} (kind {d.kind})", "0 in these bits",
                        field.source, why="smemsim takes them to have no effect")  # fmt: skip
