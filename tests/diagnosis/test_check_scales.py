@@ -737,10 +737,27 @@ def test_right_factors_of_mma_sync_are_followed_and_silent(kind, by):
             FragmentGemm(after=dict.fromkeys("ab", "add.u32 %w, %w, 0x01010101;"), word=lambda side, step: 0),
             {},
         ),  # computed: nothing is known
+        (FragmentGemm(word=lambda side, step: 0, byte=lambda side, step: step // 4, grid=(2, 2)), {}),  # half of each word
     ],
 )
 def test_factors_of_mma_sync_that_several_k_or_rows_share_are_right(gemm, options):
     assert gemm.run(**options)[0].findings == []
+
+
+LOOKED_UP = "and.b32 %w, %w, 7; cvt.u64.u32 %d1, %w; add.u64 %d1, %d1, %sfa; ld.global.u8 %w, [%d1];"
+
+
+def test_factors_that_threads_look_up_in_a_table_are_not_judged():
+    gemm = FragmentGemm(byte=lambda side, step: 0, after=dict.fromkeys("ab", LOOKED_UP), grid=(2, 1))
+    done, _ = gemm.run()
+    assert (done.findings, done.remarks) == ([], [])
+    assert done.judged.missed["scale factors that threads look up in a table"] > 0
+
+
+def test_one_byte_for_a_part_of_k_is_a_remark():
+    done, _ = FragmentGemm(byte=lambda side, step: 0, steps=4, left_out=4).run()
+    assert (done.findings, [f.code for f in done.remarks]) == ([], ["S702", "S702"])
+    assert all("unless they are those of k = 128 on" in f.why for f in done.remarks)
 
 
 def test_factors_in_the_order_of_the_lanes_are_a_remark():
@@ -801,3 +818,9 @@ def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row
     assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
     assert all(words in f.message and "mma.sp::ordered_metadata" in f.instruction for f in done.findings)
     assert not any("metadata" in missed for missed in done.judged.missed)
+
+
+@pytest.mark.parametrize("row", ["shr.u32 %s1, %s1, 1;", "mov.u32 %s1, %g;"])
+def test_rows_may_share_metadata_in_an_array_of_several_layers(row):
+    """One as large as the rows need has metadata of each row."""
+    assert [[f.code for f in sparse_fragments(int, row, more=more).findings] for more in (0, 16, 48)] == [["R508"], [], []]

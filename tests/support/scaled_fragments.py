@@ -38,6 +38,7 @@ class FragmentGemm:
     threads: tuple[int, int] = (0, 0)  # thread-id of A and of B
     after: dict[str, str] = dataclasses.field(default_factory=dict)  # what happens to the word %w of a side
     order: Callable[[np.ndarray], np.ndarray] = np.asarray  # of the scale factors in memory
+    left_out: int = 0  # steps of K that rows of A and B have beyond those of the launch
 
     @property
     def factors(self) -> int:
@@ -63,7 +64,7 @@ class FragmentGemm:
         return max(4, self.steps * self.factors)
 
     def _operands(self, step: int) -> str:
-        row = BYTES * self.steps
+        row = BYTES * (self.steps + self.left_out)
         if self.by == "direct":
             text = [
                 f"mad.lo.u32 %s1, %cx, 16, %g; mad.lo.u32 %s1, %s1, {row}, {BYTES * step}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pa;"
@@ -125,14 +126,14 @@ class FragmentGemm:
         codes, values = ((0x30, 0x38, 0x40), (0.5, 1.0, 2.0)) if k == BYTES else ((1, 2, 4), (0.5, 1.0, 2.0))  # e4m3, e2m1
         held, wanted = {}, {}
         for side, rows in sizes.items():
-            which = rng.integers(0, 3, (rows, k * self.steps))
+            which = rng.integers(0, 3, (rows, k * (self.steps + self.left_out)))
             raw = np.take(codes, which).astype(np.uint8)
             held[side] = gpu.array(raw if k == BYTES else raw[:, ::2] | raw[:, 1::2] << 4)
             exponents = np.zeros((rows, factors * self.steps), int) if same else rng.integers(-1, 3, (rows, factors * self.steps))
             scales = np.full((rows, self.pitch), one, np.uint8)
             scales[:, : exponents.shape[1]] = one + step * exponents
             held["sf" + side] = gpu.array(np.ascontiguousarray(self.order(scales)))
-            wanted[side] = np.take(values, which) * (2.0**exponents).repeat(k // factors, axis=1)
+            wanted[side] = np.take(values, which)[:, : k * self.steps] * (2.0**exponents).repeat(k // factors, axis=1)
         out = gpu.zeros((*self.grid, 4, 32), np.float32)
         run = gpu.launch(
             self.ptx, "k", args=[held["a"], held["b"], held["sfa"], held["sfb"], out], block=32, grid=self.grid, progress=False, **options
@@ -146,9 +147,9 @@ class FragmentGemm:
         return run, int((found != wanted["a"] @ wanted["b"].T).sum())
 
 
-def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int = 4, rows: int = 16) -> Run:
+def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int = 4, rows: int = 16, more: int = 0) -> Run:
     """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes, and
-    `row` makes of the lane another row %s1 than its own.
+    `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind.
     """
     rng = np.random.default_rng(5)
     gpu = Gpu("sm_120a")
@@ -173,7 +174,7 @@ def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int
     {"".join(body)}
     mul.wide.u32 %d1, %lane, 4; add.u64 %d2, %d2, %d1; st.global.f32 [%d2], %c0; st.global.f32 [%d2+128], %c1; st.global.f32 [%d2+256], %c2;
     st.global.f32 [%d2+384], %c3; ret; }}"""
-    nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows, 16 * steps)).astype(np.uint8)
+    nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows + more, 16 * steps)).astype(np.uint8)
     held = [rng.choice([0x30, 0x38, 0x40], size).astype(np.uint8) for size in ((rows, 32 * steps), (8, 64 * steps))]
     arrays = [gpu.array(x) for x in (*held, nibbles[:, ::2] | nibbles[:, 1::2] << 4)]
     return gpu.launch(ptx, "k", args=[*arrays, gpu.zeros((4, 32), np.float32)], block=32, progress=False)

@@ -15,7 +15,8 @@ import numpy as np
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.fragments import FragmentFactors, Unselected
-from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, is_in_order, is_periodic, named, of_metadata, union
+from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_periodic
+from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, named, of_metadata, union
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.operands.factors import Use
@@ -113,7 +114,7 @@ class _Fragments(AllFactors):
         of_rows = x.at[:, row : row + COLUMNS]
         if not self.is_data(of_rows):
             return None
-        idle = self._beside_in_registers([x.uses[before], x.uses[n]])
+        idle = self._beside_in_registers([x.uses[before], x.uses[n]], row)
         missing = of_rows.size - len(union([of_rows]))
         if len(idle) and self._is_like(idle, of_rows) and len(idle) * len(set(seq)) >= missing:
             return self._same_byte(x, n, before, len(idle))
@@ -124,9 +125,9 @@ class _Fragments(AllFactors):
             return self._not_refilled(x, n, max(m for m in range(n) if seq[m] == seq[n]))
         return None
 
-    def _beside_in_registers(self, uses: Sequence[Use]) -> np.ndarray:
-        """The bytes in the registers with these factors that no product uses; none if each register has one value."""
-        held = [use.beside for use in uses if use.beside is not None]
+    def _beside_in_registers(self, uses: Sequence[Use], row: int) -> np.ndarray:
+        """The bytes in the registers with the factors of 8 rows that no product uses; none if each register has one value."""
+        held = [use.beside[row : row + COLUMNS] for use in uses if use.beside is not None]
         if all((values == values[:, :1]).all() for values in map(self.values, held)):
             return np.zeros(0, np.int64)
         every = union(held)
@@ -134,12 +135,14 @@ class _Fragments(AllFactors):
         return found
 
     def _same_byte(self, x: InRows, n: int, before: int, idle: int) -> Finding:
-        use, side = x.uses[n], x.rows.side.upper()
+        """S702; a remark if the bytes beside the factors may be those of k that this launch leaves out."""
+        use, side, end = x.uses[n], x.rows.side.upper(), x.k[-1] + x.uses[-1].elements
+        has_more = use.size[1] > end
         return at_instruction(
             "S702", use.event.instruction,
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}",
-            f"a byte-id of {side} that advances with k, or other threads by its thread-id ({SECTION})",
-            why=f"{idle} bytes beside them in the same registers are never used", arrays=self._arrays(use),
+            f"a byte-id of {side} that advances with k, or other threads by its thread-id ({SECTION})", milder=Severity.NOTE if has_more else None,
+            why=f"{idle} bytes beside them in the same registers are never used" + f", unless they are those of k = {end} on" * has_more, arrays=self._arrays(use),
         )  # fmt: skip
 
     def _repair_of_k(self, use: Use) -> str:
@@ -163,24 +166,11 @@ def _not_selected(every: _Fragments, side: str, one: Unselected) -> Finding | No
 
 
 def _other_order(at: np.ndarray) -> tuple[str, np.ndarray, int, bool] | None:
-    """The other order in which 8 or 16 rows get factors that are a pitch apart: in words, the row that each gets, the
-    pitch in bytes, and whether no array is made in that order.
-    """
-    rows, apart = np.arange(len(at)), at - at.min()
-    pitch = int(np.gcd.reduce(apart))
-    of = apart // max(pitch, 1)
-    if not pitch or not np.array_equal(np.sort(of), rows):
+    """`exchanged` for 8 or 16 rows, and whether no array is made in that order."""
+    found = exchanged(at)
+    if found is None or found[0]:
+        return found and (*found, True)
+    rows, half = np.arange(len(at)), len(at) // 2
+    if len(at) <= COLUMNS or not np.array_equal(found[1], 2 * (rows % half) + rows // half):
         return None
-    if np.array_equal(of, rows[::-1]):
-        return "in the opposite order", of, pitch, True
-    if of[0] and np.array_equal(of, rows ^ of[0]):
-        return f"so that row r gets those of row r ^ {int(of[0])}", of, pitch, True
-    if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
-        return f"so that row r gets those of row (r + {int(of[0])}) % {len(at)}", of, pitch, True
-    half = len(rows) // 2
-    pairs = 2 * (rows % half) + rows // half
-    return (
-        ("so that rows g and g + 8 get those of rows 2 g and 2 g + 1", of, pitch, False)
-        if len(at) > COLUMNS and np.array_equal(of, pairs)
-        else None
-    )
+    return "so that rows g and g + 8 get those of rows 2 g and 2 g + 1", *found[1:], False

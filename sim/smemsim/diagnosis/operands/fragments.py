@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.spec.formats import element_format
 from smemsim.diagnosis.operands.factors import BY_THREADS, CELL, IN_REGISTERS, Factors, Registers, Rows, Use, unchanged
+from smemsim.diagnosis.operands.orders import is_looked_up
 from smemsim.run.engine.records import Fragments, FragmentScales, Metadata, Mma
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ["FragmentFactors", "Unselected"]
 BYTE = 8  # bits
 MOST_USES = 1 << 16  # that are kept
 NO_MATRIX = "scale factors of operands whose rows are not a pitch apart in one array"
+TABLE = "scale factors that threads look up in a table"
 TOO_MANY = f"scale factors beyond {MOST_USES} different ones"
 POINTER = np.dtype("<u8")
 _WEIGHTS = np.random.default_rng(1).integers(1, 1 << 63, 1 << 12, np.int64) * 2 + 1
@@ -40,10 +42,11 @@ class Unselected(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """The rows that an operand begins with, and its first k."""
+    """The rows that an operand begins with, its first k, and the k that a row of the matrix has room for (0: not known)."""
 
     rows: Rows
     k: int
+    room: int
 
 
 class FragmentFactors(Factors):
@@ -108,9 +111,9 @@ class FragmentFactors(Factors):
                 return TOO_MANY
             elements = f.of.shape[2] // f.of.factors
             uses[spot.k, base, number] = Use(
-                _event(i, f, n), spot.k, elements, base, offsets, (), None, None, (0, 0), words[: spot.rows.extent]
+                _event(i, f, n), spot.k, elements, base, offsets, (), None, None, (0, spot.room), words[: spot.rows.extent]
             )
-        return ""
+        return TABLE if is_looked_up(own[: spot.rows.extent]) else ""
 
     def _is_full(self) -> bool:
         """Are as many uses kept as may be? Else there is one more."""
@@ -157,7 +160,7 @@ class FragmentFactors(Factors):
             if self._is_full():
                 return TOO_MANY.replace("scale factors", "sparse metadata")
             uses[spot.k, base, number] = Use(
-                _event(i, f, n), spot.k, f.of.shape[2] // thread.shape[1], base, offsets, (), None, None, (0, 0)
+                _event(i, f, n), spot.k, f.of.shape[2] // thread.shape[1], base, offsets, (), None, None, (0, spot.room)
             )
         return ""
 
@@ -178,14 +181,15 @@ class FragmentFactors(Factors):
         by = int(first[0]) - self._begin(x.launch, int(first[0]), region.begin)
         for bits in sorted({element_format(of.a_type if side == "a" else of.b_type).bits, of.row.bits}):
             if step * BYTE == k * bits and pitch >= 2 * step:
-                row, column = by // pitch, by % pitch * BYTE // bits
+                row, column, room = by // pitch, by % pitch * BYTE // bits, pitch * BYTE // bits
             elif pitch * BYTE == bits and step % k == 0:
                 pitch = step // k
-                row, column = by % pitch * BYTE // bits, by // pitch
+                row, column, room = by % pitch * BYTE // bits, by // pitch, 0
             else:
                 continue
             rows = Rows(side, (int(first[0]) - by, (pitch,), bits), (), row, extent)
-            return _Spot(rows, column * (2 if of.is_sparse and side == "a" else 1))
+            stored = 2 if of.is_sparse and side == "a" else 1
+            return _Spot(rows, column * stored, room * stored)
         return None
 
     def _begin(self, launch: Launch, address: int, begin: int) -> int:

@@ -25,6 +25,7 @@ from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
+from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_in_runs, is_looked_up, is_periodic
 from smemsim.run.engine.records import Bulk, Load
 from smemsim.run.sanitizer.history import may_be_written
 
@@ -39,8 +40,6 @@ __all__ = [
     "AllFactors",
     "InRows",
     "among",
-    "is_in_order",
-    "is_periodic",
     "named",
     "of_metadata",
     "union",
@@ -100,7 +99,8 @@ class AllFactors:
 
     def __init__(self, factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch, name: str) -> None:
         self.factors, self.uses, self.launch, self.memory, self.name = factors, uses, launch, launch.memory, name
-        self.rows = {rows: InRows.of(rows, each.values()) for rows, each in uses.items()}
+        tables = {rows.side for rows, each in uses.items() for use in each.values() if use.by_threads and is_looked_up(use.addresses)}
+        self.rows = {rows: InRows.of(rows, each.values()) for rows, each in uses.items() if rows.side not in tables}
         self.used = {side: union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
         self.every = union(self.used.values())
         self._seen: dict[int, np.ndarray] = {}  # patterns of rows that share no bytes, by their identity
@@ -185,7 +185,7 @@ class AllFactors:
                 continue
             inside = at[at >= 0]
             counts = np.unique(inside, return_counts=True)[1]
-            if len(counts) in (len(inside), 1) or ((use.layout is not None or self.name == SCALES) and _in_runs(inside)):
+            if len(counts) in (len(inside), 1) or ((use.layout is not None or self.name == SCALES) and is_in_runs(inside)):
                 self._seen[id(use.offsets)] = use.offsets
                 continue
             if use.by_threads:
@@ -427,7 +427,8 @@ class AllFactors:
 
     def _has_others(self, x: InRows, missing: int) -> bool:
         """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of
-        the operand, after or before them?
+        the operand? In an array that is as large as all its rows and k need, bytes after or before them count too;
+        another one may have the factors of other operands there.
         """
         region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]
@@ -435,9 +436,10 @@ class AllFactors:
         first, end = int(used[0]), int(used[-1]) + 1
         if missing <= 0 or end - first > MOST_BYTES:
             return False
+        needed = sum(y.at.size for rows, y in self.rows.items() if rows.side == x.rows.side)
+        more = missing if region.end - region.begin == needed else 0
         between, behind, before = (
-            self._idle(max(a, region.begin), min(b, region.end), used)
-            for a, b in ((first, end), (end, end + missing), (first - missing, first))
+            self._idle(max(a, region.begin), min(b, region.end), used) for a, b in ((first, end), (end, end + more), (first - more, first))
         )
         found = [values for values in (between, np.append(between, behind), np.append(before, between)) if len(values) >= missing]
         return any(len(distinct(values)) > 1 for values in found)
@@ -712,47 +714,13 @@ def named(rows: Rows | None) -> str:
     return "" if rows is None else f"rows {rows.first} to {rows.first + rows.extent - 1} of {rows.side.upper()}"
 
 
-def _in_runs(at: np.ndarray) -> bool:
-    """Do neighbours share bytes, as many each but the first and the last ones?"""
-    begins = np.flatnonzero(np.diff(at, prepend=-1))
-    lengths = np.diff(np.append(begins, len(at)))
-    inner = lengths[1:-1] if len(lengths) > 2 else lengths[:1]
-    return len(distinct(at)) == len(begins) and len(distinct(inner)) == 1 and int(lengths.max()) <= int(inner[0])
-
-
 def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
-    """Another order in which up to 128 rows get factors that are a pitch apart. Returns the order in words, the row
-    that gets each factor, and the pitch in bytes.
-
-    Blocks of 32 lanes x 4 rows x 4 bytes are a valid order of factors in global memory.
+    """`exchanged` for up to 128 rows. Blocks of 32 lanes x 4 rows x 4 bytes are a valid order of factors in global
+    memory.
     """
-    rows = np.arange(len(at))
-    apart = at - at.min()
-    pitch = int(np.gcd.reduce(apart))
-    if not pitch or len(at) % WARP_LANES:
+    if len(at) % WARP_LANES:
         return None
-    of = apart // pitch
-    if np.array_equal(of, rows % WARP_LANES * CELL + rows // WARP_LANES):
-        return (LINEAR, of, pitch) if pitch != CELL and len(at) > WARP_LANES else None
-    if np.array_equal(of, rows[::-1]):
-        return "in the opposite order", of, pitch
-    if of[0] and np.array_equal(of, rows ^ of[0]):
-        return f"so that row r gets those of row r ^ {int(of[0])}", of, pitch
-    if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
-        return f"so that row r gets those of row (r + {int(of[0])}) % {len(at)}", of, pitch
-    return None
-
-
-def is_periodic(seq: Sequence[int]) -> bool:
-    """Does a sequence repeat its first values in their order?"""
-    period = len(set(seq))
-    return all(value == seq[n % period] for n, value in enumerate(seq))
-
-
-def is_in_order(seq: Sequence[int]) -> bool:
-    """Do addresses grow with k, or with each bit of the number of a k?"""
-    if all(a < b for a, b in itertools.pairwise(seq)):
-        return True
-    weights = [seq[1 << bit] - seq[0] for bit in range((len(seq) - 1).bit_length())]
-    sums = [seq[0] + sum(w for bit, w in enumerate(weights) if n >> bit & 1) for n in range(len(seq))]
-    return min(weights) > 0 and sums == list(seq)
+    rows, found = np.arange(len(at)), exchanged(at)
+    if found is None or not np.array_equal(found[1], rows % WARP_LANES * CELL + rows // WARP_LANES):
+        return found if found is not None and found[0] else None
+    return (LINEAR, *found[1:]) if found[2] != CELL and len(at) > WARP_LANES else None

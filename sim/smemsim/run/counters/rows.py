@@ -9,10 +9,10 @@ import numpy as np
 from smemsim.core.layout.banks import Cost, copy_cost, ideal_sectors, ideal_wavefronts, sectors, shared_cost
 from smemsim.core.spec.counters import ACCESS_COSTS, COLUMNS, LANES, Counts, Sure
 
-__all__ = ["Row", "by_warp"]
+__all__ = ["SUMMED", "Row", "by_warp"]
 
 WORD = 4  # bytes of local memory of one lane, beside those of the others
-_SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
+SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
 _WORST = {Sure.EXACT: 0, Sure.BOUND: 1, Sure.NONE: 2}
 
 
@@ -85,7 +85,7 @@ class Row:
 
     def add(self, other: Row) -> None:
         """Add what another instruction of the same line has cost."""
-        for name in _SUMMED:
+        for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.worst_degree = max(self.worst_degree, other.worst_degree)
         self.doubt(other.sure, other.why)

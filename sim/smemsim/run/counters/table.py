@@ -13,7 +13,7 @@ from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
 from smemsim.run.counters.classes import class_of
-from smemsim.run.counters.rows import Row
+from smemsim.run.counters.rows import SUMMED, Row
 from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["Counters"]
 MOST_LINES = 12
 OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
 _WORDS = ("source", "line", "instruction", "class")
-_SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,8 +125,8 @@ class Counters:
             raise InputError(f"by {shown(name)}: needs one of {', '.join(_WORDS)}")
         out: dict[Any, dict[str, int]] = {}
         for n, key in enumerate(self[name].tolist()):
-            one = out.setdefault(key, dict.fromkeys((*_SUMMED, "worst_degree"), 0))
-            for column in _SUMMED:
+            one = out.setdefault(key, dict.fromkeys((*SUMMED, "worst_degree"), 0))
+            for column in SUMMED:
                 one[column] += int(self.data[column][n])
             one["worst_degree"] = max(one["worst_degree"], int(self.data["worst_degree"][n]))
         return out
