@@ -584,6 +584,15 @@ def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_
     assert "1 ended before it was over; the program: exit code 0; exit code 1 of smemsim exec" in done.stderr
 
 
+def test_findings_without_source_lines_say_how_to_get_them():
+    """PTX text has none; a program of nvcc -lineinfo has them, as `race` above."""
+    loop = "L: mov.u64 %c, %clock64; st.global.u64 [word], %c; bra L;"
+    assert loop in CARELESS
+    done = run([sys.executable, "-c", CARELESS.replace(loop, "mov.u64 %c, 0; st.global.u64 [word+4096], %c; ret;")])
+    assert "X001" in done.stderr
+    assert "findings have no source lines: build the program with nvcc -lineinfo" in done.stderr
+
+
 def test_the_programs_own_end_is_that_of_exec(runtime):
     """Of an exit with a number, and of SIGKILL, other programs here show the same."""
     assert run([runtime, "abort"]).returncode == 128 + signal.SIGABRT

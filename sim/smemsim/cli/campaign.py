@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from smemsim.base.errors import InputError
+from smemsim.cli.narrator import narrator
 from smemsim.cli.options import json_option, parse_numbers
 
 if TYPE_CHECKING:
@@ -70,9 +68,9 @@ def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, sec
     number, slash, of = shard.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal()):
         raise InputError(f"--shard {shard!r}: needs I/N, as 2/4")
-    with _narrator() as progress:
+    with narrator("campaign: beginning") as show:
         report = sweep(spaces, cases=None if cases is None else _count(cases), seconds=seconds, seed=seed, shard=(int(number), int(of)), ledger=ledger,
-                       workers=workers, dask=dask, out=out, progress=progress)  # fmt: skip
+                       workers=workers, dask=dask, out=out, progress=lambda p: show(_line(p)))  # fmt: skip
     click.echo(json.dumps(report.as_dict(), indent=1) if as_json else report.text())
     ctx.exit(0 if report.ok else 1)
 
@@ -139,27 +137,6 @@ def _reproduce(text: str, as_json: bool) -> int:
         else f"{case.of}\n{json.dumps(dict(case.shown), indent=1, default=str)}\n{case.wrong or 'nothing is wrong'}"
     )
     return int(bool(case.wrong))
-
-
-@contextmanager
-def _narrator() -> Iterator[Callable[[Progress], None]]:
-    """Print progress, rate and remaining time to stderr: one changing line on a terminal, else a line every ten seconds."""
-    from smemsim.core.picture.text import stderr
-
-    console = stderr()
-    if console.is_terminal:
-        with console.status("campaign: beginning") as status:
-            yield lambda p: status.update(_line(p))
-        return
-    last = time.monotonic()
-
-    def tell(p: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= 10:
-            last = time.monotonic()
-            console.print(_line(p), soft_wrap=True)
-
-    yield tell
 
 
 def _line(p: Progress) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import click
 
 from smemsim.base.errors import InputError
+from smemsim.cli.narrator import narrator
 from smemsim.cli.options import PLACE, json_option
 
 __all__ = ["replay"]
@@ -85,8 +84,8 @@ def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.
     if patch is not None:
         check_place("--patch", patch)
     suites = [load_suite(folder) for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
-    with _narrator(len(suites)) as progress:
-        found = settle_suites(suites, progress)
+    with narrator(f"settle: replaying {len(suites)} traces") as show:
+        found = settle_suites(suites, _teller(len(suites), show))
     click.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
     if patch is not None:
         changes = patch_of(found)
@@ -96,24 +95,13 @@ def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.
     ctx.exit(1 if found.differing else 0)
 
 
-@contextlib.contextmanager
-def _narrator(traces: int) -> Iterator[Callable[[str], None]]:
-    """Print to stderr what is being compared: one changing line on a terminal, else a line every ten seconds."""
-    from smemsim.core.picture.text import stderr
-
-    console, last, done = stderr(), time.monotonic(), 0
-
-    def text(name: str) -> str:
-        return f"settle: {done} of {traces} traces replayed" if done <= traces else f"settle: alternative {done - traces}, {name}"
+def _teller(traces: int, show: Callable[[str], None]) -> Callable[[str], None]:
+    """Count the traces that were replayed, then the alternatives that were compared, and show them."""
+    done = 0
 
     def tell(name: str) -> None:
-        nonlocal last, done
+        nonlocal done
         done += 1
-        if status is not None:
-            status.update(text(name))
-        elif time.monotonic() - last >= 10:
-            last = time.monotonic()
-            console.print(text(name), soft_wrap=True)
+        show(f"settle: {done} of {traces} traces replayed" if done <= traces else f"settle: alternative {done - traces}, {name}")
 
-    with console.status(f"settle: replaying {traces} traces") if console.is_terminal else contextlib.nullcontext() as status:
-        yield tell
+    return tell
