@@ -50,9 +50,8 @@ def show(done: int, of: int, seconds: float) -> None:
     """The progress of `smemsim cache fill`, on a terminal."""
     if not _is_terminal():
         return
-    left = f", about {seconds / done * (of - done):.0f} s left" if done < of else ""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"\r\x1b[Kcompiling loops: [{'#' * round(done / of * WIDTH):{WIDTH}}] {100 * done // of} %, {seconds:.0f} s{left}")
+        sys.stderr.write(f"\r\x1b[Kcompiling loops: {_part(done, of)} {100 * done // of} %, {_time(done, of, seconds)}")
         sys.stderr.write("\n" if done == of else "")
         sys.stderr.flush()
 
@@ -63,11 +62,16 @@ def bar(loops: int, seconds: float) -> str:
     >>> bar(30, 12.0)
     'compiling loops for this Python and processor, once: [#############       ] 30 loops, 12 s, about 6 s left'
     """
-    part = min(loops / COMMON, 1.0)
-    left = f", about {seconds / loops * (COMMON - loops):.0f} s left" if loops < COMMON else ""
-    return (
-        f"compiling loops for this Python and processor, once: [{'#' * round(part * WIDTH):{WIDTH}}] {loops} loops, {seconds:.0f} s{left}"
-    )
+    return f"compiling loops for this Python and processor, once: {_part(loops, COMMON)} {loops} loops, {_time(loops, COMMON, seconds)}"
+
+
+def _part(done: int, of: int) -> str:
+    return f"[{'#' * round(min(done / of, 1.0) * WIDTH):{WIDTH}}]"
+
+
+def _time(done: int, of: int, seconds: float) -> str:
+    left = f", about {seconds / done * (of - done):.0f} s left" if done < of else ""
+    return f"{seconds:.0f} s{left}"
 
 
 def _is_terminal() -> bool:
