@@ -143,6 +143,13 @@ def test_an_array_of_a_record_has_the_type_that_is_expected_or_asked_for(run):
         assert why in done.stderr
 
 
+def test_a_name_that_leads_to_itself_is_refused_before_the_run(run):
+    pathlib.Path("loop").symlink_to("loop")
+    done = run(f"{GOOD} --trace loop")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--trace loop: cannot write there: Too many levels of symbolic links" in done.stderr
+
+
 def test_files_that_were_written_are_named(run):
     done = run(f"{GOOD} --out out --report r.html --trace t.toml --pipeline p.txt --relax")
     assert done.exit_code == 0

@@ -163,12 +163,14 @@ def check_folder(option: str, path: pathlib.Path) -> None:
 
 def check_place(option: str, path: pathlib.Path) -> None:
     """InputError where a file cannot be written at a path: no folder, or what is there is no regular file."""
+    mode = stat.S_IFREG
     try:
         if not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: cannot write there: there is no such folder")
         with tempfile.TemporaryFile(dir=path.absolute().parent):
             pass
-        mode = os.stat(path).st_mode if path.exists() else stat.S_IFREG
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.stat(path).st_mode
     except OSError as e:
         raise InputError(f"{option} {path}: cannot write there: {e.strerror or e}") from None
     except ValueError as e:
