@@ -52,7 +52,7 @@ class Scene(NamedTuple):
 SCENES = (
     Scene("A GEMM that ran right on an H200. One number of its second K step is changed: 32 becomes 64.",
           f"sed 's/%r128, %r122, 32;/%r128, %r122, 64;/' {KERNELS}/gemm_specialized/kernel.ptx > k.ptx", 4),
-    Scene("No GPU, no expected result. Which line is wrong, and what must stand there?",
+    Scene("No GPU, no expected result. Which line is wrong, and what is the fix?",
           f"smemsim run k.ptx --launch {KERNELS}/gemm_specialized/launch.json", 12),
     Scene("The same GEMM without its wgmma.wait_group: the producer overwrites what is still being read.",
           f"sed '/wgmma.wait_group/d' {KERNELS}/gemm_specialized/kernel.ptx > k.ptx", 4),

@@ -267,7 +267,7 @@ def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
     shown = [one for one in drawing.arrows if drawing.begin <= one[0] <= drawing.end]
     for time, source, target in shown:
         x = _at(time, drawing)
-        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh"))
+        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh", "s"))
     y += 14
     x = float(MARGIN)
     for says, kind in EXPLAINED:
@@ -314,6 +314,8 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
         if text and (len(text) * LETTER < right - x or bar.kind == "load") and (x, text) not in drawn:
             drawn.add((x, text))
             style = {"kept": "alarm n", "few": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
+            if bar.kind in ("kept", "few"):  # hatched: letters need a plate
+                labels.append(rect(x + 1, y + 3, min(5.8 * len(text) + 4, right - x - 2), BOX - 6, "e"))
             labels.append(svg_text(x + 3, y + 13, style, text))
     return [*parts, *labels]
 

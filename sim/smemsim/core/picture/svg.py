@@ -113,7 +113,7 @@ def hatch(x: float, y: float, width: float, height: float, classes: str = "h") -
     return f'<path class="{classes}" d="{"".join(parts)}"/>'
 
 
-def arrow(points: Sequence[tuple[float, float]], classes: str) -> str:
+def arrow(points: Sequence[tuple[float, float]], classes: str, dot_class: str = "") -> str:
     """A line with a head at its end and a dot at its beginning."""
     (x0, y0), (x1, y1) = points[-2:]
     length = math.hypot(x1 - x0, y1 - y0) or 1.0
@@ -122,7 +122,7 @@ def arrow(points: Sequence[tuple[float, float]], classes: str) -> str:
     left, right = ((x1 - back * ux + s * side * uy, y1 - back * uy - s * side * ux) for s in (1, -1))
     line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     head = f"M{left[0]:.1f} {left[1]:.1f}L{x1:.1f} {y1:.1f}L{right[0]:.1f} {right[1]:.1f}"
-    dot = f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3.2" class="{classes}t"/>'
+    dot = f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3.2" class="{dot_class or f"{classes}t"}"/>'
     return f'<path class="{classes}" d="{line}{head}"/>{dot}'
 
 
