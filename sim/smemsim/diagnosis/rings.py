@@ -308,14 +308,16 @@ class Verdicts:
         return f"{name}: {flying}. What reads the stages was not followed."
 
     def awaited(self, stuck: Stuck) -> Awaited | None:
-        """The purpose of a wait that never ends; None if it is for no stage."""
+        """The purpose of a wait that never ends; None if it is for no stage. A thread that loads waits for a stage to be
+        free where it has passed before: another wait may be for anything.
+        """
         for ring in self.rings:
             filled = [(n, one) for n, one in enumerate(ring.fillings) if one.barrier == stuck.barrier and one.barrier[1] >= 0]
             if filled:
                 n, one = filled[-1]
                 return Awaited(ring, ring.stages.index(one.stage), n, is_issue=False, is_next=one.is_full)
             count, stages = len(ring.fillings), len(ring.stages)
-            is_issuer = any(one.thread == stuck.thread for one in ring.fillings)
+            is_issuer = stuck.instruction in self.passes and any(one.thread == stuck.thread for one in ring.fillings)
             if is_issuer and stuck.barrier is not None and count >= stages:
                 return Awaited(ring, ring.stages.index(ring.fillings[count - stages].stage), count, is_issue=True, is_next=False)
         return None
@@ -353,8 +355,8 @@ class Verdicts:
             text += f". The wait is at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
                 address = one.origin.barrier[1]
-                name = self.barrier_names.get(address, "")
-                text += f", for mbarrier {address:#x}{f' ({name})' if name and not name.startswith('0x') else ''} phase {one.origin.phase}"
+                name = self.barrier_names.get(address)
+                text += f", for mbarrier {address:#x}{f' ({name})' if name else ''} phase {one.origin.phase}"
             if one.origin.arrival is not None:
                 text += f". The arrival is at {self.place(one.origin.arrival)}"
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:

@@ -41,7 +41,7 @@ class BarrierObserver(Observer):
     def __init__(self, cta: int | None = None, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
         self.lanes = Lanes()
-        self.barrier_names: dict[int, str] = {}  # by address
+        self.barrier_names: dict[int, str] = {}  # by address; "" if no small variable has it
         self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
         self.passes: dict[Instruction, Passes] = collections.defaultdict(Passes)
         self._wave: Wave | None = None
@@ -102,14 +102,13 @@ class BarrierObserver(Observer):
 
     def _barrier_name(self, x: Wave, address: int) -> str:
         """An mbarrier as the source calls it, "empty[1]", if a small variable has it; else its address."""
-        found = self.barrier_names.get(address)
-        if found is None:
-            place, found = x.launch.program.places.shared_at(address), f"{address:#x}"
+        if address not in self.barrier_names:
+            place, name = x.launch.program.places.shared_at(address), ""
             if place is not None and place.size <= MOST_BARRIERS * BARRIER_BYTES:
-                found = demangled(place.name).rpartition("::")[2]
-                found += f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
-            self.barrier_names[address] = found
-        return found
+                name = demangled(place.name).rpartition("::")[2]
+                name += f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
+            self.barrier_names[address] = name
+        return self.barrier_names[address] or f"{address:#x}"
 
     def mbarriers_reached(
         self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
