@@ -21,7 +21,7 @@ from places import ROOT
 CAPTURE = ROOT / "sim" / "smemsim" / "capture"
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
-from smemsim import DISPUTES  # noqa: E402
+from smemsim import DISPUTES, InstrDescriptor  # noqa: E402
 from smemsim.capture import bench  # noqa: E402
 from smemsim.capture.blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 from smemsim.core.words.operand import operand_addresses  # noqa: E402
@@ -228,6 +228,16 @@ def test_a_step_is_as_long_for_the_host_as_for_the_kernel():
 )
 def test_instruction_descriptors_are_those_of_shipping_compilers(word, arguments):
     assert words.instruction_descriptor(**arguments) == word
+
+
+@pytest.mark.parametrize("kind", suites.RESERVED)
+def test_every_reserved_field_of_an_instruction_descriptor_is_probed(kind):
+    """The kit has its bits from the manual, as `words`; the tables of the model have the same."""
+    bits = set(suites.RESERVED[kind])
+    fields = InstrDescriptor.decode(0, kind=kind).table.fields
+    reserved = [set(range(f.low, f.high + 1)) for name, f in fields.items() if name.startswith("_")]
+    assert all(bits & field for field in reserved)
+    assert bits - set().union(*reserved) == ({fields["sparsity_version"].low} if kind == "mxf4" else set())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import click
 from smemsim.base.arguments import cta_numbers
 from smemsim.base.errors import InputError
 from smemsim.cli.options import PLACE, ScheduledCommand, global_races_option
+from smemsim.cli.usage import EXAMPLES
 
 __all__ = ["exec_command"]
 
@@ -115,7 +116,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
         click.echo(cards_text())
         return
     if not program:
-        raise InputError("-- PROGRAM ARGS is missing; for example: smemsim exec --arch sm_90a -- ./program")
+        raise InputError(f"-- PROGRAM ARGS is missing; for example: {EXAMPLES['exec']}")
     if program[0].startswith("-"):  # options of a program follow its name
         raise click.NoSuchOption(program[0].partition("=")[0], ctx=ctx)
     chosen, product = _chosen(arch, card)

@@ -14,7 +14,7 @@ import click
 from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 
-__all__ = ["UsageError", "as_sentence", "prepared"]
+__all__ = ["EXAMPLES", "UsageError", "as_sentence", "prepared"]
 
 
 MOST = 1 << 63  # no option takes a larger number
