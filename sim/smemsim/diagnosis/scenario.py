@@ -396,7 +396,7 @@ class ScenarioTables:
     from_where: str | None = key("text", "free text, a link", name="source")
     cta_group: int | None = key("int", "1 or 2, of all tcgen05 steps")
     excerpt: bool | None = key(
-        "bool", "true: there were other steps, which may bring what is missing here, and read what nobody reads here"
+        "bool", "true: there were other steps, which may write bytes that are missing here, and read bytes that no step reads here"
     )
     tensors: Mapping[str, Tensor] = key("table", "tensors in global memory, by name", name="tensor")
     buffers: Mapping[str, Buffer] = key("table", "shared buffers, by name", name="buffer")
