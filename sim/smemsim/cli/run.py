@@ -326,7 +326,8 @@ def _check_code(module: Module, entry: str | None, arch: str, name: str) -> None
     try:
         linked(module, kernel, arch)
     except (InputError, Unmodelled) as e:
-        raise type(e)("\n".join(f"{name}: {sentence}" for sentence in str(e).splitlines())) from None
+        kind = Unmodelled if isinstance(e, Unmodelled) else InputError  # some InputErrors have more than a message
+        raise kind("\n".join(f"{name}: {sentence}" for sentence in str(e).splitlines())) from None
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
