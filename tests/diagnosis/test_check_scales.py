@@ -820,6 +820,15 @@ def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row
     assert not any("metadata" in missed for missed in done.judged.missed)
 
 
+@pytest.mark.parametrize(
+    ("order", "codes"),
+    [((0, 1, 0, 1, 2, 3, 2, 3), []), ((0, 1, 2, 3, 0, 1, 2, 3), []), ((0, 1, 0, 1, 0, 1, 2, 3), ["R508"]), ((0, 1, 2, 0, 1, 3, 2, 3), [])],
+)
+def test_k_may_use_metadata_again_if_each_is_used_equally_often(order, codes):
+    """The array has that of four steps. A load that is left out uses some of it more often."""
+    assert [f.code for f in sparse_fragments(lambda step: order[step], steps=8, held=4).findings] == codes
+
+
 @pytest.mark.parametrize("row", ["shr.u32 %s1, %s1, 1;", "mov.u32 %s1, %g;"])
 def test_rows_may_share_metadata_in_an_array_of_several_layers(row):
     """One as large as the rows need has metadata of each row."""

@@ -147,10 +147,12 @@ class FragmentGemm:
         return run, int((found != wanted["a"] @ wanted["b"].T).sum())
 
 
-def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int = 4, rows: int = 16, more: int = 0) -> Run:
+def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int = 4, rows: int = 16, more: int = 0, held: int = 0) -> Run:
     """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes, and
-    `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind.
+    `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and
+    metadata of `held` steps (default: of all).
     """
+    held = held or steps
     rng = np.random.default_rng(5)
     gpu = Gpu("sm_120a")
     body = []
@@ -160,7 +162,7 @@ def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int
         text += [f"mad.lo.u32 %s1, %g, {64 * steps}, {64 * step}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pb;"]
         text += [f"ld.global.b32 %b{n}, [%d1+{16 * n}];" for n in range(4)]
         own = "and.b32 %s2, %lane, 1; shl.b32 %s2, %s2, 3; add.u32 %s1, %g, %s2;"
-        text.append(f"""{own} {row} shr.u32 %s2, %t, 1; mad.lo.u32 %s1, %s1, {8 * steps}, {8 * step_of(step)}; mad.lo.u32 %s1, %s2, 4, %s1;
+        text.append(f"""{own} {row} shr.u32 %s2, %t, 1; mad.lo.u32 %s1, %s1, {8 * held}, {8 * step_of(step)}; mad.lo.u32 %s1, %s2, 4, %s1;
     cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pe; ld.global.b32 %e, [%d1];
     mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1, %b2, %b3}}, {{%c0, %c1, %c2, %c3}}, %e, 0;""")
         body.append("\n".join(text))
@@ -174,7 +176,7 @@ def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int
     {"".join(body)}
     mul.wide.u32 %d1, %lane, 4; add.u64 %d2, %d2, %d1; st.global.f32 [%d2], %c0; st.global.f32 [%d2+128], %c1; st.global.f32 [%d2+256], %c2;
     st.global.f32 [%d2+384], %c3; ret; }}"""
-    nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows + more, 16 * steps)).astype(np.uint8)
-    held = [rng.choice([0x30, 0x38, 0x40], size).astype(np.uint8) for size in ((rows, 32 * steps), (8, 64 * steps))]
-    arrays = [gpu.array(x) for x in (*held, nibbles[:, ::2] | nibbles[:, 1::2] << 4)]
+    nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows + more, 16 * held)).astype(np.uint8)
+    operands = [rng.choice([0x30, 0x38, 0x40], size).astype(np.uint8) for size in ((rows, 32 * steps), (8, 64 * steps))]
+    arrays = [gpu.array(x) for x in (*operands, nibbles[:, ::2] | nibbles[:, 1::2] << 4)]
     return gpu.launch(ptx, "k", args=[*arrays, gpu.zeros((4, 32), np.float32)], block=32, progress=False)

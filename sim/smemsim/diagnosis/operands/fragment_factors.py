@@ -15,7 +15,7 @@ import numpy as np
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.fragments import FragmentFactors, Unselected
-from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_periodic
+from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_regular
 from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, named, of_metadata, union
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Fragments(AllFactors):
         runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
         returns = len({seq[run[0]] for run in runs}) < len(runs)
         skips = not returns and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs])
-        if skips or (returns and (not is_periodic(seq) or self._has_others(x, x.at.size - len(union([x.at]))))):
+        if skips or (returns and (not is_regular(seq) or self._has_others(x, x.at.size - len(union([x.at]))))):
             return self._not_refilled(x, n, max(m for m in range(n) if seq[m] == seq[n]))
         return None
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 
-__all__ = ["exchanged", "is_in_order", "is_in_runs", "is_looked_up", "is_periodic"]
+__all__ = ["exchanged", "is_in_order", "is_in_runs", "is_looked_up", "is_regular"]
 
 
 def is_in_runs(at: np.ndarray) -> bool:
@@ -33,10 +33,12 @@ def is_looked_up(at: np.ndarray) -> bool:
     )
 
 
-def is_periodic(seq: Sequence[int]) -> bool:
-    """Does a sequence repeat its first values in their order?"""
+def is_regular(seq: Sequence[int]) -> bool:
+    """Does a sequence repeat its first values in their order, or has it each value equally often? A kernel may use
+    factors again like this; a copy that was left out gives another sequence.
+    """
     period = len(set(seq))
-    return all(value == seq[n % period] for n, value in enumerate(seq))
+    return all(value == seq[n % period] for n, value in enumerate(seq)) or len({seq.count(value) for value in set(seq)}) == 1
 
 
 def is_in_order(seq: Sequence[int]) -> bool:

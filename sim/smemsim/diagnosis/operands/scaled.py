@@ -25,7 +25,7 @@ from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
-from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_in_runs, is_looked_up, is_periodic
+from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_in_runs, is_looked_up, is_regular
 from smemsim.run.engine.records import Bulk, Load
 from smemsim.run.sanitizer.history import may_be_written
 
@@ -352,7 +352,7 @@ class AllFactors:
             return None
         if (copy := self._idle_copy(x)) is not None:
             return self._same_columns(x, n, before, copy)
-        if returns and not is_periodic(seq):
+        if returns and not is_regular(seq):
             return self._not_refilled(x, n, before)
         if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
