@@ -504,7 +504,7 @@ class History:
             is_watched = region is not None and region.words.nbytes <= MOST_BYTES
             self._arrays[key] = ArrayShadow(region, size) if is_watched and region is not None else None
             if region is not None and not is_watched:
-                self.launch.result.bounds.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
+                self.launch.result.bounds.add(f"races in {region} are not looked for: it is larger than {MOST_BYTES >> 30} GiB")
         return self._arrays[key]
 
     def shadows(self) -> list[ArrayShadow]:
