@@ -1,6 +1,7 @@
 // Textures and surfaces: reads cases (texture_cases.py) and kernels (texture_ops.py), makes each one's array and texture or surface object, executes one instruction for each
 // sample, and writes what every step returned, the results, and of surfaces the array behind them. It ends with the first case that traps.
 #include <cuda.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -64,7 +65,8 @@ static int loaded(int op, CUfunction *f) {
 }
 
 int main(int count, char **names) {
-    if (count < 4) return 2;
+    if (count < 5) return 2;
+    useconds_t wait = atoi(names[4]);  // between the synchronisation and the copy of the results: a trap can be reported late
     std::vector<char> ptx;
     FILE *kernels = fopen(names[3], "rb");
     for (int byte; (byte = fgetc(kernels)) != EOF;) ptx.push_back((char)byte);
@@ -124,8 +126,11 @@ int main(int count, char **names) {
             ENTRY(cuLaunchKernel);
             if (!said[5]) said[5] = cuLaunchKernel_(f, (c.samples + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr);
             said[3] = cudaDeviceSynchronize();
-            cudaMemcpy(results.data(), to, 16 * c.samples, cudaMemcpyDefault);
+            if (wait) usleep(wait);
+            cudaError_t read = cudaMemcpy(results.data(), to, 16 * c.samples, cudaMemcpyDefault);
+            if (!said[3]) said[3] = read;  // a trap that the synchronisation did not report yet
             if (c.is_surface && !said[3]) said[4] = copy(c, array, data.data(), 0, texel, false);
+            if (!said[3]) said[3] = cudaDeviceSynchronize();
             cudaFree(given), cudaFree(to);
         }
         if (said[3] || said[5]) fprintf(stderr, "case %d op %d: launch %s, end %s\n", c.number, c.op, cudaGetErrorName((cudaError_t)said[5]), cudaGetErrorName((cudaError_t)said[3]));

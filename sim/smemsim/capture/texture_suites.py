@@ -1,8 +1,9 @@
 """Textures and surfaces: the suites that keep what a card gives for samples, stores and traps.
 
 The probe is a separate program, because the runtime makes textures. A case that traps ends its process. The next
-process continues with the next case. Cases of which many trap get a process each: CUDA can report the trap of a kernel
-only after the synchronisation that follows it, and the next case of the process would get the error.
+process continues with the next case. CUDA can report the trap of a kernel only after the synchronisation that follows
+it. Then the next case of the process would get the error. So cases of which many trap get a process each, and the probe
+waits before it asks once more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["SUITES"]
 
 SAMPLES = {"planes": 768, "narrow": 768, "between_levels": 96, "seams": 512, "cubes": 192}  # that are kept of a case, 72 of others
 SEED = 20
+LATE = 200_000  # microseconds that a kernel which may trap gets to report it, after its synchronisation
 SAID = struct.Struct("<7i")  # number of the case; what making, filling, the object, the end, reading back and the launch returned
 
 Answer = tuple[tuple[int, ...], np.ndarray, np.ndarray]  # what was said, the results, the array afterwards
@@ -39,13 +41,13 @@ def build() -> pathlib.Path:
     return program
 
 
-def run_once(program: pathlib.Path, cases: list[TextureCase]) -> list[Answer]:
-    """The answers of the cases up to the first that traps."""
+def run_once(program: pathlib.Path, cases: list[TextureCase], wait: int) -> list[Answer]:
+    """The answers of the cases up to the first that traps; each kernel has `wait` microseconds to report a trap."""
     with tempfile.TemporaryDirectory() as folder:
         given, told, texts = (pathlib.Path(folder) / name for name in ("cases", "answers", "kernels"))
         given.write_bytes(written(cases))
         texts.write_bytes(kernels())
-        subprocess.run([str(program), str(given), str(told), str(texts)], capture_output=True, timeout=300, check=True)
+        subprocess.run([str(program), str(given), str(told), str(texts), str(wait)], capture_output=True, timeout=300, check=True)
         raw = told.read_bytes()
     out, at = [], 0
     for case in cases:
@@ -67,7 +69,7 @@ def run(cases: list[TextureCase], are_alone: bool) -> list[Answer]:
     def shard(members: list[TextureCase]) -> list[Answer]:
         done: list[Answer] = []
         while len(done) < len(members):
-            more = run_once(program, members[len(done) :])
+            more = run_once(program, members[len(done) :], LATE if are_alone else 0)
             if not more:
                 raise SystemExit(f"the probe answers nothing to case {len(done)} of {len(members)} of its share: {members[len(done)]}")
             done += more
