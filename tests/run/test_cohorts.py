@@ -116,6 +116,26 @@ def test_the_fix_names_a_wait_of_all_ctas_that_leaves_a_group_pending():
     assert differs(program) == ""
 
 
+COPIED = "cp.async.ca.shared.global [%own+0], [%in+0], 4;"
+OVER = "wgmma.wait_group.sync.aligned 0;"
+OWNED = {
+    "cp.async": (f"{COPIED} cp.async.commit_group; cp.async.wait_group 0;", COPIED, "in each thread that issued the operation"),
+    "bulk": (f"{SENT} @%first cp.async.bulk.wait_group.read 0; bar.sync 0;", SENT.replace("cp.async.bulk.commit_group;", "").replace("S", "T"), "in lane 0 of warp 0 (CTA 0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("group", OWNED)
+@pytest.mark.parametrize("parts", ["", MEETS])
+def test_after_a_wait_of_all_ctas_the_fix_says_whose_groups_they_are(group, parts):
+    """Threads have waited for a group before: then a wait is not missing everywhere, but in the threads that issued the operation."""
+    waited, left, whose = OWNED[group]
+    (found,) = Program((STORED, TIMES, OVER, waited, left, parts, STORE), 3, 1, 1).outcome(cohorts=True)[2]
+    assert (found[0], whose in found[4]) == ("X005", True)
+    assert differs(Program((STORED, TIMES, OVER, waited, left, parts, STORE), 3, 1, 1)) == ""
+    (found,) = Program((STORED, TIMES, OVER, left, parts, STORE), 3, 1, 1).outcome(cohorts=True)[2]
+    assert (found[0], "belong to threads" in found[4]) == ("X005", False)
+
+
 def test_a_cta_hears_by_way_of_another_one_that_its_own_copy_is_over():
     """Warp 0 of CTA 0 waits and tells CTA 1, which tells the other warps of CTA 0: these may read."""
     waits = only("ne.u32 %q, %cta, 0", "B", only("ge.u32 %q, %t, 32", "C", WAIT.format(1) + "bar.warp.sync -1;" + TELL.format(16)))

@@ -399,6 +399,7 @@ class Operations:
             op.cohort = self
         for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
             table[:] = np.tile(of_one, self.units)
+        self.waits = set(first.waits)
         self.chain[:] = (first.chain + (first.chain != 0) * apart * WARP * _LINES).reshape(-1)
         self.stream[:] = (first.stream + (first.stream > NO_STREAM) * apart).reshape(-1)
 
