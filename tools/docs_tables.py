@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
+import textwrap
 from collections.abc import Callable
 
 import click
@@ -17,7 +18,7 @@ from smemsim.core.spec.cards import ALL_CARDS, CARDS
 from smemsim.core.spec.compiled import COMPILED
 from smemsim.core.spec.disputes import DISPUTES
 from smemsim.core.spec.errata import ERRATA
-from smemsim.core.spec.evidence import RULES, kill_matrix
+from smemsim.core.spec.evidence import RULES, Rule, kill_matrix
 from smemsim.core.spec.findings import CODES
 from smemsim.core.spec.published import PUBLISHED
 from smemsim.core.tables import keys_of
@@ -39,6 +40,11 @@ DRAWN: dict[str, str] = {}  # pictures that tables have made, by file name
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(cell.replace("\n", " ") or " " for cell in row) + " |" for row in rows])
+
+
+def filled(text: str, mark: str = "") -> str:
+    """A paragraph, or with a mark the item of a list, in lines of at most 120 characters."""
+    return textwrap.fill(text, 120, initial_indent=mark, subsequent_indent=" " * len(mark), break_long_words=False, break_on_hyphens=False)
 
 
 def launch_keys(_: Page) -> str:
@@ -78,13 +84,47 @@ def finding(_: Page, number: str) -> str:
     return f"**{c.severity}** ({grave[str(c.severity)]}): {c.says}."
 
 
+# Headings of the page of rules: the first word of a rule's name, and what a reader has to know about the group.
+RULE_GROUPS: dict[str, tuple[tuple[str, ...], str]] = {
+    "Operands in shared memory": (("operand", "descriptor"), "r is a row, k is an index along K, kb and mb are bytes along K and along M or N. LBO and SBO are the two offsets of the descriptor, in bytes."),
+    "Registers of wgmma": (("wgmma",), ""),
+    "tcgen05 and tensor memory": (("tcgen05",), ""),
+    "Arithmetic": (("arithmetic", "mma_sync"), "A term is one product, or C. To cut a term at n bits means: its bits more than n places below the largest exponent are dropped."),
+    "TMA and tensor maps": (("tma", "tensor_map"), "A number in brackets is the CUDA error of the launch."),
+    "Bulk copies and reductions": (("bulk", "reduce"), ""),
+    "Clusters and multicast": (("multicast", "cluster"), ""),
+    "Addresses and memory": (("shared", "memory", "heap"), ""),
+    "Textures and surfaces": (("texture", "surface"), ""),
+    "Execution and counters": (("gpu", "counters"), "A wavefront is one pass of a shared-memory access through the banks."),
+    "Barriers of a CTA": (("barrier",), ""),
+    "Memory order": (("order",), "The [memory model](../memory-model.md) explains these rules with examples. A *remark* does not change the exit code."),
+}  # fmt: skip
+
+
 def evidence(_: Page) -> str:
-    rows = []
-    for r in RULES.values():
-        grades = [str(r.grades.get(arch, "")) for arch in ("sm_90a", "sm_100a", "sm_103a")]
-        others = ", ".join(f"{arch}: {grade}" for arch, grade in r.grades.items() if arch not in ("sm_90a", "sm_100a", "sm_103a"))
-        rows.append((f"`{r.name}`", r.statement.replace("|", "/"), *grades, others, ", ".join([*(f"`{t}`" for t in r.traces), r.source])))
-    return table(("name", "rule", "sm_90a", "sm_100a", "sm_103a", "other cards", "traces and sources"), rows)
+    """The rules by topic: statement, grade on each architecture, recorded cases and source, a line each."""
+    topic = {word: title for title, (words, _) in RULE_GROUPS.items() for word in words}
+    if missing := {r.name.partition(".")[0] for r in RULES.values()} - topic.keys():
+        raise ValueError(f"give these rules a heading in RULE_GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}")
+    made = []
+    for title, (_words, intro) in RULE_GROUPS.items():
+        made += [f"## {title}", *([intro] if intro else [])]
+        for r in (r for r in RULES.values() if topic[r.name.partition(".")[0]] == title):
+            items = [
+                f"Grade: {_grades(r)}.",
+                f"Recorded cases: {', '.join(f'`{t}`' for t in r.traces)}." if r.traces else "",
+                f"Source: {r.source}.",
+            ]
+            made += [f"### `{r.name}`", filled(f"{r.statement}."), "\n".join(filled(item, "- ") for item in items if item)]
+    return "\n\n".join(made)
+
+
+def _grades(rule: Rule) -> str:
+    """The grades of a rule, architectures with the same one together: "measured on sm_90a, inferred on sm_100a and sm_103a"."""
+    by: dict[str, list[str]] = {}
+    for arch, grade in rule.grades.items():
+        by.setdefault(f"*{grade}*", []).append(arch)
+    return ", ".join(f"{grade} on {' and '.join([', '.join(archs[:-1])] * bool(archs[1:]) + archs[-1:])}" for grade, archs in by.items())
 
 
 def errata(_: Page) -> str:

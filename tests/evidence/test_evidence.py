@@ -228,7 +228,8 @@ def test_what_a_refutation_rests_on_is_told(monkeypatch):
     for matrix in (whole, alone):
         monkeypatch.setattr("smemsim.core.spec.evidence.kill_matrix", lambda matrix=matrix: matrix)
         told = CliRunner().invoke(main, ["evidence", "--alternatives", rule]).output
-        resting = {line.partition(":")[0] for line in told.splitlines() if f"as sure as {p.rests_on} there" in line}
+        blocks = re.split(r"\n(?=\S)", told)
+        resting = {block.partition("\n")[0] for block in blocks if f"as sure as {p.rests_on} there" in " ".join(block.split())}
         witnesses = {
             name: {x for x in about["refuted_by"] if whole["programs"][x]["witness"]} for name, about in matrix["alternatives"].items()
         }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import textwrap
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 from smemsim.cli.options import json_option
+
+if TYPE_CHECKING:
+    from smemsim.core.spec.evidence import Rule
 
 __all__ = ["evidence"]
 
@@ -50,7 +54,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
             rows = [{"rule": r.name, "statement": r.statement, "grades": dict(r.grades), "source": r.source} for r in rules]
             click.echo(json.dumps(rows, indent=1))
         for r in () if as_json else rules:
-            click.echo(str(r))
+            click.echo(_rule(r))
         return
     arch = None if open_arch is None else any_architecture(open_arch).name
     found = []
@@ -72,18 +76,19 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
         click.echo(json.dumps(found, indent=1))
         return
     for one in found:
-        click.echo(_line(one, with_experiment=arch is not None))
+        click.echo(_block(one, with_experiment=arch is not None))
     if arch is not None:
         alike, met, told, compiled = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published", "compiled"))
         click.echo(
-            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: "
-            "no program that is known to be right there would compute wrong numbers with them. "
-            f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none; "
-            f"{told} are contradicted by what others measured, {compiled} by what compilers write"
+            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there refutes them.\n"
+            f"  {alike} of them give the rule's result in every program\n"
+            f"  {met} would change the result of a recorded run\n"
+            f"  {told} are contradicted by measurements that others published\n"
+            f"  {compiled} are contradicted by what compilers write"
         )
         click.echo(
-            "A card would settle most of them (docs/howto/your-card.md): smemsim capture, "
-            f"and smemsim capture --dry-run --arch {arch} shows what it would ask"
+            "A card would settle most of them: see docs/howto/your-card.md. "
+            f"smemsim capture --dry-run --arch {arch} shows what would be measured"
         )
 
 
@@ -112,25 +117,48 @@ def _met(alternative: str) -> int:
     return int(kill_matrix()["alternatives"].get(alternative, {}).get("met_by", 0))
 
 
-def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
-    by, own = one["refuted_by"], one["refuted_by_own_programs"]
-    who = (
-        f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}"
-        if by
-        else "no program that is known to be right refutes it"
-    )
-    if by and one["beside"]:
-        who += f", which compare{'s' * (len(by) == 1)} with another unit of the card: as sure as {', '.join(one['beside'])} there"
-    own_words = f" (but by {', '.join(own[:2])}, written for this package)" if own and not by else ""
-    runs = one["met_by_runs"]
-    why = one["alike"] or (
-        f"it would change the result of {runs} recorded run{'s' * (runs > 1)}, and none is known to fail under it"
-        if runs
-        else "it would change the result of no recorded run"
-    )
-    text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}{'' if by else f'; {why}'}"
-    for other in one["published"]:
-        text += f"\n    others measured, which is no witness: {other['source']}, {other['card']}: {other['says']} ({other['reach']})"
-    for other in one["compiled"]:
-        text += f"\n    compilers contradict it, which does not prove what hardware does: {other['source']}: {other['says']}"
-    return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text
+def _block(one: dict[str, Any], *, with_experiment: bool) -> str:
+    """One alternative: its name, and a labelled line for each fact."""
+    by, own, runs = one["refuted_by"], one["refuted_by_own_programs"], one["met_by_runs"]
+    rows = [("instead", one["instead"]), ("reason", one["because"])]
+    if by:
+        others = f" and {len(by) - 3} more" if by[3:] else ""
+        rows.append(("refuted by", f"{', '.join(by[:3])}{others}"))
+        if one["beside"]:
+            compares = "compares" if len(by) == 1 else "compare"
+            rows.append(("", f"which {compares} with another unit of the card: as sure as {', '.join(one['beside'])} there"))
+    else:
+        rows.append(("refuted by", "no program that is known to be right"))
+        if own:
+            rows.append(("", f"but by {', '.join(own[:2])}, written for smemsim"))
+        changed = f"it would change the result of {runs} recorded run{'s' * (runs > 1)}, and none is known to fail under it"
+        rows.append(("runs", one["alike"] or (changed if runs else "it would change the result of no recorded run")))
+    rows += [
+        ("published", f"{o['source']}, {o['card']}, contradicts it: {o['says']} ({o['reach']}). Not repeated here, so it refutes nothing")
+        for o in one["published"]
+    ]
+    rows += [("compilers", f"contradict it, which does not prove what hardware does: {o['source']}: {o['says']}") for o in one["compiled"]]
+    if with_experiment:
+        rows.append(("would settle it", one["experiment"]))
+    return _labelled(one["alternative"], rows)
+
+
+def _rule(r: Rule) -> str:
+    """One rule: its name, and a labelled line for statement, grades, traces and source."""
+    grades = ", ".join(f"{grade} on {arch}" for arch, grade in r.grades.items())
+    rows = [("rule", r.statement), ("grade", grades), *([("traces", ", ".join(r.traces))] if r.traces else []), ("source", r.source)]
+    return _labelled(r.name, rows)
+
+
+def _labelled(title: str, rows: list[tuple[str, str]]) -> str:
+    """A title, and a wrapped paragraph after each label."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join([
+        title,
+        *(
+            textwrap.fill(
+                text, 100, initial_indent=f"  {label:<{width}}  ", subsequent_indent=" " * (width + 4), break_long_words=False, break_on_hyphens=False
+            )
+            for label, text in rows
+        ),
+    ])  # fmt: skip
