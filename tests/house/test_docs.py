@@ -16,7 +16,9 @@ from tools.docs_tables import COMMANDS
 
 PAGES = docs.pages()
 FINDINGS = {page.stem: page for page in docs.EXPLANATIONS.glob("*.md")}
-CHAPTERS = ["Cause", "On hardware", "Bad", "Fixed", "Not reported", "Evidence"]
+CHAPTERS = ["Cause", "On hardware", "Bad", "Fixed", "When it is not reported", "Evidence"]
+# How each item of "When it is not reported" begins.
+KINDS = ["Correct", "A remark instead", "Another code instead", "Not checked", "Missed", "Not modelled"]
 
 
 def text_of(*parts):
@@ -69,6 +71,14 @@ def test_every_code_has_a_page_with_a_bad_and_a_fixed_example(code):
         assert re.search(rf"\b{code}\b", "".join(bad)), "the bad example does not give the code"
         assert fixed, "no fixed example is run"
         assert not re.search(rf"\b{code}\b", "".join(fixed)), "the fixed example gives the code"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_page_says_of_each_silent_case_why_it_is_silent(code):
+    chapter = re.search(r"^## When it is not reported\n\n(.*?)^## ", FINDINGS[code].read_text(), flags=re.MULTILINE | re.DOTALL)[1]
+    kinds = re.findall(r"^- \*\*([^*]*):\*\* ", chapter, flags=re.MULTILINE)
+    assert kinds == sorted(kinds, key=KINDS.index)
+    assert len(kinds) == len(re.findall("^- ", chapter, flags=re.MULTILINE)) > 0
 
 
 def test_there_is_no_page_without_a_code():
