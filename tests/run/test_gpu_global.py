@@ -364,20 +364,35 @@ READ_IN_TURN = "".join(
 )
 
 
+# All threads of the CTAs read words that are 8 bytes apart; the last CTA overwrites the first one.
+READ_APART = """mul.wide.u32 %d1, %r1, 8; add.u64 %d1, %d20, %d1; ld.global.u32 %r2, [%d1]; ld.global.u32 %r5, [%d1+4096]; ld.global.u32 %r6, [%d1+8192];
+add.u32 %r2, %r2, %r5; add.u32 %r2, %r2, %r6; setp.ne.u32 %p2, %r2, 0; bar.sync 0; @%p2 st.global.u32 [%d21+8], %r2; @!%p9 bra END;
+fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r3, [%d21], 1; fence.acq_rel.gpu;
+mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1; setp.eq.u32 %p1, %r3, %r4; @%p1 st.global.u32 [%d20], 9; END:"""
+BARRED = "ld.global.u32 %r2, [%d20]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d21, %d1; st.global.u32 [%d1], %r2; {} @%p9 st.global.u32 [%d20], 9;"
+COUNTS = "fence.acq_rel.gpu; atom.relaxed"
+
+
 @pytest.mark.parametrize(
-    ("body", "shape", "is_named"),
+    ("body", "shape", "codes", "is_named"),
     [
-        (READ_BY_ALL, {"grid": 2}, False),
-        (READ_BY_ALL, {"grid": 5}, True),
-        (READ_IN_TURN + "@%p9 st.global.u32 [%d20], 9;", {"block": 192}, False),
+        (READ_BY_ALL, {"grid": 2}, [], False),
+        (READ_BY_ALL, {"grid": 5}, [], False),
+        *[(READ_BY_ALL.replace(COUNTS, f"setp.ne.u32 %p5, %r8, {n}; @%p5 {COUNTS}", 1), {"grid": 5}, ["X008"], False) for n in (1, 2, 4)],
+        (READ_IN_TURN + "@%p9 st.global.u32 [%d20], 9;", {"block": 192}, [], False),
+        (BARRED.format("bar.sync 0;"), {"block": 192}, [], False),
+        (BARRED.format("bar.sync 1, 160;").replace("ld.global", "setp.lt.u32 %p4, %r1, 160; @%p4 ld.global", 1), {"block": 160}, [], False),
+        (BARRED.format("setp.lt.u32 %p4, %r1, 160; @%p4 bar.sync 1, 160;"), {"block": 192}, ["X008"], False),
+        (READ_APART, {"grid": 5, "block": 128}, [], False),
+        (READ_APART, {"grid": 5, "block": 1024}, [], True),
     ],
 )
-def test_a_write_over_more_readers_than_are_remembered_is_named(body, shape, is_named):
-    """Of readers that nothing orders among themselves two are remembered; a right kernel stays silent."""
+def test_every_reader_of_a_word_counts_until_the_list_is_full(body, shape, codes, is_named):
+    """A write races with any of its readers. A right kernel stays silent, and a full list is named."""
     gpu = Gpu("sm_90a")
-    arrays = [gpu.array(np.zeros(64, np.uint32)) for _ in range(2)]
-    done = gpu.launch(kernel(2, body), "k", args=arrays, progress=False, workers=1, **{"grid": 1, "block": 32, **shape})
-    assert [str(f) for f in done.findings] == []
+    arrays = [gpu.array(np.zeros(8192, np.uint32)) for _ in range(2)]
+    done = gpu.launch(kernel(2, body), "k", args=arrays, progress=False, workers=1, try_fixes=False, **{"grid": 1, "block": 32, **shape})
+    assert [str(f.code) for f in done.findings] == codes
     assert len(done.bounds) == len(done.as_dict()["bounds"]) == is_named
     assert all(bound in done.details() for bound in done.bounds)
 

@@ -2,9 +2,9 @@
 
 An access is recorded as one number, its epoch: the warp (counted through the launch from 1 on), its clock, and the
 instruction. A cell has four epochs: its last writer, one earlier strong writer that the last one does not follow, its
-last reader, and one more reader, from another CTA if there is one. With more accesses a race may be missed; none is
-invented. If a reader was forgotten that is not ordered before the recorded ones, the second reader is negative. When
-such a cell is overwritten, `Cells.bound` reports it.
+last reader, and one more reader, from another CTA if there is one. The second reader is negative if there are more
+that are not ordered before these two. `Cells.further` lists them, with the bytes that they read. If the list is full,
+a reader is forgotten: a race may be missed, and none is invented. When such a cell is overwritten, `BOUND` is set.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ __all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known"
 
 WRITER, READER = 0, 1  # what the other access of a suspect is
 CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
+MOST_FURTHER = 4096  # further readers of the places of an array
+# of the first row of `Cells.further`: how many rows follow; was the list full; was a place then overwritten
+COUNT, FULL, BOUND = 0, 1, 2
 
 
 class Cells(NamedTuple):
@@ -40,7 +43,7 @@ class Cells(NamedTuple):
     line_writers: np.ndarray
     line_readers: np.ndarray
     line_others: np.ndarray
-    bound: np.ndarray  # of one entry: was a cell overwritten of which a reader had been forgotten?
+    further: np.ndarray  # rows of the first byte, the end, and the epoch of a reader; see also COUNT, FULL, BOUND
 
 
 class Known(NamedTuple):
@@ -125,26 +128,47 @@ def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def
 
 @compiled
 def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-def]
-    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than
-    of the own. Below zero where one is lost.
+    """(the other reader to keep, a reader without a place) of the two that were kept, beside one that reads now: one of
+    another CTA rather than of the own. The reader without a place is 0 if no write can race with it alone.
     """
-    if other == 0:
-        return reader
-    second, mine = abs(other), ((own >> WHO) - 1) // known.per_cta
+    mine = ((own >> WHO) - 1) // known.per_cta
     is_mine = ((reader >> WHO) - 1) // known.per_cta == mine
-    kept = reader if not is_mine or ((second >> WHO) - 1) // known.per_cta == mine else second
-    left = reader + second - kept
-    is_lost = other < 0 or not (left >> WHO == own >> WHO or left >> WHO == kept >> WHO or _is_ordered(left, warp, READER, known))
-    return -kept if is_lost else kept
+    kept = reader if not is_mine or ((other >> WHO) - 1) // known.per_cta == mine else other
+    left = reader + other - kept
+    is_known = left >> WHO == own >> WHO or left >> WHO == kept >> WHO or _is_ordered(left, warp, READER, known)
+    return kept, 0 if is_known else left
 
 
 @compiled
-def _note_reader(cell, own, warp, known, readers, others):  # type: ignore[no-untyped-def]
-    """A warp reads a cell."""
+def _list_reader(begin, end, reader, further):  # type: ignore[no-untyped-def]
+    """List a further reader of some bytes, once for each warp: its last read."""
+    count = further[0, COUNT]
+    if further[0, FULL]:
+        return
+    for n in range(1, count + 1):
+        if further[n, 0] == begin and further[n, 1] == end and further[n, 2] >> WHO == reader >> WHO:
+            further[n, 2] = reader
+            return
+    if count + 1 == len(further):
+        further[0, FULL] = 1
+        return
+    further[0, COUNT] = count + 1
+    further[count + 1, 0], further[count + 1, 1], further[count + 1, 2] = begin, end, reader
+
+
+@compiled
+def _note_reader(cell, shift, own, warp, known, readers, others, further):  # type: ignore[no-untyped-def]
+    """A warp reads a cell of `1 << shift` bytes, or a line of so many."""
     reader = readers[cell]
     if reader != own:
         if reader != 0 and reader >> WHO != own >> WHO:
-            others[cell] = _second_reader(reader, others[cell], own, warp, known)
+            if others[cell] == 0:
+                others[cell] = reader
+            else:
+                kept, left = _second_reader(reader, abs(others[cell]), own, warp, known)
+                if left != 0:
+                    _list_reader(cell << shift, (cell + 1) << shift, left, further)
+                others[cell] = -kept if left != 0 or others[cell] < 0 else kept
         readers[cell] = own
 
 
@@ -167,12 +191,36 @@ def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: i
 
 
 @compiled
+def _overwrites_further(cell, n, warp, scope, cells, known, suspects, found):  # type: ignore[no-untyped-def]
+    """`_overwrites` for the further readers of a cell. Returns the suspects, and whether the warp has seen all of them."""
+    begin, all_seen, further = cell << cells.shift, True, cells.further
+    for k in range(1, further[0, COUNT] + 1):
+        if further[k, 0] <= begin < further[k, 1]:
+            reader = further[k, 2]
+            if not _is_ordered(reader, warp, READER, known):
+                all_seen = False
+                if not _is_strong(reader, warp, scope, known):
+                    found = _note(suspects, found, n, cell, reader, READER)
+    return found, all_seen
+
+
+@compiled
 def _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found):  # type: ignore[no-untyped-def]
-    """`_overwrites` for both readers of a cell."""
-    if cells.others[cell] < 0:
-        cells.others[cell], cells.bound[0] = -cells.others[cell], True
+    """`_overwrites` for all readers of a cell."""
     found = _overwrites(cell, n, warp, scope, cells.readers, known, suspects, found)
-    return _overwrites(cell, n, warp, scope, cells.others, known, suspects, found)
+    if cells.others[cell] < 0:
+        if cells.further[0, FULL]:
+            cells.further[0, BOUND], all_seen = 1, True
+        else:
+            found, all_seen = _overwrites_further(cell, n, warp, scope, cells, known, suspects, found)
+        second = -cells.others[cell]
+        if all_seen:
+            cells.others[cell] = second
+        elif not _is_ordered(second, warp, READER, known) and not _is_strong(second, warp, scope, known):
+            found = _note(suspects, found, n, cell, second, READER)
+    if cells.others[cell] > 0:
+        found = _overwrites(cell, n, warp, scope, cells.others, known, suspects, found)
+    return found
 
 
 @compiled
@@ -201,7 +249,19 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
         for reader in (cells.line_readers[line], abs(cells.line_others[line])):
             if reader != 0 and not _is_ordered(reader, warp, READER, known):
                 return False
+        if cells.line_others[line] < 0 and not cells.further[0, FULL]:
+            for k in range(1, cells.further[0, COUNT] + 1):
+                if cells.further[k, 0] == line << cells.line and not _is_ordered(cells.further[k, 2], warp, READER, known):
+                    return False
     return True
+
+
+@compiled
+def _forget_readers(line, cells):  # type: ignore[no-untyped-def]
+    """A warp has overwritten a line, and has seen all readers that are kept."""
+    if cells.line_others[line] < 0 and cells.further[0, FULL]:
+        cells.further[0, BOUND] = 1
+    cells.line_readers[line] = cells.line_others[line] = 0
 
 
 @compiled
@@ -229,7 +289,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):
                 if is_written and not _may_go(line_writers[line], warp, scope, known):
                     found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
-                _note_reader(line, own, warp, known, line_readers, line_others)
+                _note_reader(line, line_shift, own, warp, known, line_readers, line_others, cells.further)
                 n += per_line
                 continue
             _split(line, cells)
@@ -241,7 +301,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
             if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
                 found = _note(suspects, found, n, cell, earlier[cell], WRITER)
-            _note_reader(cell, own, warp, known, readers, others)
+            _note_reader(cell, shift, own, warp, known, readers, others, cells.further)
         n += 1
     return found
 
@@ -267,8 +327,7 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
                 cells.line_writers[line] = own
                 if is_read and cells.line_readers[line]:
-                    cells.bound[0] |= cells.line_others[line] < 0
-                    cells.line_readers[line] = cells.line_others[line] = 0
+                    _forget_readers(line, cells)
                 n += per_line
                 continue
             _split(line, cells)

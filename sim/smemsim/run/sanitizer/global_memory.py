@@ -315,16 +315,14 @@ class GlobalShadow:
         return found
 
     def _tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
-        """Report an instruction that has overwritten more readers than are remembered, if its line has
-        no other report.
-        """
-        if not array.cells.bound[0]:
+        """Report an instruction that has overwritten a place with a forgotten reader, if its line has no other report."""
+        if not array.cells.further[0, loops.BOUND]:
             return
-        array.cells.bound[0] = False
+        array.cells.further[0, loops.BOUND] = 0
         if all(f.line != i.line for f in self.x.launch.result.findings.values()):
             self.x.launch.result.bounds.add(
-                f"races in {array.region}: two readers of each place are remembered, and line {i.line} overwrites a place that more warps read; a race with "
-                "another one of them would not be found"
+                f"races of line {i.line} with reads of {array.region} may be missed: more than two warps read each of {loops.MOST_FURTHER:,} places; "
+                f"check that all these reads are ordered before line {i.line}, or run fewer CTAs (--ctas)"
             )
 
     # ---- uninitialised bytes

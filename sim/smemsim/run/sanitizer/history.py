@@ -141,7 +141,7 @@ class ArrayShadow:
         shift = min(size, WIDEST).bit_length() - 1
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
-        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7, np.zeros(1, bool))
+        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7, np.zeros((1, 3), np.int64))
         self.unfenced: dict[
             int, int
             # by line of the L1: the only CTA that has loaded there after a relaxed read without a fence (rule
@@ -206,7 +206,7 @@ class ArrayShadow:
             fine, lines = self._sizes
             self.cells = self.cells._replace(
                 readers=np.zeros(fine, np.int64), others=np.zeros(fine, np.int64), line_readers=np.zeros(lines, np.int64),
-                line_others=np.zeros(lines, np.int64),
+                line_others=np.zeros(lines, np.int64), further=np.zeros((loops.MOST_FURTHER + 1, 3), np.int64),
             )  # fmt: skip
 
     def for_writes(self, scope: int) -> None:

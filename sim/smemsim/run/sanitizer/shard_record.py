@@ -278,6 +278,8 @@ def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, per_cta: int) -> N
     own = shadow.cells
     _note(lines, own.line_writers, own.line_readers, own.line_others, per_cta)
     _note(cells, own.writers, own.readers, own.others, per_cta)
+    if (_at(own.line_others, lines.at) < 0).any() or (_at(own.others, cells.at) < 0).any():
+        own.further[0, loops.FULL] = 1  # further readers are not passed between processes
 
 
 def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, per_cta: int) -> None:
