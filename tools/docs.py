@@ -223,7 +223,7 @@ def is_plain(command: str) -> bool:
 
 def wrapped(line: str) -> list[str]:
     """A line as a page shows it: sentences are broken, tables and code only where they are very long."""
-    if len(line) <= WIDTH or re.match(r" *(\S+ \| |\{|\w+ = )", line):
+    if len(line) <= WIDTH or re.match(r" *(\S+ \| |\{|\w+ = |\w+ \[)", line):
         return [line]
     indent = re.match(r" *(?:[A-Z]\d{3}  )?", line)
     return textwrap.wrap(

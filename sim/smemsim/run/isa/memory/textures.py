@@ -243,10 +243,6 @@ def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> t
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
             beyond = ~inside
-            # formatted reductions end a kernel for columns alone, and do nothing in other rows; in doubt for rows (docs/limits.md):
-            # later runs on an H200 ended with error 700 there, too
-            if not size and i.name.startswith("sured"):
-                beyond = (own[0] < 0) | (own[0] >= surface.image.data.shape[2])
             if clamp == "trap" and beyond.any():
                 n = np.flatnonzero(beyond)[0]
                 _beyond(x, i, int(part[n]), [int(place[part][n]) for place in places])
