@@ -19,7 +19,17 @@ from smemsim.core.spec.architectures import ARCHITECTURES
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.bulk import BULK_LIMITS, BULK_TRAPS
 
-__all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "commit_arrivals", "mapa", "multicast", "shared_offset"]
+__all__ = [
+    "ClusterAddress",
+    "Delivery",
+    "broken",
+    "cluster_address",
+    "commit_arrivals",
+    "mapa",
+    "multicast",
+    "received_by",
+    "shared_offset",
+]
 
 
 SHARED_END = ARCHITECTURES["sm_90a"].shared_end
@@ -40,6 +50,9 @@ class ClusterAddress:
     smem_address: int
 
     def __post_init__(self) -> None:
+        rank, address = self.cta_rank, self.smem_address
+        if type(rank) is type(address) is int and 0 <= rank < BULK_LIMITS.most_ctas and not address >> RANK_SHIFT:
+            return
         object.__setattr__(self, "cta_rank", rank_in("cta_rank", self.cta_rank, BULK_LIMITS.most_ctas))
         object.__setattr__(self, "smem_address", shared_offset("smem_address", self.smem_address))
 
@@ -124,20 +137,33 @@ def multicast(
         raise InputError(f"transaction_bytes = {count}: an mbarrier counts less than 2^20 bytes")
     group = whole("cta_group", cta_group, wanted="1 or 2")
     if group not in {1, 2} or (group == 2 and size % 2):
-        raise InputError(f"cta_group = {group} in a cluster of {size}: needs 1, or 2 in a cluster of whole pairs")
+        raise _no_pairs(group, size)
     to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
+    return received_by(cta_mask, to, barrier, count, cluster_size=size, cta_group=group)
+
+
+def _no_pairs(cta_group: int, cluster_size: int) -> InputError:
+    return InputError(f"cta_group = {cta_group} in a cluster of {cluster_size}: needs 1, or 2 in a cluster of whole pairs")
+
+
+def received_by(
+    cta_mask: int | None, to: ClusterAddress, barrier: ClusterAddress, count: int, *, cluster_size: int, cta_group: int
+) -> tuple[Delivery, ...]:
+    """`multicast` of `count` bytes, of an instruction's operands. Raises what `multicast` raises."""
+    if cta_group == 2 and cluster_size % 2:
+        raise _no_pairs(cta_group, cluster_size)
     if barrier.smem_address % BULK_LIMITS.mbarrier_alignment:
         raise Unmodelled(
             f"mbar = {barrier.smem_address:#x}: needs a multiple of {BULK_LIMITS.mbarrier_alignment} B; what a tensor load does otherwise "
             f"is not known (a bulk copy traps with CUDA error {BULK_TRAPS['mbarrier address'].cuda_error})"
         )
-    if group == 2 and cta_mask is None and barrier.cta_rank // 2 != to.cta_rank // 2:
+    if cta_group == 2 and cta_mask is None and barrier.cta_rank // 2 != to.cta_rank // 2:
         raise Unmodelled(
             f"the data goes to CTA {to.cta_rank}, mbar is in CTA {barrier.cta_rank}: with .cta_group::2 it must be in the same pair; what "
             "hardware does otherwise is not known"
         )
-    ranks = [to.cta_rank] if cta_mask is None else _destinations(cta_mask, size, group)
-    return tuple(Delivery(rank, to.smem_address, _signalled(rank, barrier, group), count) for rank in ranks)
+    ranks = [to.cta_rank] if cta_mask is None else _destinations(cta_mask, cluster_size, cta_group)
+    return tuple([Delivery(rank, to.smem_address, _signalled(rank, barrier, cta_group), count) for rank in ranks])
 
 
 def commit_arrivals(cta_mask: int | None, *, cluster_size: int, cta_rank: int, cta_group: int = 1) -> dict[int, int]:

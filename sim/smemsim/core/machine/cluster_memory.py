@@ -13,14 +13,14 @@ from smemsim.base.arguments import whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
-from smemsim.core.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast
+from smemsim.core.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast, received_by
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.tma import tma_load
 from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.words.tensor_map import TensorMap
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "check_nothing_traps", "deliveries"]
 
 
 _NOTHING = np.zeros(0, np.uint8), np.zeros(0, np.uint8)
@@ -85,32 +85,17 @@ class Cluster:
         Addresses are those of `multicast`: a plain int below 2^24 is CTA 0's. Raises like `tma_load` and `multicast`.
         """
         place: dict[str, Any] = {"im2col_offsets": im2col_offsets, "mode": mode}
-        received = _deliveries.__wrapped__(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
+        to, barrier = cluster_address("smem_address", smem_address, len(self)), cluster_address("mbar", mbar, len(self))
+        _check_barrier(barrier, self.windows[0].end)
+        given: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "cta_group": cta_group}
+        received = multicast(cta_mask, smem_address=to, mbar=barrier, transaction_bytes=0, **given)
         if cta_mask == 0:
-            self.check_nothing_traps(tm, coordinates, cluster_address("smem_address", smem_address, len(self)).smem_address, **place)
+            check_nothing_traps(tm, coordinates, to.smem_address, arch=self.windows[0].arch, end=self.windows[0].end, **place)
         done = []
         for delivery in received:
             transfer = self[delivery.cta_rank].tma_load(tm, coordinates, source=source, smem_address=delivery.smem_address, **place)
             done.append(dataclasses.replace(delivery, transaction_bytes=transfer.transaction_bytes))
         return tuple(done)
-
-    def deliveries(
-        self, smem_address: int | ClusterAddress, mbar: int | ClusterAddress, *, cta_rank: int, cta_mask: int | None = None, cta_group: int = 1
-    ) -> tuple[Delivery, ...]:  # fmt: skip
-        """The CTAs that get the data of a tensor load, and those whose barrier counts it, of 0 bytes so far. Arguments
-        as for `tma_load`; raises as `smemsim.multicast` does.
-        """
-        return _deliveries(len(self), self.windows[0].end, smem_address, mbar, cta_rank, cta_mask, cta_group)
-
-    def check_nothing_traps(
-        self, tm: TensorMap, coordinates: Sequence[int], smem_address: int, im2col_offsets: Sequence[int] = (), mode: str | None = None
-    ) -> None:
-        """An empty mask delivers nothing; that was seen with loads that are in order."""
-        place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
-        try:
-            tma_load(tm, coordinates, arch=self.windows[0].arch, shared_end=self.windows[0].end, **place)
-        except HardwareTrap as trap:
-            raise Unmodelled(f"cta_mask = 0, and with another mask: {trap.reason}; what hardware does is not known") from None
 
     def bulk_load(
         self,
@@ -191,12 +176,28 @@ class Cluster:
 
 
 @functools.lru_cache(maxsize=1024)
-def _deliveries(
-    size: int, end: int, smem_address: int | ClusterAddress, mbar: int | ClusterAddress, cta_rank: int, cta_mask: int | None, cta_group: int
-) -> tuple[Delivery, ...]:
-    """`Cluster.deliveries` of a cluster whose windows end at an address."""
+def deliveries(size: int, end: int, smem_address: int, mbar: int, cta_mask: int | None, cta_group: int) -> tuple[Delivery, ...]:
+    """The CTAs of a cluster of `size`, whose windows end at `end`, that get the data of a tensor load, and the mbarriers
+    that count it, of 0 bytes so far. Raises as `smemsim.multicast` does.
+    """
     to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
+    _check_barrier(barrier, end)
+    return received_by(cta_mask, to, barrier, 0, cluster_size=size, cta_group=cta_group)
+
+
+def _check_barrier(barrier: ClusterAddress, end: int) -> None:
     if barrier.smem_address + BULK_LIMITS.mbarrier_alignment > end:
         raise Unmodelled(f"mbar = {barrier.smem_address:#x}: past the end of the shared window; what hardware does is not known")
-    given: dict[str, Any] = {"cluster_size": size, "cta_rank": cta_rank, "cta_group": cta_group}
-    return multicast(cta_mask, smem_address=to, mbar=barrier, transaction_bytes=0, **given)
+
+
+def check_nothing_traps(
+    tm: TensorMap, coordinates: Sequence[int], smem_address: int, *, arch: str, end: int, im2col_offsets: Sequence[int] = (), mode: str | None = None
+) -> None:  # fmt: skip
+    """Raise Unmodelled if a load with an empty mask, which delivers nothing, would trap with another mask: that nothing
+    happens was seen with loads that do not trap.
+    """
+    place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "mode": mode}
+    try:
+        tma_load(tm, coordinates, arch=arch, shared_end=end, **place)
+    except HardwareTrap as trap:
+        raise Unmodelled(f"cta_mask = 0, and with another mask: {trap.reason}; what hardware does is not known") from None

@@ -31,7 +31,7 @@ from smemsim.core.machine.global_memory import GlobalMemory, Region
 from smemsim.core.machine.owners import Owners, ThreadWrite
 from smemsim.core.machine.tma import Boxes, BoxForm, Transfer, box_form, check_covered, store_boxes
 from smemsim.core.spec.architectures import any_architecture
-from smemsim.core.spec.assumptions import in_force, remembered
+from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
 from smemsim.core.words.operand import operand_addresses
@@ -287,17 +287,9 @@ class SharedMemory:
         """What loads, or stores, of boxes of a map at one address of windows like this one have in common. Raises
         InputError for arguments that no instruction has.
         """
-        key = (self.arch, self.end, smem_address, im2col_offsets, mode, is_store, in_force())
-        is_kept = isinstance(tm, TensorMap) and (type(smem_address), type(im2col_offsets)) == (int, tuple) and isinstance(mode, str | None)
-        known: dict[Any, BoxForm] = tm.__dict__.setdefault("_forms", {}) if is_kept else {}
-        found = known.get(key) if is_kept else None
-        if found is None:
-            place: dict[str, Any] = {"smem_address": smem_address, "im2col_offsets": im2col_offsets, "shared_end": self.end}
-            made = box_form(tm, mode=mode, arch=self.arch, is_store=is_store, **place)
-            found = dataclasses.replace(made, broken=next(iter(tm.broken_on(self.arch)), ""))
-            if is_kept:
-                known[key] = found
-        return found
+        return box_form(
+            tm, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=self.arch, shared_end=self.end, is_store=is_store
+        )
 
     def boxes(self, form: BoxForm, each: Sequence[tuple[int, ...]], array: GlobalMemory) -> tuple[Boxes, Region]:
         """Boxes of a form that begin at some coordinates each, and the array that they touch; nothing is moved yet.

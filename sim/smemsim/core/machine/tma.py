@@ -4,15 +4,16 @@ of the bytes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from smemsim.base.arguments import shown, whole, wholes
-from smemsim.base.errors import HardwareTrap, InputError, OutsideError, Unmodelled
+from smemsim.base.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
 from smemsim.base.floating_point import in_default_state
 from smemsim.core.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.core.arithmetic.reduce_loops import reduce_elements
@@ -30,7 +31,7 @@ from smemsim.core.machine.geometry import (
 )
 from smemsim.core.machine.global_memory import OUTSIDE, Region
 from smemsim.core.spec.architectures import ARCHITECTURES, any_architecture
-from smemsim.core.spec.assumptions import assumed
+from smemsim.core.spec.assumptions import assumed, in_force
 from smemsim.core.spec.bulk import BULK_LIMITS
 from smemsim.core.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.core.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
@@ -39,7 +40,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.problems import short_strides
 
 __all__ = [
-    "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
+    "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "prepare", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
     "tma_reduce", "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
@@ -415,18 +416,54 @@ def check_covered(span: tuple[int, int], begin: int, size: int, what: str) -> No
 def box_form(
     tm: Any, *, smem_address: Any, im2col_offsets: Any = NO_OFFSETS, mode: str | None = None, arch: str | None = None, shared_end: Any = SHARED_END, is_store: bool = False
 ) -> BoxForm:  # fmt: skip
-    """What `tma_load`, or `tma_store`, of boxes of a map at one address have in common. Raises InputError for
-    arguments that no instruction has.
+    """What `tma_load`, or `tma_store`, of boxes of a map at one address have in common; it is kept with the map. Raises
+    InputError for arguments that no instruction has.
     """
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
+    is_plain = type(smem_address) is int and type(shared_end) is int and type(mode) in _NAMES and type(arch) in _NAMES
+    if not is_plain or (im2col_offsets is not NO_OFFSETS and not _are_ints(im2col_offsets)):
+        return _box_form(tm, smem_address, im2col_offsets, mode, arch, shared_end, is_store)
+    known: dict[Any, BoxForm] = tm.__dict__.setdefault("_forms", {})
+    key = (smem_address, im2col_offsets, mode, arch, shared_end, is_store, in_force())
+    found = known.get(key)
+    if found is None:
+        found = known[key] = _box_form(tm, smem_address, im2col_offsets, mode, arch, shared_end, is_store)
+    return found
+
+
+_NAMES = frozenset((str, type(None)))
+
+
+def _are_ints(values: Any) -> bool:
+    """Is it a tuple of plain ints?"""
+    return type(values) is tuple and all(type(value) is int for value in values)
+
+
+def _box_form(
+    tm: TensorMap, smem_address: Any, im2col_offsets: Any, mode: str | None, arch: str | None, shared_end: Any, is_store: bool
+) -> BoxForm:
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
     address = _address("smem_address", smem_address)
     if type(arch) is not str and arch is not None:
         arch = any_architecture(arch).name
+    broken = "" if arch is None else next(iter(tm.broken_on(arch)), "")
     if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
         tm = tm.as_im2col
-    return BoxForm(tm, address, is_store, geometry_of(tm, mode, arch, is_store=is_store), arch, end, im2col_offsets)
+    return BoxForm(tm, address, is_store, geometry_of(tm, mode, arch, is_store=is_store), arch, end, im2col_offsets, broken)
+
+
+def prepare(tm: TensorMap, *, mode: str, arch: str, is_store: bool = False) -> None:
+    """Find out before a transfer what the map alone decides: the geometry of its box, and where hardware stops it. The
+    answers are kept with the map. An error is raised by the transfer, if there is one.
+    """
+    known: set[Any] = tm.__dict__.setdefault("_prepared", set())
+    if (key := (mode, arch, is_store, in_force())) in known:
+        return
+    known.add(key)
+    with contextlib.suppress(SmemsimError):
+        form = box_form(tm, smem_address=LIMITS.smem_alignment, mode=mode, arch=arch, is_store=is_store)
+        form.boxes([(0,) * (1 + GATHERED_ROWS if mode in GATHERS else tm.rank)])
 
 
 @dataclasses.dataclass(eq=False)
@@ -442,7 +479,7 @@ class BoxForm:
     arch: str | None
     shared_end: int
     im2col_offsets: Any
-    broken: str = ""  # the rule that the map breaks on the architecture of a memory
+    broken: str  # the rule that the map breaks on the architecture, "" for none
     _halo: tuple[tuple[int, ...] | None] | None = None  # as soon as it is known
 
     def halo(self) -> tuple[int, ...] | None:
@@ -464,6 +501,8 @@ class BoxForm:
         """Coordinates of a box as Python ints. Raises InputError, and HardwareTrap for another number of dimensions
         than the map has.
         """
+        if _are_ints(given):  # `boxes` looks at their count and range
+            return cast("tuple[int, ...]", given)
         return _coordinates(self.tensor_map, self.geometry, given)
 
     def boxes(self, each: Sequence[tuple[int, ...]]) -> Boxes:
@@ -473,23 +512,22 @@ class BoxForm:
         if len(each[0]) != count or not -(1 << 31) <= min(each[0]) <= max(each[0]) < 1 << 31:
             _coordinates(tm, g, each[0])
         extra, base = self.halo(), tm.global_address
-        for at in each if g.axes or is_store else {at[0]: at for at in each}.values():  # of a load's tile it looks at dimension 0
+        is_own = len(each) == 1 or g.axes > 0 or is_store  # of a load's tile `check_coordinates` looks at dimension 0 alone
+        for at in each if is_own else {at[0]: at for at in each}.values():
             check_coordinates(tm, g, at, extra or (), is_store=is_store)
         if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
             raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
         walked = None if extra is None else [_walk(g, at, extra, tm.rank) for at in each]
-        far = [g.farthest(at) for at in (each if walked is None else walked)] if g.is_far else []
-        for offset in filter(None, far):
-            _check_wrapped(offset, base)
+        far = self._farthest(each if walked is None else walked) if g.is_far else ()
         starts, found = np.zeros((len(each), 5), np.int64), np.empty((len(each) + 1, 4), np.int64)
         starts[:, : len(each[0])] = each
         lines = np.empty((len(each), g.rows if walked is None else len(walked[0])), np.int64)
-        if walked is None:
+        if walked is None:  # a tile, as most boxes are
             tma_loops.tile_reaches(starts, g.shape, g.layout, address, lines, found)
         else:
             self._reach(walked, starts, lines, found)
-        for n in range(len(far)):
-            if far[n] >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
+        for n, offset in enumerate(far):
+            if offset >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
                 for line in (int(found[n, 1]), int(found[n, 2]) - 1):
                     _check_wrapped(line, base)
         reach, low, high, whole = found[-1].tolist()
@@ -497,9 +535,18 @@ class BoxForm:
         if reach > self.shared_end:
             check_window(reach, -(-self.shared_end // GRANULARITY) * GRANULARITY, is_store=is_store)
         # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
-        check_global(span[1] if is_store else max(span[1], base + 1))
-        check_smem_address(address)
+        if (end := span[1] if is_store or high else base + 1) > LIMITS.address_end:
+            check_global(end)
+        if address % LIMITS.smem_alignment:
+            check_smem_address(address)
         return Boxes(self, each, starts, lines, found, span, bool(whole), walked)
+
+    def _farthest(self, each: Sequence[tuple[int, ...]] | Sequence[np.ndarray]) -> list[int]:
+        """`Geometry.farthest` of each box. Raises HardwareTrap if one is beyond all addresses."""
+        found = [self.geometry.farthest(at) for at in each]
+        for offset in filter(None, found):
+            _check_wrapped(offset, self.tensor_map.global_address)
+        return found
 
     def _reach(self, walked: Sequence[np.ndarray], starts: np.ndarray, lines: np.ndarray, found: np.ndarray) -> None:
         """The lines of walks, and what they reach."""

@@ -108,6 +108,8 @@ def execute(
     for other CTAs are joined by further waves, if all of them fit on the card at once. `launch.evidence` records
     whether requests for clusters to take over were granted, `launch.status` the CUDA error of a trap or a hang.
     """
+    for begin in launch.program.at_launch.values():
+        begin(launch)
     launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
     launch.queue = queue = _queue(launch, clusters)
     try:

@@ -185,6 +185,9 @@ class Program:
     # registers that may be read before they are written, from the first use on (`flow`)
     read_first: frozenset[int] | None = None
     copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
+    at_launch: Mapping[Any, Callable[[Any], None]] = dataclasses.field(
+        default_factory=dict
+    )  # what builders want done with each launch before its first instruction; equal keys once
     paces: dict[bool, float] = dataclasses.field(
         default_factory=dict
     )  # seconds per cluster in the last launch, with the sanitizer and without it
@@ -344,6 +347,7 @@ class Linker:
         self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}
         self.approximate: set[str] = set()
         self.copied = copied(inlined.body)
+        self.at_launch: dict[Any, Callable[[Any], None]] = {}  # see `Program.at_launch`
         self.typed: OperandTypes | None = None  # of the instruction that is being built
 
     def read(self, operand: Operand, kind: str) -> Read:
@@ -460,6 +464,7 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
         frozenset(linker.approximate),
         fused.unsure,
         copied=linker.copied,
+        at_launch=linker.at_launch,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import numpy as np
 
-from smemsim.base.errors import OutsideError
+from smemsim.base.errors import OutsideError, SmemsimError
+from smemsim.core.machine.tma import prepare
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.evidence import RULES
@@ -26,10 +28,11 @@ from smemsim.run.scopes import level
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
+    from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Wave
     from smemsim.run.lower.program import Linker
 
-__all__ = ["map_at"]
+__all__ = ["map_at", "prepare_maps"]
 
 
 SIZE = TENSOR_MAP.parts.size
@@ -40,6 +43,32 @@ MEANT = 4 * FIRST_UNREAD_WORD
 @remembered(256)
 def _decoded(raw: bytes) -> TensorMap:
     return TensorMap.from_bytes(raw)
+
+
+def prepare_maps(c: Linker, mode: str, *, is_store: bool = False) -> None:
+    """At each launch of the program, decode the tensor maps among the parameters, and find out what they decide for
+    transfers of a mode (`tma.prepare`). Other maps are decoded when a transfer reads them.
+    """
+
+    def prepare_each(launch: Launch) -> None:
+        for tm in _MAPS(launch):
+            prepare(tm, mode=mode, arch=launch.arch, is_store=is_store)
+
+    c.at_launch[prepare_maps, mode, is_store] = prepare_each
+
+
+def _parameter_maps(launch: Launch) -> list[TensorMap]:
+    """The maps that lie in the parameters, alone or in structures."""
+    found, places, unit = [], launch.program.places, LIMITS.object_alignment
+    for p in places.parameters:
+        begin = places.of(p.name).offset
+        for at in range(-(-begin // unit) * unit, begin + p.size - SIZE + 1, unit):
+            with contextlib.suppress(SmemsimError):
+                found.append(_decoded(launch.parameters[at : at + SIZE].tobytes()))
+    return found
+
+
+_MAPS: Slot[list[TensorMap]] = Slot(_parameter_maps)
 
 
 def map_at(x: Wave, i: Instruction, address: int, threads: Sequence[int]) -> TensorMap:

@@ -13,6 +13,7 @@ import numpy as np
 from smemsim.base.errors import HardwareTrap, Unmodelled
 from smemsim.core.arithmetic.reduce import tensor_reduction
 from smemsim.core.machine.cluster import Delivery as Received
+from smemsim.core.machine.cluster_memory import check_nothing_traps, deliveries
 from smemsim.core.machine.global_memory import Region
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.tma import Boxes, Transfer, are_apart, tma_prefetch
@@ -31,7 +32,6 @@ from smemsim.run.isa.asynchronous import (
     Issued,
     check_alone,
     check_ranks,
-    cluster_of,
     described,
     each_issuer,
     issue,
@@ -44,7 +44,7 @@ from smemsim.run.isa.asynchronous import (
     touched_runs,
 )
 from smemsim.run.isa.barriers.mbarrier import Delivery
-from smemsim.run.isa.copies.maps import map_at
+from smemsim.run.isa.copies.maps import map_at, prepare_maps
 from smemsim.run.isa.memory.spaces import shared_operand
 from smemsim.run.isa.modifiers import Modifiers, Operands
 from smemsim.run.isa.registry import Step, implements, unmodelled
@@ -98,51 +98,35 @@ def build_load(i: Instruction, c: Linker) -> Step:
     if hinted:
         operands.next("a cache policy")
     operands.end()
-    is_narrow = not own and c.arch in WITHOUT_PADDED_TO_CLUSTER
-    return _Loads(
-        i,
-        mode,
-        [to, at, mbar, mask, *offsets],
-        coordinates,
-        own=own,
-        is_alone=not is_multicast and group == 1,
-        group=group,
-        is_narrow=is_narrow,
-    ).run
+    prepare_maps(c, mode)
+    rules: list[_Rule] = [] if own or c.arch not in WITHOUT_PADDED_TO_CLUSTER else [_check_type]
+    rules += [_check_addresses] + [_one_cta] * (not is_multicast and group == 1) + [_own_address] * own
+    return _Loads(i, mode, [to, at, mbar, mask, *offsets], coordinates, rules, group).run
 
 
 @dataclasses.dataclass(frozen=True)
 class _Loads:
     """A tensor load: its operands (destination, map, mbarrier, CTA mask or None, offsets), and the coordinates of the
-    box.
-
-    `is_alone`: for one CTA, whose mbarrier counts it. `own`: to .shared::cta. `is_narrow`: the card does not take every map for .shared::cluster.
+    box. `rules` are those that its words ask for.
     """
 
     i: Instruction
     mode: str
     reads: list[Read]
     coordinates: list[Read]
-    own: bool
-    is_alone: bool
+    rules: list[_Rule]
     group: int
-    is_narrow: bool
 
     def run(self, x: Wave) -> None:
         """The running threads issue it."""
         i, every = self.i, issued_by(x, self.reads, self.coordinates)
         _check_alone(x, i, every, "its bytes arrive at the mbarrier")
         for issued in every:
-            cta, (dst, address, barrier, _, *offsets) = issued.issuers[0][0], issued.values
+            _, address, _, _, *offsets = issued.values
             tm = map_at(x, i, address, issued.threads)
-            if self.is_narrow and _is_padded(tm):
-                raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
-            check_ranks(x, i, dst, mbar=barrier)
-            if self.is_alone:
-                one_cta(x, i, dst, barrier)
-            if self.own:
-                own_address(i, cta, dst)
-            stopped = _stopped_by(x, i, tm, address, self.mode, is_store=False)
+            for rule in self.rules:
+                rule(x, i, tm, issued)
+            stopped = functools.partial(_stopped_by, x, i, tm, address, self.mode)
             for part, moves in described(issued, functools.partial(self.describe, x, tm), stopped):
                 if moves.received:
                     issue(x, _load(x, i, part, address, moves, tuple(offsets)))
@@ -151,12 +135,38 @@ class _Loads:
     def describe(self, x: Wave, tm: TensorMap, issued: Issued) -> _Moves:
         """The boxes of each CTA, and their bytes. Raises if it traps."""
         (cta, _), (dst, _, barrier, mask, *moved) = issued.issuers[0], issued.values
-        cluster, to, offsets = cluster_of(x, cta), dst & OFFSET_MASK, tuple(moved)
-        received = cluster.deliveries(dst, barrier, cta_rank=cta.rank, cta_mask=mask, cta_group=self.group)
+        to, offsets, shared = dst & OFFSET_MASK, tuple(moved), cta.shared
+        received = deliveries(x.launch.cluster_size, shared.end, dst, barrier, mask, self.group)
         if not received:
-            cluster.check_nothing_traps(tm, issued.boxes[0], to, offsets, self.mode)
+            check_nothing_traps(tm, issued.boxes[0], to, arch=shared.arch, end=shared.end, im2col_offsets=offsets, mode=self.mode)
         each = [box for box in issued.boxes for _ in received or (None,)]
-        return _Moves(*cta.shared.boxes(cta.shared.form(tm, to, offsets, self.mode), each, x.launch.memory), received)
+        return _Moves(*shared.boxes(shared.form(tm, to, offsets, self.mode), each, x.launch.memory), received)
+
+
+# A rule of loads, asked before anything moves: given the wave, the instruction, the map, and what threads issue.
+_Rule = Callable[["Wave", Instruction, TensorMap, Issued], None]
+
+
+def _check_type(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
+    """Unmodelled for a map with a sub-byte type, or a swizzle with larger atoms, on cards without such loads."""
+    if not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES:
+        raise Unmodelled(_PADDED_TO_CLUSTER.format(line=i.line, arch=x.launch.arch))
+
+
+def _check_addresses(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
+    dst, _, barrier, *_ = issued.values
+    check_ranks(x, i, dst, mbar=barrier)
+
+
+def _one_cta(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
+    """Of loads for one CTA, whose mbarrier counts it."""
+    dst, _, barrier, *_ = issued.values
+    one_cta(x, i, dst, barrier)
+
+
+def _own_address(x: Wave, i: Instruction, tm: TensorMap, issued: Issued) -> None:
+    """Of loads to .shared::cta."""
+    own_address(i, issued.issuers[0][0], issued.values[0])
 
 
 class _Moves(NamedTuple):
@@ -171,11 +181,6 @@ _PADDED_TO_CLUSTER = (
     "line {line}: on {arch} the PTX ISA has no sub-byte types and no swizzle atomicity for tensor loads to .shared::cluster, and what such a load does is not known: "
     "write .shared::cta (PTX ISA 9.1 §9.7.9.27)"
 )
-
-
-def _is_padded(tm: TensorMap) -> bool:
-    """Has a map a sub-byte type, or a swizzle with larger atoms?"""
-    return not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES
 
 
 def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, moved: tuple[int, ...]) -> AsyncOp:
@@ -258,6 +263,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     if hinted:
         operands.next("a cache policy")
     operands.end()
+    prepare_maps(c, mode, is_store=True)
     return _Stores(i, mode, [at, source], coordinates, operation).run
 
 
@@ -283,7 +289,7 @@ class _Stores:
             tm = map_at(x, i, address, issued.threads)
             check_ranks(x, i, src)
             own_address(i, issued.issuers[0][0], src)
-            stopped = _stopped_by(x, i, tm, address, self.mode, is_store=True)
+            stopped = functools.partial(_stopped_by, x, i, tm, address, self.mode, is_store=True)
             for part, moves in described(issued, functools.partial(self.describe, x, tm), stopped):
                 issue(x, _store(x, i, part, address, moves, self.operation))
         x.progress.changes += 1
@@ -327,10 +333,10 @@ def _store(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves,
 
 
 def _stopped_by(
-    x: Wave, i: Instruction, tm: TensorMap, address: int, mode: str, *, is_store: bool
-) -> Callable[[Issued], contextlib.AbstractContextManager[None]]:
+    x: Wave, i: Instruction, tm: TensorMap, address: int, mode: str, issued: Issued, *, is_store: bool = False
+) -> contextlib.AbstractContextManager[None]:
     """`stops` for what a thread issues by a map."""
-    return lambda one: stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, is_store), (tm, address, one.boxes[0]))
+    return stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, is_store), (tm, address, issued.boxes[0]))
 
 
 def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:
@@ -372,10 +378,9 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _check_alone(x: Wave, i: Instruction, issued: list[Issued], times: str) -> None:
-    if len(issued) == 1:  # by threads of different CTAs
-        return
-    same = ((thread, (one.values, box)) for one in issued for (_, thread), box in zip(one.issuers, one.boxes, strict=True))
+def _check_alone(x: Wave, i: Instruction, every: list[Issued], times: str) -> None:
+    """X016 if several threads of a warp issue the same. Threads of different CTAs, which one `Issued` may have, do not."""
+    same = [(issued.issuers[0][1], (issued.values, issued.boxes[0])) for issued in every]
     check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.1 §9.7.9.27")
 
 
