@@ -81,6 +81,10 @@ class Ctas(Sequence[Cta]):
         known = self._known
         return [known[n] or self[n] for n in indices]
 
+    def make_windows(self) -> list[SharedMemory]:
+        """The windows of all CTAs, made now and not at the first use."""
+        return [cta.shared for cta in self]
+
     def let_go(self) -> None:
         """Nothing asks for one any more."""
         self._make, self._known = _gone, []

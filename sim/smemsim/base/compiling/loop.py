@@ -23,7 +23,7 @@ from smemsim.base import store
 from smemsim.base.compiling import first_run, link
 from smemsim.base.compiling.source import digest, python_of
 
-__all__ = ["LEVELS", "LOOPS", "Loop", "compiled", "describe", "elementwise", "kept"]
+__all__ = ["KNOWN", "LEVELS", "LOOPS", "Loop", "compiled", "describe", "elementwise", "kept"]
 
 
 _WIDE = 1 << 63  # integers from here on have a type of their own
@@ -33,6 +33,7 @@ _lock = threading.RLock()
 LOOPS: list[Loop] = []  # all that were made
 UFUNCS: list[tuple[Callable[..., Any], tuple[str, ...]]] = []
 BUILT = pathlib.Path(__file__).parent / "built"  # of the wheel: a folder for each of LEVELS, machine code by its key
+KNOWN = pathlib.Path(__file__).with_name("known.txt")  # the types of arguments that loops are known to be called with
 # Processors that the wheel has machine code for, the ablest first, and what LLVM says of one that can run it.
 LEVELS = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"),
@@ -109,7 +110,8 @@ class Loop:
         self.py_func = function
         self.reads = frozenset(reads.split())
         self.entries: dict[Any, Callable[..., Any]] = {}
-        self.described: dict[str, Callable[..., Any]] = {}  # by the types of arguments that it was called with
+        self.described: dict[str, Callable[..., Any]] = {}  # by the types of arguments, in words
+        self.is_ready = False
         LOOPS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -119,6 +121,19 @@ class Loop:
             with _lock:
                 entry = self.entries[kinds] = self._entry(arguments)
         return entry(*arguments)
+
+    def ready(self) -> None:
+        """Load the machine code for the types of `known.txt`, as far as it is kept, before the first call. Other code is
+        loaded or compiled when a call needs it.
+        """
+        if self.is_ready:
+            return
+        self.is_ready = True
+        with _lock, contextlib.suppress(*link.UNLINKED):
+            for types in _known_types().get(f"{self.__module__}:{self.__name__}", ()):
+                content = None if types in self.described else _stored(self.key(types))
+                if content is not None:
+                    self.described[types] = link.link_function(unpacked(content), sys.modules[self.__module__], self.__name__)
 
     def _entry(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         names = self.py_func.__code__.co_varnames
@@ -205,22 +220,43 @@ def unpacked(content: bytes) -> link.Code:
 
 def kept(key: str, make: Callable[[], link.Code | None]) -> link.Code | None:
     """What is kept under a key: in the wheel, on disk, or made now and kept. None where it cannot be kept."""
-    content = _shipped(key)
+    content = _stored(key)
     if content is None:
-        own = hashlib.sha256(f"{key} {link.host()}".encode()).hexdigest()
-        content = store.read(own)
-        if content is None:
-            with store.locked(own):
-                content = store.read(own)
-                if content is None:
-                    begin = time.monotonic()
-                    found = make()
-                    if found is None:
-                        return None
-                    content = packed(found)
-                    first_run.note(time.monotonic() - begin)
-                    store.write(own, content, seconds=time.monotonic() - begin)
+        own = _of_host(key)
+        with store.locked(own):
+            content = store.read(own)
+            if content is None:
+                begin = time.monotonic()
+                found = make()
+                if found is None:
+                    return None
+                content = packed(found)
+                first_run.note(time.monotonic() - begin)
+                store.write(own, content, seconds=time.monotonic() - begin)
     return unpacked(content)
+
+
+def _stored(key: str) -> bytes | None:
+    """What is kept under a key, in the wheel or on disk."""
+    content = _shipped(key)
+    return store.read(_of_host(key)) if content is None else content
+
+
+def _of_host(key: str) -> str:
+    """The key on disk, with the processor."""
+    return hashlib.sha256(f"{key} {link.host()}".encode()).hexdigest()
+
+
+@functools.cache
+def _known_types() -> dict[str, list[str]]:
+    """The types in `known.txt`, by the loop's name."""
+    found: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError):
+        for line in KNOWN.read_text(encoding="utf-8").splitlines():
+            what, name, types = line.split(" ", 2)
+            if what == "loop":
+                found.setdefault(name, []).append(types)
+    return found
 
 
 @functools.cache

@@ -17,13 +17,12 @@ from typing import Any
 
 from smemsim.base import store
 from smemsim.base.compiling.link import Code
-from smemsim.base.compiling.loop import LEVELS, Loop, kept, packed, ufunc_key
+from smemsim.base.compiling.loop import KNOWN, LEVELS, Loop, kept, packed, ufunc_key
 from smemsim.base.compiling.source import python_of
 
 __all__ = ["KNOWN", "fill", "known", "ship", "typed"]
 
 
-KNOWN = pathlib.Path(__file__).with_name("known.txt")
 _TOKEN = re.compile(r"[(),]|[^(),]+")
 
 

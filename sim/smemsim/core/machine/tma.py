@@ -40,13 +40,14 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.problems import short_strides
 
 __all__ = [
-    "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "prepare", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
+    "LOOPS", "BoxForm", "Boxes", "Transfer", "are_apart", "box_form", "check_covered", "load_bytes", "prepare", "reduce_bytes", "store_boxes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch",
     "tma_reduce", "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
 
 MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
 GATHERS = ("tile::gather4", "tile::scatter4")
+LOOPS = (tma_loops.tile_reaches, loops.load_boxes)  # those of loads of whole lines
 NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
 

@@ -83,6 +83,8 @@ class Wave:
         self.sel: Any = ALL
         self.at, self.step = 0, 0
         self.cohort = Cohort.of(self)
+        if self.memories.has_owners:  # operands are read from the windows
+            self.ctas.make_windows()
         self.slots: dict[Any, Any] = {}  # the state of instruction families (`slots.Slot`)
         self.warp_scheduler: Any = None
         self.in_flight: Any = None

@@ -219,13 +219,8 @@ class _Tensor:
 
     def _own(self, accesses: Sequence[Any]) -> list[Any]:
         """Those of the first CTA among accesses (warp, CTA, ...), where each has the same; none where one has not."""
-        sanitizer, warps = self.sanitizer, self.sanitizer.x.stride // WARP
-        count, rest = divmod(len(accesses), sanitizer.count)
-        if sanitizer.of_all is not None or rest:
-            return []
-        own = [*map(tuple, accesses[:count])]
-        all_ = [(warp + n * warps, cta + n, *what) for n in range(sanitizer.count) for warp, cta, *what in own]
-        return own if [*map(tuple, accesses)] == all_ else []
+        sanitizer = self.sanitizer
+        return [] if sanitizer.of_all is not None else sanitizer.cohort.own_accesses(accesses) or []
 
     def waited(self, x: Wave, what: str) -> None:
         sanitizer = self.sanitizer

@@ -273,6 +273,7 @@ class History:
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before, self.name = launch, before, launch.program.name
         self.program = launch.program
+        written(launch.program)  # the analysis of the program is made now, not with the first access
         self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
         if len(before) == MOST_IN_FRONT:
             launch.result.bounds.add(

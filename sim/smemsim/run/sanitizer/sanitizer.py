@@ -47,6 +47,7 @@ from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
 from smemsim.run.marks import PART_BITS
+from smemsim.run.sanitizer import shared_loops
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.clock_loops import all_threads_meet
 from smemsim.run.sanitizer.dispatch import Events
@@ -90,6 +91,7 @@ __all__ = ["MATRIX", "Begin", "Sanitizer", "has_excuses", "has_fenced_tensor", "
 
 COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
 MATRIX = ("wgmma", "tcgen05")
+ASYNCHRONOUS = ("cp", *MATRIX)
 _Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 _NO_WARPS = np.zeros(0, np.int64)
 
@@ -117,6 +119,8 @@ class Sanitizer(Events, Observer):
 
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
         self.x = x
+        for loop in shared_loops.OF_OPERATIONS if not x.program.uses.isdisjoint(ASYNCHRONOUS) else ():
+            loop.ready()
         if begin is None:
             number = ACROSS_WAVES(x.launch).begins()
             begin = Begin(number, 0 if history is None else history.enters(x, number))

@@ -21,7 +21,7 @@ _LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
-    "Known", "Tables", "copy", "is_shared_by_threads", "know_alike", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
+    "OF_OPERATIONS", "Known", "Tables", "copy", "is_shared_by_threads", "know_alike", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
     "read", "renumber", "write",
 ]  # fmt: skip
 
@@ -440,6 +440,9 @@ def operations_write(begins, count, windows, warps, marks, owns, is_generic, lin
             return 0
         done_as = max(done_as, done)
     return done_as
+
+
+OF_OPERATIONS = (operations_read, operations_write)  # of the accesses that CTAs' operations make together
 
 
 @compiled

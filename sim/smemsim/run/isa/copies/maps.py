@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import numpy as np
 
 from smemsim.base.errors import OutsideError, SmemsimError
-from smemsim.core.machine.tma import prepare
+from smemsim.core.machine.tma import LOOPS, prepare
 from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.evidence import RULES
@@ -54,6 +54,8 @@ def prepare_maps(c: Linker, mode: str, *, is_store: bool = False) -> None:
         for tm in _MAPS(launch):
             prepare(tm, mode=mode, arch=launch.arch, is_store=is_store)
 
+    for loop in LOOPS:
+        loop.ready()
     c.at_launch[prepare_maps, mode, is_store] = prepare_each
 
 

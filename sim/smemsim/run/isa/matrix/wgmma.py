@@ -40,6 +40,7 @@ from smemsim.run.slots import Slot
 from smemsim.run.word_ranges import WORD, read_runs
 
 if TYPE_CHECKING:
+    from smemsim.base.compiling.loop import Loop
     from smemsim.core.machine.product import SharedOperand
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
@@ -119,7 +120,20 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     {, scale-a, scale-b {, trans-a, trans-b}}`.
     """
     mma = _Mma(i, c)
+    for loop in _loops():
+        loop.ready()
+    c.at_launch[unfenced] = lambda launch: unfenced(launch.program)  # found once, and not with the first product
     return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
+
+
+def _loops() -> list[Loop]:
+    """The loops of dense products, and of the search for what their operands' bytes are."""
+    from smemsim.core.arithmetic.loops import float_sums, numbers_of_words, transposed
+    from smemsim.core.layout.loops import operand_addresses
+    from smemsim.core.layout.tma_loops import tiled_rows
+
+    of_owners = [loops.gather_owned, loops.one_writers, loops.owners_of, tiled_rows]
+    return [loops.one_of_each, loops.take, *of_owners, operand_addresses, transposed, numbers_of_words, float_sums]
 
 
 @dataclasses.dataclass(eq=False)
