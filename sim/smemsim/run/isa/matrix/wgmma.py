@@ -42,6 +42,7 @@ from smemsim.run.word_ranges import WORD, read_runs
 if TYPE_CHECKING:
     from smemsim.base.compiling.loop import Loop
     from smemsim.core.machine.product import SharedOperand
+    from smemsim.run.engine.launch import Launch
     from smemsim.run.engine.wave import Cta, Wave
     from smemsim.run.isa.registers import Read
     from smemsim.run.lower.program import Linker
@@ -122,8 +123,13 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     mma = _Mma(i, c)
     for loop in _loops():
         loop.ready()
-    c.at_launch[unfenced] = lambda launch: unfenced(launch.program)  # found once, and not with the first product
+    c.at_launch[unfenced] = _find_unfenced
     return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
+
+
+def _find_unfenced(launch: Launch) -> None:
+    """Find what `_check_fences` asks, once for a program."""
+    unfenced(launch.program)
 
 
 def _loops() -> list[Loop]:
