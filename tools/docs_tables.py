@@ -194,6 +194,25 @@ def commands(_: Page) -> str:
     return table(("command", "what it does"), rows)
 
 
+# What the argument of a command is; options have this text in the command itself.
+ARGUMENTS_ARE = {
+    "cache": "`where` prints the folder, `size` its size (the default). `fill` compiles the loops that most commands need. `clear` removes all entries.",
+    "campaign": "The spaces to test. `--list` prints them.",
+    "capture": "The suites to record. Default: all for this card.",
+    "check": "Scenario files, .toml or .json.",
+    "decode": "A descriptor word, the 128 bytes of a tensor map, a call that encodes a map, a CuTe layout, a file with these, or `-` for standard input.",
+    "evidence": "The name of a rule. Default: all rules.",
+    "exec": "The program and its arguments, after `--`.",
+    "explain": "Codes or names of findings: X003, missing-proxy-fence. Default: list all codes.",
+    "map": "A descriptor word, a tensor map, a call that encodes a map, a CuTe layout, a file with these, or `-` for standard input.",
+    "plan": "The tile: rows x K of one operand, or M x N x K of a product.",
+    "replay": "Traces, or folders of traces. Default: `golden`.",
+    "run": "A PTX file, a launch file, or a folder with `kernel.ptx` and `launch.json`.",
+    "show": "A descriptor word, a scenario file, `patterns` (all swizzles), or `banks` (bank conflicts of an access).",
+    "solve": "A scenario file. Or two files: a dump of shared memory, and the operand (`.npy`, rows x k).",
+}
+
+
 def options(_: Page, name: str) -> str:
     """Usage and options of a command, as `--help` has them."""
     command = COMMANDS[name]
@@ -203,7 +222,8 @@ def options(_: Page, name: str) -> str:
     for parameter in command.params:  # --help, which click makes at first use and keeps, stands last
         record = parameter.get_help_record(context)
         if record is not None:
-            rows.append((f"`{record[0].replace('|', '&#124;')}`" if "|" not in record[0] else f"<code>{record[0].replace('|', '&#124;').replace('<', '&lt;')}</code>", record[1].replace("|", "\\|")))  # fmt: skip
+            says = record[1] or ARGUMENTS_ARE[name]
+            rows.append((f"`{record[0].replace('|', '&#124;')}`" if "|" not in record[0] else f"<code>{record[0].replace('|', '&#124;').replace('<', '&lt;')}</code>", says.replace("|", "\\|")))  # fmt: skip
     rows.append(("`-h, --help`", "Show this message and exit."))
     return f"{usage}\n\n{table(('option', 'what it does'), rows)}"
 
