@@ -439,7 +439,7 @@ def test_the_report_of_a_campaign(snapshot):
 
 def test_every_space_is_listed_and_says_what_it_is():
     lines = command("--list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [*NAMES, *ORACLE_NAMES]
+    assert [line.partition(":")[0] for line in lines if not line.startswith(" ")] == [*NAMES, *ORACLE_NAMES]
     listed = json.loads(command("--list", "--json").stdout)
     assert {one["name"]: one["chunks"] for one in listed} == {name: space(name).chunks for name in NAMES} | dict.fromkeys(ORACLE_NAMES)
 

@@ -101,9 +101,9 @@ def _list(as_json: bool) -> None:
         )
         return
     for s in spaces:
-        size = f"{s.chunks * s.chunk_cases:,} cases" if s.chunks else "no end"
+        size = f"{s.chunks * s.chunk_cases:,} cases" if s.chunks else "any number of cases"
         needs = f"; needs {', '.join(s.needs)}" if s.needs else ""
-        click.echo(f"{s.name:16} {s.says} ({size}, {s.chunk_cases:,} a chunk{needs})")
+        click.echo(f"{s.name}: {size}, in chunks of {s.chunk_cases:,}{needs}\n  {s.says}")
 
 
 def _reproduce(text: str, as_json: bool) -> int:

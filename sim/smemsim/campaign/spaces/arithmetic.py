@@ -170,5 +170,5 @@ def case(seed: int, chunk: int, number: int) -> Case:
     return Case(f"{p.kind} to {p.types[2]}: {', '.join(name for name, what in said.items() if what is not None)}", p.shown())
 
 
-SPACE = Space("arithmetic", "matrix products of any numbers: step by step, exact integers, any order, other signs, twice as large",
+SPACE = Space("arithmetic", "matrix products of random numbers against laws: sums step by step, in exact integers, in another order, with other signs, twice as large",
               one_by_one("arithmetic", case, CHUNK_CASES), CHUNK_CASES, case)  # fmt: skip

@@ -427,4 +427,4 @@ def _chunk(seed: int, chunk: int) -> ChunkResult:
         return one_by_one("cohorts", _case, CHUNK_CASES)(seed, chunk)
 
 
-SPACE = Space("cohorts", "programs of several CTAs: CTAs that do the same as one, and one by one, leave the same bytes and findings", _chunk, CHUNK_CASES, _case)  # fmt: skip
+SPACE = Space("cohorts", "programs of several CTAs: CTAs executed together against CTAs executed one by one: bytes in memory, and findings", _chunk, CHUNK_CASES, _case)  # fmt: skip

@@ -125,5 +125,5 @@ def run(seed: int, chunk: int) -> ChunkResult:
     return tally.result()
 
 
-SPACE = Space("keys", "every swizzle, base offset, start phase, row and chunk: the XOR against tables without XOR", run, PER_CHUNK, case,
+SPACE = Space("keys", "every swizzle, base offset, start phase, row and chunk: the XOR formula against tables of the pattern", run, PER_CHUNK, case,
               chunks=len(MODES) * BASES)  # fmt: skip

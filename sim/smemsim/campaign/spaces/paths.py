@@ -131,5 +131,5 @@ def case(seed: int, chunk: int, number: int) -> Case:
     return WAYS[number % len(WAYS)](drawn("paths", seed, chunk, number))
 
 
-SPACE = Space("paths", "compiled loops against the same source run by Python: operand addresses, transfers, dot products",
+SPACE = Space("paths", "compiled loops against the same source code run by Python: operand addresses, transfers, dot products",
               one_by_one("paths", case, CHUNK_CASES), CHUNK_CASES, case)  # fmt: skip

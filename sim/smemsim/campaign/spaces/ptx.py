@@ -374,4 +374,4 @@ def _chunk(seed: int, chunk: int) -> ChunkResult:
         return one_by_one("ptx", _case, CHUNK_CASES)(seed, chunk)
 
 
-SPACE = Space("ptx", "random PTX programs: machine code and closures leave the same bytes and findings", _chunk, CHUNK_CASES, _case)  # fmt: skip
+SPACE = Space("ptx", "random PTX programs: JIT-compiled blocks against the interpreter: bytes in memory, and findings", _chunk, CHUNK_CASES, _case)  # fmt: skip
