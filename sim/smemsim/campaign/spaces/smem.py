@@ -258,4 +258,10 @@ def run(seed: int, chunk: int) -> ChunkResult:
     return tally.result()
 
 
-SPACE = Space("smem", "random and nearly right 64-bit descriptors with operands: the problems and addresses that the model gives, against a second implementation", run, CHUNK_CASES, case)
+SPACE = Space(
+    "smem",
+    "random and nearly right 64-bit descriptors with operands: the problems and addresses that the model gives, against a second implementation",
+    run,
+    CHUNK_CASES,
+    case,
+)
