@@ -128,13 +128,23 @@ def _grades(rule: Rule) -> str:
 
 
 def errata(_: Page) -> str:
-    rows = [(e.topic, e.document, e.says, e.but, f"`{e.trace}`" if e.trace else "not measured") for e in ERRATA]
-    return table(("topic", "document", "says", "but", "trace"), rows)
+    """Each erratum: what the document says, what is so, and what shows it."""
+    made = []
+    for e in ERRATA:
+        evidence = f"recorded cases `{e.trace}`" if e.trace else e.seen or "not measured"
+        document = ["No document mentions it"] if e.document == "none" else [f"{e.document}: {e.says}"]
+        items = [*document, f"In fact: {e.but}", f"Evidence: {evidence}"]
+        made += [f"### {e.topic}", "\n".join(filled(f"{item}.".replace("*", "\\*"), "- ") for item in items)]
+    return "\n\n".join(made)
 
 
 def disputes(_: Page) -> str:
-    rows = [(topic, d.takes, d.source, d.other) for topic, d in DISPUTES.items()]
-    return table(("Blackwell only", "the model", "after", "but"), rows)
+    """Each dispute: what smemsim does, the source of that, and what other sources say."""
+    made = []
+    for topic, d in DISPUTES.items():
+        items = (f"smemsim: {d.takes}", f"Source: {d.source}", f"Against it: {d.other}")
+        made += [f"### {topic}", "\n".join(filled(f"{item}.".replace("*", "\\*"), "- ") for item in items)]
+    return "\n\n".join(made)
 
 
 def speeds(_: Page) -> str:

@@ -62,7 +62,7 @@ class CaptureReport:
             lines.append(f"  {self.arch}: the rules were measured on an H200, and this card does the same")
         else:
             lines += [f"  {line}" for line in self.settlement.text().splitlines()]
-            lines += [f"  dispute {name!r}: the card {DISPUTES[name].takes}" for name in self.decided]
+            lines += [f"  dispute {name!r}: the card does what smemsim assumes: {DISPUTES[name].takes}" for name in self.decided]
         lines += [
             f"To send it: pack the folder (tar cJf {self.out.name}.tar.xz {self.out}) and attach it to {send}",
             "  The folder holds the card's name, driver and answers; no names of machines or users, and no paths. Edit nothing in it.",

@@ -25,41 +25,41 @@ __all__ = [
 # work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128
 
-_ALIGNMENT = "PTX ISA 9.1 §5.5.7 asks for less alignment of the shared address ({} B)"
+_ALIGNMENT = "PTX ISA 9.1 §5.5.7 requires less alignment of the shared address ({} B)"
 ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: Dispute(
-        "boxes begin on multiples of 128 B in shared memory",
+        "a box begins at a multiple of 128 B in shared memory",
         "CUDA guide 10.29.3; measured on Hopper for the other modes",
         _ALIGNMENT.format(32),
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: Dispute(
-        "on odd 128-byte lines the 8-byte halves of each 16 bytes change places, in loads of tiles",
+        "a load of a tile exchanges the 8-byte halves of each 16 bytes in odd 128-byte lines",
         "PTX ISA 9.1 §5.5.7",
-        "one simulator has it for loads only; for stores and im2col::w the model raises Unmodelled",
+        "a public simulator has it only for loads. For stores and im2col::w smemsim raises Unmodelled",
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: Dispute(
-        "one bit of the line index takes part, two 128-byte lines repeat",
+        "the XOR uses one bit of the line number, so the pattern repeats after two 128-byte lines",
         "PTX ISA 9.1 §5.5.7, table",
-        "CUTLASS expects two bits; " + _ALIGNMENT.format(64),
+        "CUTLASS expects two bits. " + _ALIGNMENT.format(64),
     ),
     TensorMapSwizzle.SWIZZLE_96B: Dispute(
-        "rows lie 96 B apart, the XOR is that of 32B",
-        "PTX ISA 9.1 §5.5.7 for the XOR, one simulator for the rows",
-        "another simulator leaves the mode out",
+        "the rows are 96 B apart, and the XOR is that of the 32B swizzle",
+        "PTX ISA 9.1 §5.5.7 for the XOR, a public simulator for the rows",
+        "another public simulator does not have the mode",
     ),
 }
 PADDED_DISPUTE = Dispute(
-    "16U6_ALIGN16B with 128B_ATOM_64B can be stored, not loaded, and 16U4_ALIGN16B has no such swizzle",
+    "16U6_ALIGN16B with 128B_ATOM_64B can be stored, but not loaded. 16U4_ALIGN16B does not have this swizzle",
     "driver header",
-    "the PTX ISA allows all modes but the flip for both types",
+    "the PTX ISA allows all modes except the flip, for both types",
 )
 WIDE_HALO_DISPUTE = Dispute(
-    "the wHalo pixels of im2col::w::128 come after each 32 pixels", "PTX ISA 9.1 §5.5.5", "one simulator stores them after all 128 pixels"
+    "im2col::w::128 puts the wHalo pixels after each 32 pixels", "PTX ISA 9.1 §5.5.5", "a public simulator puts them after all 128 pixels"
 )
 WIDE_STEP_DISPUTE = Dispute(
     "im2col::w steps N by its element stride",
-    "one simulator, and im2col on Hopper (trace tma_im2col)",
-    "PTX ISA 9.1 §5.5.5.2 names the stride of W alone",
+    "a public simulator, and im2col on Hopper (trace tma_im2col)",
+    "PTX ISA 9.1 §5.5.5.2 names only the stride of W",
 )
 
 # Bits that the PTX ISA reserves and that classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) name: of
@@ -75,8 +75,8 @@ CUTE_DSL_BITS: dict[str, dict[int, str]] = {
 def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
     named = "; ".join(f"{name}: {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
     return Dispute(
-        f"reserved in {what}: decode notes them where they are set, and they do nothing", source,
-        f"CuTe DSL 4.8.1 names some, for later architectures: {named}",
+        f"these bits are reserved in {what}: they have no effect, and decode prints a note if one is set", source,
+        f"CuTe DSL 4.8.1 has names for some of them, for later architectures: {named}",
     )  # fmt: skip
 
 

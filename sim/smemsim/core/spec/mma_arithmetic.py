@@ -86,10 +86,12 @@ ARITHMETIC: tuple[MmaArithmetic, ...] = (
 
 ARITHMETIC_DISPUTES: dict[str, Dispute] = {
     "bits kept of 4-bit types": Dispute(
-        "35 below the largest term, groups of 16 summed exactly", "MMA-Sim", "DeepGEMM issue 176: 34 to 37"
+        "groups of 16 are summed exactly, and 35 bits of the sums are kept", "MMA-Sim", "DeepGEMM issue 176: 34 to 37"
     ),
     "zeros with f16 accumulators": Dispute(
-        "count with 2^-21", "wgmma, measured (trace wgmma_dots_f16)", "earlier MMA-Sim: 2^-133 for tcgen05; mmasim 2.1.1 agrees with 2^-21"
+        "a zero counts like a number with the exponent 2^-21",
+        "wgmma, measured (trace wgmma_dots_f16)",
+        "earlier MMA-Sim: 2^-133 for tcgen05. mmasim 2.1.1 agrees with 2^-21",
     ),
     "sign of zero": Dispute(
         "D is never -0",

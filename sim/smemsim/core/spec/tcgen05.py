@@ -121,35 +121,35 @@ WIDE_K = 96  # of mxf4 and mxf4nvf4 with idesc bit 31, on sm_103a
 
 TCGEN05_DISPUTES: dict[str, Dispute] = {
     "N = 256 of .ws": Dispute(
-        "as other N, for 8-bit floats too",
+        "N = 256 works like other N, also for 8-bit floats",
         "PTX ISA 9.1 table 39; Modular's test_mla_layout_g_mma_smoke.mojo, 32 rows",
-        "Tilebench's report on matmul_fp32_fp16_fp8: on a B200 columns 128 to 255 of TileLang's product with 128 rows are wrong, of f8f6f4 alone; TileLang's own sm_100 example leaves its assertion out",
+        "Tilebench's report on matmul_fp32_fp16_fp8: on a B200 columns 128 to 255 of TileLang's product with 128 rows are wrong, only for f8f6f4. TileLang's own sm_100 example leaves its assertion out",
     ),
     "MN-major 4- and 6-bit operands of f8f6f4": Dispute(
-        "they exist; decode notes it", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54: K-major only"
+        "they exist, and decode prints a note", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54: K-major only"
     ),
     "N of M = 128": Dispute(
-        "multiples of 8",
+        "N is a multiple of 8",
         "PTX ISA 9 table 39, CUTLASS with A in shared memory",
-        "older tables, DeepGEMM, and CUTLASS with A in tensor memory: 16",
+        "older tables, DeepGEMM, and CUTLASS with A in tensor memory: a multiple of 16",
     ),
-    "N of a pair": Dispute("multiples of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory: multiples of 32"),
+    "N of a pair": Dispute("N is a multiple of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory: a multiple of 32"),
     "N of kind i8": Dispute(
-        "24 exists; pairs have multiples of 32",
+        "N = 24 exists. N of a pair is a multiple of 32",
         "PTX ISA 9 table 39, CUTLASS C++ for pairs",
-        "CUTLASS refuses 24, CuTe DSL documents multiples of 16 for pairs",
+        "CUTLASS refuses N = 24. CuTe DSL documents multiples of 16 for pairs",
     ),
-    "M of block-scaled pairs": Dispute("128 and 256", "PTX ISA 9 table 39", "CUTLASS C++: mxf8f6f4 has 256 only"),
-    "M of K = 96": Dispute("128 alone, 128 and 256 in pairs", "CUTLASS, Triton", "PTX ISA: pairs with M = 256 only"),
+    "M of block-scaled pairs": Dispute("M is 128 or 256", "PTX ISA 9 table 39", "CUTLASS C++: mxf8f6f4 has only 256"),
+    "M of K = 96": Dispute("M is 128 for one CTA, and 128 or 256 for a pair", "CUTLASS, Triton", "PTX ISA: a pair has only M = 256"),
     "mixed f16 and bf16": Dispute(
-        "A and B may differ",
+        "A and B may have different types",
         "the descriptor has a type field for each (PTX ISA table 42); Triton emits such words (golden/compiled)",
         "no document shows such an instruction",
     ),
     "zero-column mask": Dispute(
-        "skip counts masked columns, use counts used ones",
+        "skip counts masked columns, and use counts used columns",
         "worked examples of PTX ISA 9.1 §9.7.16.4.3",
-        "its table exchanges the two; CUTLASS inverts non-zero-mask",
+        "its table exchanges the two. CUTLASS inverts non-zero-mask",
     ),
 }
 
