@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
+import re
 import textwrap
 from collections.abc import Callable
 
@@ -147,11 +148,64 @@ def disputes(_: Page) -> str:
     return "\n\n".join(made)
 
 
+# The page's headings for the groups of tools/bench.py.
+SPEED_GROUPS = {
+    "commands": "Whole commands",
+    "run": "Launches",
+    "check": "check",
+    "plan": "plan",
+    "solve": "find_descriptors",
+    "explain": "Explanations of a result",
+    "MMA": "Matrix instructions",
+    "TMA": "TMA",
+    "tensor maps": "Tensor maps",
+    "addresses": "Operand addresses",
+    "campaign": "campaign",
+}
+# The bench keeps old names of rows, so that runs can be compared. The page has today's words.
+SPEED_WORDS = (
+    (r"\bunwatched\b", "without the sanitizer"),
+    (r"\bwatched\b|\bthe sanitizer on\b", "with the sanitizer"),
+    (r"^closures$", "the interpreter"),
+    (r"\bjudged\b", "checked"),
+    (r"\bours judges\b", "smemsim checks"),
+    (r"\basked for: ([\d.]+)x, MISSED", lambda m: f"goal of {float(m[1]):.2g} times the baseline's speed: not reached"),
+    (r"\basked for: ([\d.]+ \w+ a second), MISSED", r"goal of \1: not reached"),
+    (r"\b(\d+(?:\.\d)?x) the time is (?:linear|a constant rate)", r"expected: \1"),
+    (r"\b2.0x the time: the sanitizer costs as much as the launch", "2.0x means that the sanitizer takes as long as the launch"),
+    (r"\bof a later run, ", "measured on "),
+    (r", nothing beside it", ", with no other work"),
+    (
+        r"\bbeside (much other work), which delays one of the two more than the other",
+        r"with \1, which delays one process more than the other",
+    ),
+    (r"\bwith seven processes beside it", "while seven other processes ran"),
+    (r"\bbeside torch\b", "from torch's result"),
+    (r", beside (pycute|tensor-layouts|Triton|mmasim)", r", compared with \1"),
+    (r"\bits dpa of 4 tiles at once is the fastest", "for the baseline, the fastest of its functions was taken: dpa, with 4 tiles at once"),
+)
+
+
 def speeds(_: Page) -> str:
-    """What `python tools/bench.py --peers --json` printed when it was last kept; nothing is timed here."""
-    kept = json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())
-    # Rows keep their old names, so that measurements can be compared. Pages have today's word.
-    return speed_table.markdown(*speed_table.of_json(kept))
+    """What `python tools/bench.py --peers --json` printed when it was last kept, by group; nothing is timed here."""
+    of, results = speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text()))
+    if missing := {r.group for r in results} - SPEED_GROUPS.keys():
+        raise ValueError(
+            f"give these groups of tools/bench.py a heading in SPEED_GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}"
+        )
+    made = []
+    for group, title in SPEED_GROUPS.items():
+        rows = [tuple(map(_in_todays_words, speed_table.cells(r))) for r in results if r.group == group and r.speed is not None]
+        header = ("what", "time", "rate", "compared with", "its time", "ratio", "note")
+        made += [f"## {title}", table(header, [tuple(cell.replace("|", "/") for cell in row) for row in rows])]
+    made.insert(0, f"Machine: {speed_table.about(of)}.")
+    return "\n\n".join(made)
+
+
+def _in_todays_words(cell: str) -> str:
+    for old, new in SPEED_WORDS:
+        cell = re.sub(old, new, cell)
+    return cell
 
 
 # What a user waits for: how the page calls it, and the row of the bench.

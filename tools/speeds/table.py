@@ -42,9 +42,9 @@ def processor() -> str:
 
 def about(of: dict[str, Any]) -> str:
     """The machine in one sentence."""
-    loads = " and ".join(f"{x:.1f}" for x in of["load"]) or "an unknown number of"
+    loads = ", then ".join(f"{x:.1f}" for x in of["load"]) or "unknown"
     return (f"{of['date']}, {of['processor']}, {of['cores']} cores, Python {of['python']}, numpy {of['numpy']}, numba {of['numba']}; "
-            f"{loads} processes wanted a core when it began and ended")  # fmt: skip
+            f"load (processes that want a core) when it began and ended: {loads}")  # fmt: skip
 
 
 def duration(seconds: float) -> str:
