@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from smemsim import DeviceArray, Gpu, Run
+from smemsim import DeviceArray, Gpu, Run, TensorMap
 
 ROWS, WIDTH = 64, 128  # of a tile with the 128B swizzle, in bytes
 DESCRIPTOR = 1 << 62 | 64 << 32 | 1 << 16
@@ -146,6 +146,34 @@ def test_values_that_threads_compute_come_from_nowhere(change: str):
         numbers=PERIODIC,
     )
     assert (ran.findings, ran.judged.a) == ([], (0, 4))
+
+
+LOADED = """.shared .align 8 .b64 bar; setp.ne.u32 %p, %t, 0; @%p bra LOADED; mbarrier.init.shared.b64 [bar], 1; fence.proxy.async;
+  mbarrier.arrive.expect_tx.shared.b64 _, [bar], 8192; mov.b64 %at, map; cvta.param.u64 %at, %at;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [%at, {0, 0}], [bar];
+LOADED: bar.sync 0; ON: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra ON;
+MORE:"""
+COMPUTED = " ".join(f"not.b32 %w{n}, %v{n}; not.b32 %w{n}, %w{n};" for n in range(4))
+
+
+@pytest.mark.parametrize("cohorts", ["on", "off"])
+def test_a_tile_that_threads_overwrite_is_the_load_s_no_longer_in_every_tier(cohorts: str, monkeypatch: pytest.MonkeyPatch):
+    """A TMA load brings the right tile. Then threads store it once more, in the right order or in a wrong one, from machine code or from the interpreter."""
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    copy = f"{{ .reg .b32 %w<4>; ld.global.v4.b32 {FOUR}, [%at]; {COMPUTED} st.shared.v4.b32 [%to], {{%w0, %w1, %w2, %w3}}; }}"
+    for law, codes, known in ((RIGHT, [], (12, 12)), (WRONG["rows modulo 4"], ["R501", "R501"], (0, 12))):
+        for tier in ("closures", "compiled"):
+            monkeypatch.setenv("SMEMSIM_TIERS", tier)
+            gpu = Gpu("sm_90a")
+            held = gpu.array(np.random.default_rng(0).standard_normal((ROWS, 64)).astype(np.float16))
+            box = TensorMap.tiled(
+                data_type="f16", global_address=held.address, global_dim=(64, ROWS), global_strides=(WIDTH,), box_dim=(64, ROWS), element_strides=(1, 1),
+                interleave="none", swizzle="128B", l2_promotion="none", oob_fill="zeros",
+            )  # fmt: skip
+            text = kernel(law, copy).replace(".version 8.3", f".version 8.3 // {tier} {cohorts}")  # a program of its own
+            text = text.replace("\nMORE:", LOADED).replace(".param .u32 pitch", ".param .u32 pitch, .param .align 64 .b8 map[128]")
+            ran = gpu.launch(text, grid=3, block=128, args=[held, gpu.array(np.zeros(128, np.float32)), WIDTH, box], progress=False)
+            assert ([f.code for f in ran.findings], ran.judged.a) == (codes, known), (tier, ran.text())
 
 
 def descriptor(lbo: int, sbo: int, swizzle: int) -> int:

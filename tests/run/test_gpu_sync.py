@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import found, kernel, launch, results, run
-from smemsim import Gpu, InputError, Unmodelled
+from launches import Device, found, kernel, launch, results, run
+from smemsim import Gpu, InputError, TensorMap, Unmodelled
 from strategies import examples
 
 N = 128
@@ -765,6 +765,52 @@ def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
     fence.proxy.async.shared::cta; bar.sync 0; {copy} bar.sync 0;
     st.shared.u8 [%r4+1], %r1;"""
     assert "X005" in found(body, np.zeros(32, np.uint32))
+
+
+# Four words are flags: thread 0 sets them, and all poll them. Later asynchronous operations write them, and warp 1 uses them.
+FLAGS = """mov.u32 %r5, sm; mov.u32 %r6, bar; setp.eq.u32 %p1, %r1, 32; mov.u32 %r7, 1; mov.u16 %h1, 1; mov.u32 %r10, %cluster_ctarank;
+mapa.shared::cluster.u32 %r8, %r5, %r10; mapa.shared::cluster.u32 %r9, %r6, %r10; mov.u64 %d1, map; cvta.param.u64 %d1, %d1; @!%p9 bra INIT;
+mbarrier.init.shared::cta.b64 [bar], 1; st.volatile.shared.v4.u32 [sm], {%r1, %r1, %r1, %r1}; st.shared.v4.u32 [sm+128], {%r1, %r1, %r1, %r1};
+fence.mbarrier_init.release.cluster; INIT: bar.sync 0; @%p9 st.volatile.shared.v4.u32 [sm], {%r7, %r7, %r7, %r7};
+P: ld.volatile.shared.v4.u32 {%r11, %r12, %r13, %r14}, [sm]; setp.ne.u32 %p2, %r14, 0; @!%p2 bra P; fence.proxy.async.shared::cta; bar.sync 0;
+"""
+BY_MBARRIER = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;"
+COUNTED = "complete_tx::bytes"
+WRITES = {
+    "bulk": f"@%p9 cp.async.bulk.shared::cluster.global.mbarrier::{COUNTED} [sm], [%d20], 16, [bar];",
+    "tensor": f"@%p9 cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::{COUNTED} [sm], [%d1, {{0}}], [bar];",
+    "within": f"@%p9 cp.async.bulk.shared::cluster.shared::cta.mbarrier::{COUNTED} [%r8], [sm+128], 16, [%r9];",
+    "st.async": f"@%p9 st.async.shared::cluster.mbarrier::{COUNTED}.v4.u32 [%r8], {{%r7, %r7, %r7, %r7}}, [%r9];",
+    "red.async": "".join(
+        f"@%p9 red.async.relaxed.cluster.shared::cluster.mbarrier::{COUNTED}.add.u32 [%r8+{at}], %r7, [%r9];" for at in (0, 4, 8, 12)
+    ),
+    "cp.async": "@%p9 cp.async.cg.shared.global [sm], [%d20], 16; cp.async.commit_group;",
+}
+FLAG_USES = {
+    "st.volatile.shared.u32 [sm], %r1;": "X005", "red.shared.add.u32 [sm+4], 1;": "X005", "ld.volatile.shared.u32 %r3, [sm+8];": "X004",
+    "atom.shared.cas.b16 %h2, [sm+12], %h1, %h1;": "X005",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_word_that_was_a_flag_is_one_no_longer_once_an_operation_writes_it(write, tier, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    wait = "@%p9 cp.async.wait_group 0; bar.sync 0;" if write == "cp.async" else BY_MBARRIER
+    expects = "" if write == "cp.async" else "@%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;"
+    uses = "".join(f"@%p1 {use}\n" for use in FLAG_USES)
+    for before, after, codes in ((wait, "", []), ("", wait, list(FLAG_USES.values()))):
+        card = Device("sm_90a")
+        array = card.array(np.arange(64, dtype=np.uint32))
+        box = TensorMap.tiled(
+            data_type="u32", global_address=array.address, global_dim=(64,), global_strides=(), box_dim=(4,), element_strides=(1,),
+            interleave="none", swizzle="none", l2_promotion="none", oob_fill="zeros",
+        )  # fmt: skip
+        text = kernel(1, f"{FLAGS}{expects}{WRITES[write]}{before}\n{uses}bar.sync 0; {after}")
+        text = text.replace("(.param .u64 p0)", "(.param .u64 p0, .param .align 64 .b8 map[128])")
+        done = card.launch(text, "k", grid=2, cluster=2, block=64, args=[array, box])
+        begin = text[: text.index(uses)].count("\n") + 1
+        assert sorted((f.line - begin, f.code) for f in done.result.findings.values()) == list(enumerate(codes))
 
 
 def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many():

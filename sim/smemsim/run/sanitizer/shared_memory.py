@@ -423,7 +423,9 @@ class SharedShadow:
         """
         self.epochs.forget()
         changed = changed or bool(self.nobody_wrote(at).any())
-        if size < WORD:
+        if size < WORD:  # other threads' accesses of the word may be of its other bytes
+            self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
+            self._operations_have_read(i, at, warps)
             self.parts.written_whole(at, keeps_holes=True)
             self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
             return
