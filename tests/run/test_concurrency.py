@@ -523,6 +523,25 @@ def heard_by_all(who: str = "") -> str:
     ld.shared.u32 %r9, [%r8]; {RESULT} H:"""
 
 
+def heard_by_one(reads: str, polls: str = "ld.acquire", meets: str = "", later: str = "", hears: int = 1) -> str:
+    """Lane 0 of warp 0 waits for a copy (at 0), lane 1 hears by a flag of what warp 1 has written (at 1024); lane 2 reads."""
+    return f"""{init()} {init(1, "[bar+8]")} @%p1 st.volatile.shared.u32 [sm+2048], 0; fence.proxy.async.shared::cta; bar.sync 0; @%p2 bra COPIES;
+    @!%p4 bra OUT; st.shared.u32 [sm+1024], 7; st.release.cta.shared.u32 [sm+2048], 1; mbarrier.arrive.shared::cta.b64 _, [bar+8]; bra OUT;
+    COPIES: {LOAD} @!%p1 bra E; {waits()} E: setp.eq.u32 %p11, %r3, {hears}; @!%p11 bra F;
+    POLL: {polls}.cta.shared.u32 %r15, [sm+2048]; setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {"" if polls == "ld.acquire" else ACQ} F: {later}
+    {meets} setp.eq.u32 %p12, %r3, 2; @!%p12 bra OUT; ld.shared.u32 %r9, [sm+{reads}]; {RESULT} OUT:"""
+
+
+THIRD = f"setp.eq.u32 %p13, %r3, 3; @!%p13 bra V; {waits('[bar+8]', label='U')} V:"  # lane 3 waits for something else
+
+
+def copied_apart(reads: str) -> str:
+    """Lane 0 waits for a copy; every lane copies two words (256 bytes apart) and waits for the first; lane 3 waits for something else; all read a word."""
+    return f"""{init()} {init(1, "[bar+8]")} bar.sync 0; add.u32 %r8, %r6, 1024; add.u32 %r6, %r6, 2048; mul.wide.u32 %rd4, %r1, 4; add.u64 %rd4, %rd4, %rd2;
+    {LOAD} @!%p2 bra OUT; @!%p1 bra E; {waits()} E: cp.async.ca.shared.global [%r8], [%rd4], 4; cp.async.commit_group; cp.async.ca.shared.global [%r6], [%rd4], 4;
+    cp.async.commit_group; cp.async.wait_group 1; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar+8]; {THIRD} ld.shared.u32 %r9, [{reads}]; {RESULT} cp.async.wait_group 0; OUT:"""
+
+
 KERNELS = (
     Kernel("bulk load, try_wait in a loop",            loaded(waits())),
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
@@ -936,6 +955,15 @@ KERNELS = (
     Kernel("lanes, two relaxed waits, no fence",       waited_by_two("%r3", ""), "X004"),
     Kernel("lanes, one waits, all hear of it by a flag", heard_by_all()),
     Kernel("lanes, one waits, one hears of it by a flag", heard_by_all("setp.eq.u32 %p15, %r3, 9; @!%p15 bra H;")),
+    *(Kernel(f"lanes, one waits, {who} hears by {polls}{then}, a third reads {what}", heard_by_one(at, polls, meets, later, number), found)
+      for who, number in (("one", 1), ("the same", 0)) for polls in ("ld.acquire", "ld.relaxed")
+      for then, meets, later in (("", "", ""), (", a fourth waits", "", THIRD), (", they meet", "bar.warp.sync -1;", ""))
+      for what, at, found in (("what it heard of", "1024", ""), ("the copy", "0", "" if meets else "X004"))
+      if number == 1 or polls == "ld.acquire"),
+    *(Kernel(f"lanes, one waits, a third hears by {polls}, and reads", heard_by_one("1024", polls, "", THIRD, 2)) for polls in ("ld.acquire", "ld.relaxed")),
+    *(Kernel(f"lanes, one waits, all wait for a group, a fourth waits, {name}", copied_apart(reads), found)
+      for name, reads, found in (("each reads its word", "%r8", ""), ("a word that is on its way", "%r6", "X004"))),
+    Kernel("lanes, one waits, none hears by a flag", heard_by_one("1024", hears=40), "X008"),
     Kernel("lanes, one waits elsewhere in between",    APART.format(waits()), block=32),
     Kernel("lanes, one waits elsewhere for the others", APART.format(f"@!%p1 bra M; {waits()} M:"), "X004", block=32),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "

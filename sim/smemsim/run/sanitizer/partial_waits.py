@@ -146,7 +146,10 @@ class PartialWaits:
         if not self.waits and are_whole_warps(threads):
             return
         for warp, lanes in by_warps(threads):
-            if self._own(warp, met) is None and self._alive(warp) & ~lanes:
+            own = self._own(warp, met)
+            if own is not None:  # what the warp has learned by other means counts for all of its lanes
+                self._bring_up(own, warp, ALL_LANES)
+            elif self._alive(warp) & ~lanes:
                 seen, done = self.clocks.seen[warp].copy(), self.clocks.done[warp].copy()
                 self.waits[warp] = _Warp(int(met[warp]), seen, done, [_Lanes(ALL_LANES, seen.copy(), done.copy())])
 
