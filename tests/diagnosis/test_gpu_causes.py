@@ -215,7 +215,7 @@ def test_a_cta_that_runs_ahead_of_one_that_reads_its_memory(meet, codes):
     findings = gpu.launch(text, grid=2, cluster=2, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False).findings
     assert {f.code for f in findings} == codes
     assert all(
-        "may be overwritten before it is read" in f.message and "(CTA 0)" in f.message and "barrier.cluster" in f.repair for f in findings
+        "may be overwritten before it is read" in f.message and "of CTA 0" in f.message and "barrier.cluster" in f.repair for f in findings
     )
 
 

@@ -1309,7 +1309,7 @@ def test_pairs_of_a_larger_cluster_are_told_apart():
     meets = f"setp.ge.u32 %p12, %r4, 2; @%p12 bra X; {TELL_PEER} X: bar.sync 0;"
     (found,) = run(Kernel("", paired(taken=meets), cluster=4, arch="sm_100a", block=128)).findings
     assert found.code == "X012"
-    assert "(CTA 2)" in found.message or "(CTA 3)" in found.message
+    assert "of CTA 2" in found.message or "of CTA 3" in found.message
     assert run(Kernel("", paired(taken=TELL_PEER), cluster=4, arch="sm_100a", block=128)).findings == []
 
 

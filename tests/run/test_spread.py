@@ -77,7 +77,7 @@ def run(body, *, ctas=CTAS, prepare=lambda gpu: None, **options):
 
 
 def told(done):
-    return [(f.code, f.line, f.severity, f.message, f.repair) for f in (*done.findings, *done.remarks)]
+    return [(f.code, f.line, f.severity, f.message, f.repair, f.ctas) for f in (*done.findings, *done.remarks)]
 
 
 def same(one, other):

@@ -391,6 +391,7 @@ class Finding:
     tried: bool = False
     trial: str = ""  # the change that was executed, in words
     failed: str = ""  # a change that was executed, and does not fix it
+    ctas: tuple[int, ...] = ()  # in which a race was seen, by their numbers in the grid; empty if that is not known
 
     @property
     def message(self) -> str:
@@ -635,6 +636,7 @@ class Finding:
             because = self._follows_from or self.because
             yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
         yield from _fix_rows(self._fix())
+        yield from self._rows_of_lines()
 
     def _fix(self) -> dict[str, Any]:
         """The fix, as JSON has it."""
@@ -645,21 +647,31 @@ class Finding:
         """The labelled lines that a report page shows between the head and the fix."""
         return tuple(row for row in self.rows() if row.label != "fix" and row.text)
 
+    def fix_text(self) -> str:
+        """The fix as it is printed, with what was executed; "" if none is known."""
+        return next((row.text for row in _fix_rows(self._fix()) if row.label == "fix"), "")
+
     def _rows_of_launch(self, at: InLaunch) -> Iterator[Labelled]:
         """The place: each access with its lines, or the instruction; then the source lines of other PTX lines that
         the text names.
         """
         for half in self.halves:
             yield Labelled(half.does, told(half.text), half.at(at.launch) if half.instruction is not None else "")
+        if len(self.ctas) > 1:
+            yield Labelled("in", f"{len(self.ctas)} CTAs, first CTA {self.ctas[0]}")
         is_named = any(half.instruction is not None for half in self.halves)
         if not is_named and at.instruction is not None and self.place is not None:
             inner = "" if at.source is None or self.place is at.source else f", by {at.source}"
             yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
-        named = {half.instruction.line for half in self.halves if half.instruction is not None}
+
+    def _rows_of_lines(self) -> Iterator[Labelled]:
+        """The source lines of the lines of PTX that the text names, and that no access has."""
+        named = {self.line, *(half.instruction.line for half in self.halves if half.instruction is not None)}
         places = {} if self.other is None or self.other_place is None else {self.other.line: self.other_place}
-        places |= {line: place for line, place in self.mentions if line != self.line and line not in places}
-        for line, place in [item for item in places.items() if item[0] not in named][:MOST_MENTIONED]:
-            yield Labelled("", f"line {line} is {place.path}")
+        places |= {line: place for line, place in self.mentions if line not in places}
+        shown = [_line_is(line, str(place)) for line, place in places.items() if line not in named][:MOST_MENTIONED]
+        if shown:
+            yield Labelled("lines", ", ".join(shown))
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as a dictionary for JSON. The keys depend on the kind of place."""
@@ -680,6 +692,7 @@ class Finding:
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
                     "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "halves": [self._half(half) for half in self.halves],
+                    "ctas": {"count": len(self.ctas), "first": self.ctas[0]} if self.ctas else None,
                     "message": self.message,
                     "repair": self.repair, "because": self.because, "follows": None if self.cause is None else {"code": self.cause.code, "line": self.cause.line or None}, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
@@ -788,9 +801,20 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
         yield Labelled(
             half["does"], told(half["text"]), ", ".join(filter(None, (source, f"PTX line {half['line']}" if half["line"] else "")))
         )
+    if (ctas := found.get("ctas")) is not None and ctas["count"] > 1:
+        yield Labelled("in", f"{ctas['count']} CTAs, first CTA {ctas['first']}")
     if found["why"] or found.get("because"):
         yield Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else Labelled("rule", found["because"])
     yield from _fix_rows(found["fix"])
+    named = {found.get("line"), *(half["line"] for half in found.get("halves", ()))}
+    shown = [_line_is(one["line"], one["location"]) for one in found.get("mentions", ()) if one["line"] not in named][:MOST_MENTIONED]
+    if shown:
+        yield Labelled("lines", ", ".join(shown))
+
+
+def _line_is(line: int, location: str) -> str:
+    """A line of PTX with its line of the source."""
+    return f"line {line} is {location.rpartition('/')[2]}"
 
 
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:

@@ -153,7 +153,8 @@ def _mentioning(f: Finding, sources: Sources, locations: Mapping[int, Location])
     """A finding with the places in the source of the lines of PTX that its sentences name."""
     if not isinstance(f.at, InLaunch) or not locations:
         return f
-    named = [int(n) for found in _LINES.findall(f"{f.message} {f.repair}") for n in re.findall(r"\d+", found)]
+    texts = " ".join((f.message, f.repair, f.trial, f.failed))
+    named = [int(n) for found in _LINES.findall(texts) for n in re.findall(r"\d+", found)]
     own = f.at.place
     places = [(n, sources.place(locations[n])) for n in dict.fromkeys(named) if n in locations and n != f.line]
     return dataclasses.replace(f, mentions=tuple((n, place) for n, place in places if own is None or place.path != own.path))
@@ -502,6 +503,10 @@ class Run:
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         findings = with_trials([with_outcome(f, self._outcomes) for f in findings], self._outcomes)
+        if self._outcomes:  # other texts than before
+            body = self.launch.program.inlined.body
+            sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
+            findings = [_mentioning(f, sources, locations) for f in findings]
         findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
 
@@ -522,7 +527,7 @@ class Run:
         """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded:
         a branch skipped its reader, or what overwrites it is the product of another tile.
         """
-        found = list(self.launch.result.findings.values())
+        found = [dataclasses.replace(f, ctas=self.launch.result.findings.ctas(f)) for f in self.launch.result.findings.values()]
         if not any(f.code == "X017" for f in found):
             return found
         sums = {} if self.reads is None else begun_anew(self.reads)

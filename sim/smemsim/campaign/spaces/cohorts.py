@@ -238,7 +238,9 @@ def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, coho
             run = gpu.run(kernel, config, options)
         except SmemsimError as e:
             return f"{type(e).__name__}: {e}"
-    found, remarks = (tuple((f.code, f.line, str(f.severity), f.message, f.repair) for f in some) for some in (run.findings, run.remarks))
+    found, remarks = (
+        tuple((f.code, f.line, str(f.severity), f.message, f.repair, f.ctas) for f in some) for some in (run.findings, run.remarks)
+    )
     return tuple(array.numpy().tobytes() for array in arrays), run.launch.status, found, remarks
 
 

@@ -371,7 +371,8 @@ def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, 
     commit, wait_all = WAITS[kind]
     commits, waits = code.named(commit.removesuffix(";")), code.nearest(code.named(names), access)
     own = code.before(access, lambda other: other in waits or other in commits)
-    of_access = [wait for wait in waits if wait == own]
+    of_op = code.after(op, lambda other: other in waits)  # of a loop in which the access comes first in the text
+    of_access = [wait for wait in waits if wait in (own, of_op)]
     yield from (candidate for wait in of_access for candidate in _fewer_pending(wait, waits, is_all=is_all))
     used = {wait.operands[-1].value for wait in waits if isinstance(wait.operands[-1], Immediate)} | {0, 1}
     texts = [f"{wait_all.removesuffix(' 0;')} {n};" for n in sorted(used, reverse=True)[:MOST_GROUPS]]

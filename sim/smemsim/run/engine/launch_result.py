@@ -26,12 +26,25 @@ MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 
 class Findings(dict[tuple[str | int, ...], Finding]):
     """The findings of a launch: one for a code at a line, and a further one for each other operation there. `known`
-    are those of another process.
+    are those of another process. `ctas` are the CTAs in which races of a code, a line, an operation and a severity were
+    seen.
     """
 
-    def __init__(self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = ()) -> None:
+    def __init__(
+        self, found: Mapping[tuple[str | int, ...], Finding] | None = None, known: Iterable[Finding] = (),
+        ctas: Mapping[tuple[str, int, str, bool], set[int]] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(found or {})
         self._known = {id(finding): finding for finding in known}
+        self._ctas = dict(ctas or {})
+
+    def in_cta(self, code: str, line: int, operation: str, number: int, *, is_milder: bool) -> None:
+        """A race of two accesses is in a CTA, by its number in the grid."""
+        self._ctas.setdefault((code, line, operation, is_milder), set()).add(number)
+
+    def ctas(self, finding: Finding) -> tuple[int, ...]:
+        """The CTAs in which a race was seen, in ascending order; none if they are not known."""
+        return tuple(sorted(self._ctas.get((finding.code, finding.line, finding.operation, finding.is_milder), ())))
 
     def found(self, code: str, line: int, operation: str = "") -> Finding | None:
         """The finding of a code at a line; if there are several, that of the same operation."""
@@ -68,10 +81,12 @@ class Findings(dict[tuple[str | int, ...], Finding]):
         """Keep what another process has added."""
         for finding in other.added:
             self.keep(finding)
+        for key, numbers in other._ctas.items():
+            self._ctas[key] = self._ctas.get(key, set()) | numbers
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Only what was added goes to another process."""
-        return Findings, ({key: finding for key, finding in self.items() if id(finding) not in self._known},)
+        return Findings, ({key: finding for key, finding in self.items() if id(finding) not in self._known}, (), self._ctas)
 
 
 class Output(list[str]):

@@ -25,7 +25,7 @@ from smemsim.run.views import Mbarrier, mbarriers
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
-    from smemsim.run.views import Wave
+    from smemsim.run.views import Cta, Wave
 
 __all__ = ["BARRIER", "WORD", "Reporting", "Waited"]
 
@@ -104,15 +104,14 @@ class Reporting:
         """
         code, than = said.code, self.lines.get(other)
         held = code == "X008" and than is not None and self._looks_again(i, than)
+        per_cta = self.x.pitch // WORD
+        cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or held or milder is not None
+        self.x.launch.result.findings.in_cta(code, i.line, cause, cta.number, is_milder=is_milder)
         before = self.x.launch.result.findings.found(code, i.line, cause)
-        if before is not None and not self.x.launch.result.findings.is_lesser(
-            before, bool(formal) or held or milder is not None, within_warp=within_warp
-        ):
+        if before is not None and not self.x.launch.result.findings.is_lesser(before, is_milder, within_warp=within_warp):
             return
         if formal and self._is_told(code, formal):
             return
-        per_cta = self.x.pitch // WORD
-        cta = self.x.ctas[int(places[0]) // per_cta]
         offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
@@ -152,10 +151,14 @@ class Reporting:
 
     def tell(
         self, i: Instruction, said: Clauses, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
-        cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (),
+        cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (), cta: Cta | None = None,
     ) -> None:  # fmt: skip
-        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
+        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit. `cta` is the
+        CTA of the race, if no caller has noted it.
+        """
         code, excuse = said.code, self.excuses.get(formal)
+        if cta is not None:
+            self.x.launch.result.findings.in_cta(code, i.line, cause, cta.number, is_milder=excuse is not None)
         if excuse is None:
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
@@ -187,7 +190,7 @@ class Reporting:
     def warp(self, warp: Any) -> str:
         """A warp of the wave as findings call it, by its number in its CTA."""
         cta, own = divmod(int(warp), self._per_cta)
-        return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+        return str(own) if len(self.x.ctas) == 1 else f"{own} of CTA {self.x.ctas[cta].number}"
 
     def access(self, does: str, warp: Any, line: int) -> Access:
         """An access of a warp, by the line of its instruction."""
@@ -252,11 +255,10 @@ class Reporting:
         by = self.who_waited(op, only_read=only_read)
         if by == warp:
             return f"warp {self.warp(by)} has waited for it, and not every other warp that takes part has"
-        return (
-            "no thread has waited for it"
-            if by < 0
-            else f"warp {self.warp(by)} has waited for it, and warp {self.warp(warp)} has not synchronised with that warp since"
-        )
+        if by >= 0:
+            return f"warp {self.warp(by)} has waited for it, and warp {self.warp(warp)} has not synchronised with that warp since"
+        i, left, _ = self._weak_wait(op)
+        return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 
     def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
         """The fix: how to wait for an operation, or how to synchronise with a warp that has waited."""
@@ -306,10 +308,8 @@ class Reporting:
         """The fix for a wait that exists and does not cover an operation: it is relaxed, or it leaves the group of the
         operation pending.
         """
-        kind = facts_of(op.kind).group
-        i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
-        younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
-        if i is not None and younger is not None and younger < left:
+        i, left, younger = self._weak_wait(op)
+        if i is not None:
             return (
                 f"{i.name} {younger} instead of {left} in line {i.line}: it leaves {left} group{'s' * (left > 1)} pending, and the group of line "
                 f"{op.instruction.line} is among them"
@@ -317,6 +317,15 @@ class Reporting:
         named = [(cta.index, offset) for cta, offset in op.barriers.values()]
         barrier, *_ = self.waits.get(warp, (None, 0, []))
         return self.relaxed_wait(warp) if barrier is not None and (barrier.cta.index, barrier.offset) in named else ""
+
+    def _weak_wait(self, op: Operation) -> tuple[Instruction | None, int, int]:
+        """The last wait for a commit group that leaves the group of an operation pending: its instruction, how many
+        groups it leaves, and how many are younger than that group. None if there is no such wait.
+        """
+        kind = facts_of(op.kind).group
+        i, left = self.group_waits.get((int(op.warps[0]), kind), (None, 0))
+        younger = self.groups.younger(op, kind) if i is not None and self.groups is not None else None
+        return (i, left, younger) if younger is not None and younger < left else (None, 0, 0)
 
     def relaxed_wait(self, warp: int) -> str:
         """What to change in the last wait of a warp at an mbarrier, if that wait is relaxed."""

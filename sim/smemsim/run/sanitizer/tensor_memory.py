@@ -618,7 +618,7 @@ class TensorShadow:
                     i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "write"), where,
                         f"{self.reporting.unwaited(operation, warp)}{self.clocks.why_early(warp)}",
-                    ), self._wait_for(operation, warp), "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                    ), self._wait_for(operation, warp), "PTX ISA 9.1 §9.7.16.6", formal=formal, cta=x.ctas[at[0]],
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
         if i.modifiers[0] in ("ld", "st", "dealloc"):
@@ -664,7 +664,7 @@ class TensorShadow:
                     i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "read"), self._where(at, np.isin(by, having)),
                         self.reporting.unwaited(operation, warp),
-                    ), f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
+                    ), f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal, cta=self.x.ctas[cta],
                 )  # fmt: skip
 
     def _access(self, i: Instruction, warp: int, done: str) -> Access:
@@ -700,7 +700,7 @@ class TensorShadow:
         theirs = Access("read" if access == "ld" else "write", f"warp {self._warp(other)}", self.reporting.lines.get(line))
         self.reporting.tell(
             i, races.tensor_memory(self._access(i, warp, done), theirs, where, why),
-            wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal,
+            wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal, cta=self.x.ctas[warp // self.per_cta],
         )  # fmt: skip
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
@@ -828,7 +828,7 @@ class TensorShadow:
 
     def _warp(self, warp: int) -> str:
         cta, own = divmod(warp, self.per_cta)
-        return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+        return str(own) if self.x.launch.ctas == 1 else f"{own} of CTA {self.x.ctas[cta].number}"
 
 
 def _is_lost(held: np.ndarray) -> bool:
