@@ -389,15 +389,15 @@ def alternatives(_: Page) -> str:
     total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 8)), "")
     return table(
         (
-            "rule", "alternatives", "refuted by witnesses", "of these by comparison with another unit alone", "by programs of this package alone", "contradicted by published measurements alone",
-            "by what compilers write alone", "left", "which",
+            "rule", "alternatives", "refuted by witnesses", "of these, only by comparison of two units", "refuted only by programs of smemsim",
+            "contradicted only by a published measurement", "contradicted only by compilers", "left", "which",
         ),
         [*rows, total],
     )  # fmt: skip
 
 
 def calibrated(_: Page) -> str:
-    """Alternatives of measured rules on Hopper: by programs' own checks, by the bits that the card left alone, by nobody."""
+    """Alternatives of measured rules on Hopper: by programs' own checks, only by all bits of the card's output, not refuted."""
     rows = []
     matrix = calibration()["alternatives"]
     for rule in dict.fromkeys(a.rule for a in CALIBRATION.values()):
@@ -408,7 +408,7 @@ def calibrated(_: Page) -> str:
         rows.append((f"`{rule}`", str(len(own)), str(len(checks)), str(len(bits)), nobody))
     total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in (1, 2, 3)), "")
     return table(
-        ("measured rule", "alternatives", "refuted by programs' own checks", "by the bits that the card left alone", "by nobody"),
+        ("measured rule", "alternatives", "refuted by a program's own check", "only by all bits of the card's output", "not refuted"),
         [*rows, total],
     )
 

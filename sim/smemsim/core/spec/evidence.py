@@ -230,7 +230,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("tcgen05.ld_st",
          "In shape 32x32b thread t accesses lane t. "
          "Shapes 16x64b, 16x128b and 16x256b access groups of 8 lanes. "
-         "Shape 16x32bx2 accesses two halves",
+         "Shape 16x32bx2 accesses 16 lanes, in two halves of the columns",
          _grades(None, "compiled"),
          "CUTLASS copy_traits_sm100.hpp. "
          "PTX ISA 9.1 §9.7.16.8, figures 183 to 187"),
@@ -297,7 +297,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("measured", None),
          "Public studies of tensor-core arithmetic", ("wgmma_dots_f32", "wgmma_dots_f16", "wgmma_dots_s32", "reference_gemm")),
     Rule("arithmetic.mma_sync",
-         "An mma.sync of floats computes one sum by the rule of wgmma, also tf32 with k8. 8-bit floats have two sums like f16: the first from zero, the second from the result of the first. "
+         "An mma.sync of floats computes one sum by the rule of wgmma, also tf32 with k8. 8-bit floats become f16, and are summed in two steps, each over half of the elements: the first step begins at zero, the second at the result of the first. "
          "Then C is added, rounded to nearest. "
          "m8n8k4 of f16 is a sequence of f32 operations, each rounded to nearest. "
          "f64 is a chain of fused multiply-adds",
@@ -339,7 +339,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "No document gives the distance of rows that are narrower than the swizzle",
          ("tma_loads", "tma_stores", "recorder_loads", "recorder_kernel")),
     Rule("tma.bounds",
-         "A load clips each element in every dimension. "
+         "A load tests each element against the bounds in every dimension: elements outside are filled. "
          "Coordinates are signed",
          _grades("measured", "documented"), "PTX ISA 9.1 §5.5.4", ("tma_loads", "tma_loads_far")),
     Rule("tma.element_strides",
@@ -368,7 +368,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "No document gives the element stride of N, or what a start outside does", ("tma_im2col", "tma_im2col_stores", "recorder_im2col")),
     Rule("tma.interleave",
          "With interleave, dimension 0 counts slices of 16 or 32 B, also in strides. "
-         "The plane of dimension rank - 2 is one plane. "
+         "A box has the extent 1 in dimension rank - 2. "
          "Rows are dense, and any swizzle's XOR applies. "
          "A pixel of im2col is one slice",
          _grades("measured", "inferred"),
@@ -496,7 +496,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "They are divided level by level, then along z, x and y. "
          "Each texel is cut toward zero below the largest exponent of its plane. "
          "The sums of several planes are cut toward minus infinity, below the largest exponent of all. "
-         "This exponent counts in steps of 4. "
+         "This exponent is first rounded down in steps of 4. "
          "At a corner of a cube three texels have weights",
          _grades("measured", "inferred"),
          "CUDA C++ programming guide, linear filtering, gives 9-bit weights with 8 fraction bits, and no more", ("textures",)),
@@ -511,7 +511,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "It says neither how formats convert values nor which error a trap gives", ("surfaces", "surface_traps")),
     Rule("shared.reserved",
          "For its own CTA the first KiB of shared memory works like the rest, for loads, stores, atomics and cp.async. "
-         "A .shared::cta address below it in the window of another CTA traps (715)",
+         "A .shared::cta address below the first KiB of another CTA's window traps (715)",
          _grades("measured", "inferred"),
          "PTX ISA 9.1 §10.32 (%reserved_smem_offset_*) names it. "
          "It does not say what accesses do", ("reserved_shared",)),
@@ -609,13 +609,13 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "It has only a volatile load and a barrier before the store"),
     Rule("order.replaced_alike",
          "Several warps of a CTA change fields of one map in global memory by tensormap.replace, and nothing orders them. "
-         "It is a remark",
+         "This is a remark",
          _grades("compiled", "compiled"),
          "PTX ISA 9.1 §9.7.9.28: a weak operation on the whole map, so a data race. "
          "In CuTe DSL 4.8.1 one lane of each epilogue warp makes the same map in the same place (dense_gemm_ptr_array.py of CUTLASS 7107b05)"),
     Rule("order.past_l1",
-         "Two accesses of a word with .cg, .cv or .wt, or such an access and a strong one, are not ordered. "
-         "It is a remark. "
+         "If nothing orders two accesses of a word with .cg, .cv or .wt, it is a remark, not a race. "
+         "The same holds for such an access and a strong one. "
          "These accesses order no other word",
          _grades("compiled", "compiled"),
          "PTX ISA 9.1 §9.7.9.1 (cache operators), 8.7: weak, so a data race. "
@@ -632,12 +632,11 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "CUDA C++ Programming Guide, programmatic dependent launch: without a trigger it occurs after all thread blocks have exited. "
          "In either case the next launch may begin before the data are visible. "
          "NVIDIA/cccl issue 9134. "
-         "Three launches on an H100 (driver 580.159.04): the second one did not wait, or triggered before it waited. "
-         "A third one that did not wait saw nothing of the first (5 ms), in 20 of 20 runs. "
-         "A third one that waited saw all of it, whatever the second did"),
+         "Measured with three launches on an H100 (driver 580.159.04). The second launch did not wait for the first (5 ms), or executed launch_dependents before it waited. "
+         "If the third did not wait, it saw nothing of the first, in 20 of 20 runs. If it waited, it saw everything"),
     Rule("order.non_coherent",
          "A kernel loads by ld.global.nc data that it has written in the same launch. "
-         "It is a remark: the value may be an old one",
+         "This is a remark: the value may be an old one",
          _grades("documented", "documented"),
          "PTX ISA 9.1 §9.7.9.9: the memory has to be read-only. "
          "DeepEP relies on such loads, with .L1::no_allocate, and says that the document does not allow it"),
@@ -800,7 +799,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "Of the others it says only that they wait. "
          "The CUDA C++ guide says that vote, match, reduce and shuffle functions imply no memory barrier. "
          "cudnn-frontend PR 426 (merged) fixes such an arrival after elect.sync, which compute-sanitizer's racecheck reports. "
-         "It is a remark because a warp issues its accesses of shared memory in order"),
+         "This is a remark because a warp issues its accesses of shared memory in order"),
     Rule("order.proxy_reads",
          "A bulk or tensor copy overwrites data that threads have read. "
          "fence.proxy.async is required between, by the reader or by the thread that issues the copy. "
@@ -809,15 +808,15 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "PTX ISA 9.1 §8.7 and 9.7.13.4: accesses of one location through two proxies need a proxy fence. "
          "DeepEP issue 621, PR 632 and PR 642 (merged): wrong results on NVL72, right with the fence between the reads and the load. "
          "flash-attention PR 2462. "
-         "It is a remark because CUTLASS' pipelines and Triton release stages without it"),
+         "This is a remark because CUTLASS' pipelines and Triton release stages without it"),
     Rule("order.messages",
          "A thread stores data and then a flag by relaxed or volatile stores, with no fence between. "
          "They are not ordered for a thread that reads the flag and then the data. "
-         "It is a remark",
+         "This is a remark",
          _grades("documented", "documented", "documented"),
          "PTX ISA 9.1 §8.8 (a release pattern needs a release or a fence), 8.10.6: no data race, and no causality order either. "
          "apex' welford kernels have __threadfence there. "
-         "It is a remark because no accesses race"),
+         "This is a remark because no accesses race"),
     Rule("order.lane_frees",
          "An arrival of one lane covers only its own reads. "
          "If the other lanes of its warp read by a load that this lane has passed too, it is a remark",
@@ -831,7 +830,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "It stays a finding, because it is unspecified which warps are first",
          _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.1 leaves it undefined. "
-         "Seen on an H200 (driver 580.159, no trace is kept): four warps at bar.sync 1, 64 went on, and the last of three waited for ever"),
+         "Seen on an H200 (driver 580.159, no trace is kept): with four warps at bar.sync 1, 64 all warps went on. With three warps the last one waited for ever"),
     Rule("barrier.arrive_sync",
          "A warp has arrived at a barrier by bar.arrive. "
          "If it executes bar.sync in the same phase, it counts once more",
