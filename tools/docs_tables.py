@@ -56,14 +56,28 @@ def launch_keys(_: Page) -> str:
     return table(("table", "key", "meaning"), rows)
 
 
+# What each table of a scenario file is for.
+SCENARIO_PLACES = {
+    "scenario": ("The file", "Keys at the top of the file."),
+    "tensor": ("", "A tensor in global memory. NAME is yours. So are the names of its axes."),
+    "buffer": ("", "A buffer in shared memory."),
+    "layout": ("`layout` of a buffer", "Where software puts each element. Only steps of threads need it."),
+    "map": ("", "A tensor map: the arguments of the driver's encode call, with the driver's names, or its 128 bytes."),
+    "meant": ("`meant` of an operand", "The intended content of the operand."),
+    "expect": ("[expect]", "The findings that a test expects."),
+    "operand": ("An operand: [step.a], [step.b], ...", "Give `words`, or one `word` and what moves its start. Without both, `check` looks for a descriptor that reads the operand."),
+}  # fmt: skip
+
+
 def keys(_: Page) -> str:
-    """Every key of scenario files; in bold those that must be there."""
-    rows = []
+    """Every key of scenario files, a section for each table; in bold those that must be there."""
+    made = []
     for name, of_table in (SCENARIO_TABLES | STEPS | {"operand": Operand}).items():
-        where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
-        place = where.get(name) or (f"[{name}.NAME]" if name in SCENARIO_TABLES else f"[[step]] {name}")
-        rows += [(place, f"**`{key}`**" if of.required else f"`{key}`", of.says) for key, of in keys_of(of_table).items()]
-    return table(("table", "key", "meaning"), rows)
+        step = f'[[step]] with `op = "{name}"`'
+        title, intro = SCENARIO_PLACES.get(name, (step, inspect.getdoc(of_table) or ""))
+        rows = [(f"**`{key}`**" if of.required else f"`{key}`", of.says) for key, of in keys_of(of_table).items()]
+        made += [f"## {title or f'[{name}.NAME]'}", *([filled(intro)] if intro else []), table(("key", "meaning"), rows)]
+    return "\n\n".join(made)
 
 
 def findings(page: Page) -> str:

@@ -77,15 +77,15 @@ class Tensor:
     """`[tensor.NAME]`: a tensor in global memory."""
 
     dtype: str = key("text", "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", required=True)
-    extent: Mapping[str, int] = key("table", "elements by axis; any names", required=True)
+    extent: Mapping[str, int] = key("table", "number of elements by axis, with any names", required=True)
     stride: Mapping[str, int] = key(
         "table", "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", required=True
     )
     address: int | None = key("int", "its address. Default: any")
     scale_blocks: tuple[str, str] | None = key(
-        "axes", "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales"
+        "axes", "for scale factors that are in blocks of 512 bytes: the axis of rows and the axis of scales"
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: for each axis [[indices, bytes from one to the next, the first index inside, the end of those], ...], fastest first")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "for an axis that consists of several dimensions of memory: the list of these, fastest first. A dimension is [number of indices, bytes between two indices, first index inside of the tensor, end of the indices inside]")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,10 +103,10 @@ class Buffer:
     """`[buffer.NAME]`: a buffer in shared memory."""
 
     address: int | None = key("int", "the .shared address, as cvta.to.shared gives it")
-    offset: int | None = key("int", "bytes from base, instead of address")
+    offset: int | None = key("int", "bytes from `base`, instead of `address`")
     base: int | None = key("int", "the address of the pool")
     base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes")
-    bytes: int | None = key("int", "its size, all stages together")
+    bytes: int | None = key("int", "its size in bytes, all stages together")
     declared_align: int | None = key("int", "the alignment that the source declares, in bytes")
     stages: int | None = key("int", "the number of stages")
     stage_bytes: int | None = key("int", "bytes from one stage to the next. Default: equal parts of the buffer")
@@ -259,7 +259,7 @@ class TensorStep(Step):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaLoad(TensorStep):
-    """`op = "tma_load"`."""
+    """`op = "tma_load"`: a tensor copy from global into shared memory."""
 
     to: str = key("text", "the buffer that is written", required=True)
 
@@ -270,7 +270,7 @@ class TmaLoad(TensorStep):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaStore(TensorStep):
-    """`op = "tma_store"`."""
+    """`op = "tma_store"`: a tensor copy from shared into global memory."""
 
     source: str = key("text", "the buffer that is read", name="from", required=True)
 
@@ -281,14 +281,14 @@ class TmaStore(TensorStep):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaReduce(TmaStore):
-    """`op = "tma_reduce"`."""
+    """`op = "tma_reduce"`: a tensor reduction from shared into global memory."""
 
     reduce: str = key("text", "the operation: add, min, max, inc, dec, and, or, xor", required=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BulkStep(Step):
-    """`op = "bulk"`: a copy of bytes as they lie."""
+    """`op = "bulk"`: a bulk copy or a bulk reduction, which does not change the order of bytes."""
 
     to: str | None = key("text", "the buffer that is written")
     source: str | None = key("text", "the buffer that is read", name="from")
@@ -325,7 +325,7 @@ class ThreadsStep(Step):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MmaStep(Step):
-    """`op = "mma"`: one wgmma or tcgen05.mma, or several that go along K and along the operand's rows."""
+    """`op = "mma"`: one `wgmma` or `tcgen05.mma`, or several: one for each K step and each block of rows."""
 
     kind: str | None = key("text", "wgmma, or a kind of tcgen05: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
     instruction: str | None = key("text", "the instruction as it is written, instead of kind")
@@ -354,7 +354,7 @@ class MmaStep(Step):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CopyStep(Step):
-    """`op = "copy"`: tcgen05.cp."""
+    """`op = "copy"`: `tcgen05.cp`, a copy from shared into tensor memory."""
 
     op: str = key("text", "tcgen05.cp", required=True)
     instruction: str | None = key("text", "the instruction as it is written")
@@ -362,7 +362,7 @@ class CopyStep(Step):
     multicast: str | None = key("text", "warpx4, warpx2::02_13, warpx2::01_23")
     to_tmem: Grid | None = key("grid", "tensor memory address; a list has one for each K step")
     m: int | None = key("int", "rows, if not those of the shape")
-    n: int | None = key("int", "not used")
+    n: int | None = key("int", "accepted, without effect")
     k: int | None = key("int", "elements a line, if not those of the shape")
     rows: int | None = key("int", "the same as m")
     cta_group: int | None = key("int", "1 or 2")
@@ -396,7 +396,7 @@ class ScenarioTables:
     from_where: str | None = key("text", "free text, a link", name="source")
     cta_group: int | None = key("int", "1 or 2, of all tcgen05 steps")
     excerpt: bool | None = key(
-        "bool", "true: there were other steps, which may write bytes that are missing here, and read bytes that no step reads here"
+        "bool", "true: the file is a part of a kernel. Bytes that no step writes, or no step reads, are then not reported"
     )
     tensors: Mapping[str, Tensor] = key("table", "tensors in global memory, by name", name="tensor")
     buffers: Mapping[str, Buffer] = key("table", "shared buffers, by name", name="buffer")

@@ -128,8 +128,8 @@ def _memory(plan: Planned) -> Iterator[str]:
         phase = f"; {wish.base_address:#x} is {wish.base_address % period} past one" if wish.base_address % period else ""
         yield from _wrapped(f"software that XORs offsets from the tile's base needs a multiple of {period} B, the swizzle's period{phase}")
     c = plan.conflicts
-    yield from _wrapped(f"bank conflicts, counted from addresses (of 8 chunks of 16 B, how many in one group of 4 banks): MMA 8x16 B {c.mma}, "
-                        f"8 lines from any line on {c.column}, 8 chunks along a line {c.line}")  # fmt: skip
+    yield from _wrapped(f"degree of bank conflicts, by address (1: none): {c.mma} if the MMA reads 8 rows x 16 B, {c.column} if ldmatrix reads 8 rows, "
+                        f"{c.line} if threads read 8 chunks of one row")  # fmt: skip
 
 
 def _strides(plan: Planned) -> Iterator[str]:
@@ -290,7 +290,15 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
     lines = [title]
     lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += [line for reason in reasons for line in _wrapped(f"not {reason}")]
-    lines += _wrapped("bytes of one stage; LBO and SBO in brackets are not used by the instruction; TMA and MMA need 128 B alignment, software that XORs offsets the period; mma, col, line: bank conflicts "
-                      "of eight 16-byte chunks, counted from addresses, 1 is none; mma: 8 lines x 16 B as the MMA reads them; col: 8 lines from any "
-                      "line on (ldmatrix); line: 8 chunks along a line")  # fmt: skip
+    lines += [
+        line
+        for note in (
+            "bytes: the size of one stage; LBO and SBO in brackets are not used by the instruction",
+            "period: the alignment for software that XORs offsets; TMA and MMA need 128 B",
+            "K advances: bytes from one K step to the next; jumps: a larger step where K leaves the swizzle width",
+            "mma, col, line: degree of bank conflicts, by address (1: none), if the MMA reads 8 rows x 16 B, if ldmatrix reads 8 rows, "
+            "and if threads read 8 chunks of one row",
+        )
+        for line in _wrapped(note)
+    ]
     return "\n".join(lines)
