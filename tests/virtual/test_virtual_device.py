@@ -678,7 +678,9 @@ def test_compressed_code_is_read_and_damaged_code_is_refused(by):
     for damaged, size in (
         (data[: len(data) // 2], len(text)),
         (data, len(text) + 1000),
-        (data, 1 << 29),
+        (data, 1 << 28),
+        (data, len(text) - 1),
+        (data[:-1], len(text)),
         (b"", len(text)),
         (data[::-1], len(text)),
     ):
@@ -705,7 +707,7 @@ def test_the_entries_of_a_fat_binary_have_a_bound_together(by, monkeypatch):
     data, flags = packed(by, bytes(1000))
     monkeypatch.setattr("smemsim.virtual.fatbin.MOST_BYTES", 2999)
     assert len(images(fat(*[(1, 90, data, flags, 1000)] * 2))) == 2
-    with pytest.raises(InputError, match="of all together at most 2999"):
+    with pytest.raises(InputError, match="and 2999 of all together"):
         images(fat(*[(1, 90, data, flags, 1000)] * 3))
 
 
@@ -714,6 +716,18 @@ def test_code_that_ends_in_its_header_is_refused(size):
     for whole in (fat((1, 90, ptx_for("sm_90a"), 0, 0)), cubin((".nv_debug_ptx_txt", ptx_for("sm_90a")))):
         with contextlib.suppress(InputError):
             assert not any(image.ptx for image in images(whole[:size]))
+
+
+@pytest.mark.parametrize("more", [1, 64, 1 << 40, 1 << 63, (1 << 64) - 1024])
+def test_a_fat_binary_that_is_cut_is_refused(more):
+    """Of cut text the kernel would be another one, and of cut entries the code another target's."""
+    code = bytearray(fat((1, 80, ptx_for("sm_80"), 0, 0), (1, 90, ptx_for("sm_90a"), 0, 0)))
+    with pytest.raises(InputError, match="it is damaged"):
+        images(bytes(code[: -(more % 200) - 1]))
+    length = len(ptx_for("sm_90a"))
+    struct.pack_into("<Q", code, len(code) - length - 64 + 8, length + more)
+    with pytest.raises(InputError, match="goes beyond its end: it is damaged"):
+        images(bytes(code))
 
 
 def test_entries_without_a_whole_header_are_refused():

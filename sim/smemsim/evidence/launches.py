@@ -8,6 +8,7 @@ approximate ones.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -15,17 +16,18 @@ import math
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.base.arguments import SAMPLE, is_whole, shown, suggestion, whole
 from smemsim.base.array_files import read_array
-from smemsim.base.budget import ask
+from smemsim.base.budget import ask, hold
 from smemsim.base.errors import InputError, SmemsimError, TraceError
 from smemsim.base.files import named_inside, read_bytes
 from smemsim.core.finding import Path
+from smemsim.core.machine.global_memory import LINE
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.ptx.module import Address, Function, Module, Parameter, Register, Symbol
 from smemsim.core.spec.formats import FORMATS
@@ -198,7 +200,9 @@ def _launch(raw: object) -> dict[str, Any]:
     config = LaunchConfig(**{key: raw[key] for key in CONFIG_KEYS if key in raw})
     about |= {key: getattr(config, key) for key in ("grid", "block", "cluster")}
     about["arrays"] = _arrays(raw.get("arrays", []))
-    arrays = [array["name"] for array in about["arrays"]]
+    arrays = dict.fromkeys(array["name"] for array in about["arrays"])
+    if len(about["outputs"]) > len(arrays):
+        raise TableError(f"outputs: {len(about['outputs'])} names of {len(arrays)} arrays; each is named once at most", Path.of("outputs"))
     for n, argument in enumerate(about["args"]):
         _argument(Path.of("args", n), argument, arrays)
     for key, names in (("outputs", about["outputs"]), ("expected", raw.get("expected", {}))):
@@ -242,8 +246,8 @@ def _check_tolerances(raw: dict[str, Any]) -> None:
             raise TableError(f"{' and '.join(given)} and {other} = {shown(raw[other])}: needs one of the two", Path.of(given[0]))
 
 
-def _check_array(path: Path, told: str, name: object, arrays: list[str]) -> None:
-    if name not in arrays:
+def _check_array(path: Path, told: str, name: object, arrays: Collection[str]) -> None:
+    if not isinstance(name, str) or name not in arrays:
         raise TableError(f"{told} is none of the arrays{suggestion(name, arrays)} ({', '.join(arrays) or 'there are none'})", path)
 
 
@@ -284,7 +288,7 @@ def _check_recipe(path: Path, table: Any) -> None:
         raise TableError(f"{path} ({name}): needs dtype, shape and distribution, or file{as_in('arrays', KEYS['arrays'])}", path)
 
 
-def _argument(path: Path, table: Any, arrays: list[str]) -> None:
+def _argument(path: Path, table: Any, arrays: Collection[str]) -> None:
     """One argument: one kind, with its further keys."""
     kinds = [kind for kind in ARGUMENTS if isinstance(table, dict) and kind in table]
     if len(kinds) != 1:
@@ -319,7 +323,7 @@ def _check_range(path: Path, value: float, kind: str) -> None:
         raise _mistake(path, value, f"type {kind} has {low} to {high}{fits}")
 
 
-def _check_map(path: Path, arguments: dict[str, Any], arrays: list[str]) -> None:
+def _check_map(path: Path, arguments: dict[str, Any], arrays: Collection[str]) -> None:
     """The arguments of an encode call: those that it has, and all that it needs."""
     call = "im2col" if "channels_per_pixel" in arguments else "tiled"
     known = inspect.signature(getattr(TensorMap, call)).parameters
@@ -447,7 +451,8 @@ class LaunchFile:
                 case "value":
                     return number_bytes("value", arg["type"], VALUES[arg["type"]], arg["value"])
                 case "scratch":
-                    return placed(np.zeros(arg["scratch"], np.uint8))
+                    ask(f"args[{n}].scratch", arg["scratch"])
+                    return placed(np.zeros(arg["scratch"] + LINE, np.uint8)[: arg["scratch"]])
                 case "bytes":
                     return bytes.fromhex(arg["bytes"])
                 case _:
@@ -487,7 +492,15 @@ class LaunchFile:
             if "variable" in recipe:
                 device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}
-        return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
+        return arrays, self.parameters(addresses, place=functools.partial(_placed, device))
+
+
+def _placed(device: Device, data: np.ndarray) -> int:
+    """The address of further bytes in a device's memory. No page of zeros is touched before a kernel does."""
+    ask("scratch memory and tensor maps", data.nbytes)
+    own = data if data.flags.writeable else data.copy()
+    hold(own, own.nbytes)
+    return device.memory.bind(own)
 
 
 def _line_for(parameter: Parameter) -> str:

@@ -15,6 +15,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
+from smemsim.base.budget import ask
 from smemsim.base.errors import InputError
 from smemsim.core.spec.targets import family_of, how_it_runs, target_number
 from smemsim.virtual.line_tables import with_locations
@@ -29,7 +30,8 @@ LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
 _IN_CUBIN = "PTX in a cubin"
 _TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
-MOST_BYTES = 1 << 30  # of all entries, unpacked
+MOST_BYTES, MOST_ENTRY = 1 << 30, 1 << 28  # of all entries unpacked, and of one: the largest PTX file that smemsim reads
+MOST_HEAD = 1 << 20  # characters in which .target is looked for: it is the second directive of PTX
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
 _TARGET = re.compile(r"^[ \t]*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
 _ADD = "compile with -gencode arch=compute_{0},code=compute_{0}, with -lineinfo, or hand PTX over"
@@ -157,27 +159,34 @@ def _why_not(found: Sequence[Image], arch: str) -> str:
 
 
 def _target_of(text: str) -> str:
-    found = _TARGET.search(text)
+    found = _TARGET.search(text, 0, MOST_HEAD)
     return found[1].replace("compute_", "sm_") if found else ""
 
 
 def _of_fatbin(code: bytes) -> Iterator[Image]:
     _, _, header, size = struct.unpack_from("<IHHQ", code)
-    at, end, room = header, min(header + size, len(code)), MOST_BYTES
+    at, end, room = header, header + size, MOST_BYTES
+    if end > len(code):
+        raise InputError(f"fat binary: its header says {end} bytes, and there are {len(code)}: it is damaged")
     while at + _ENTRY.size <= end:
         kind, _, head, length, packed, _, _, _, arch, _, flags, _, unpacked = _ENTRY.unpack_from(code, at)
         if not head:
             break
         if head < _ENTRY.size:
             raise InputError(f"fat binary: an entry at byte {at} has a header of {head} bytes: it is damaged")
+        if at + head + length > end:
+            raise InputError(f"fat binary: the entry at byte {at} goes beyond its end: it is damaged")
         data = code[at + head : at + head + length]
         at += head + length
         if kind not in (PTX_KIND, CUBIN_KIND):
             continue
         if flags & (LZ4_FLAG | ZSTD_FLAG):
-            if unpacked > room:
-                raise InputError(f"fat binary: an entry of {unpacked} bytes; of all together at most {MOST_BYTES} are read")
+            if unpacked > min(room, MOST_ENTRY):
+                raise InputError(
+                    f"fat binary: an entry of {unpacked} bytes; at most {MOST_ENTRY} of one and {MOST_BYTES} of all together are read"
+                )
             room -= unpacked
+            ask("the code of a fat binary, unpacked", unpacked)
             data = (_zstd if flags & ZSTD_FLAG else _lz4)(data[: packed or length], unpacked)
         if kind == CUBIN_KIND:
             yield from _of_elf(data, f"sm_{arch}")
@@ -252,7 +261,7 @@ def _lz4(data: bytes, size: int) -> bytes:
         if size > MOST_LZ4 * len(data) + 64:
             raise lz4.block.LZ4BlockError
         found: bytes = lz4.block.decompress(data, uncompressed_size=size)
-        if len(found) < size:
+        if len(found) != size:
             raise lz4.block.LZ4BlockError
     except lz4.block.LZ4BlockError:
         raise InputError("fat binary: an lz4 entry is damaged") from None
@@ -266,8 +275,8 @@ def _zstd(data: bytes, size: int) -> bytes:
             module = importlib.import_module(name)
             try:
                 unpacking = module.ZstdDecompressor()
-                found = bytes(unpacking.decompress(data, max_length=size))
-                if len(found) < size:
+                found = bytes(unpacking.decompress(data, max_length=size + 1))  # one more: the end of the frame, and its checksum
+                if len(found) != size or not unpacking.eof:
                     raise EOFError
             except (module.ZstdError, EOFError):
                 raise InputError("fat binary: a zstd entry is damaged") from None

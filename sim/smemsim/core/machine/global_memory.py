@@ -16,7 +16,7 @@ from smemsim.core.machine.heap import Chunks, FreshChunks, Heap
 from smemsim.core.machine.uninitialised import Blank, Declared, Garbage
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
-__all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
+__all__ = ["FOREIGN", "LINE", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 
 # Markers instead of a global byte: uninitialised; out-of-bounds fill; from no array.
