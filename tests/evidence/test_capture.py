@@ -189,12 +189,16 @@ def test_traces_of_another_card_are_not_overwritten(tmp_path, kit):
     assert load_suite(tmp_path / "first").manifest["device"]["gpu"] == CARD["gpu"]
 
 
-def test_a_process_that_fails_leaves_no_trace_and_its_last_words_name_no_path(tmp_path):
+def test_a_process_that_fails_leaves_no_trace_and_its_last_words_name_no_path(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for module in ("json", "numpy"):  # a Python file of the current folder is not imported
+        pathlib.Path(f"{module}.py").write_text("raise SystemExit('imported')")
     done = runner.run_suite(tmp_path, "sm_90a", Planned("no_such_suite", 1, "?"))
     assert done.state == runner.FAILED
     assert "no such suite" in done.why
     assert "/" not in done.why
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
 
 
 def test_the_report_says_what_agrees_what_is_left_and_how_to_send_it(tmp_path, kit):

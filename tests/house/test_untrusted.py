@@ -265,6 +265,26 @@ def test_memory_is_given_back_with_its_arrays(monkeypatch):
         kept += [gpu.zeros(1 << 17) for _ in range(4)]
 
 
+def peak():
+    """The most bytes that this process has had in memory."""
+    return int(re.search(r"VmHWM:\s*(\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) << 10
+
+
+def test_scratch_memory_takes_no_memory_before_a_kernel_touches_it(here):
+    try:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
+        before = peak()
+    except OSError:
+        pytest.skip("this system does not tell the peak of memory")
+    assert "no findings" in told(0, "run", launch_file(args=[{"scratch": 1 << 32}]), "--memory", "5G")
+    assert peak() - before < 1 << 30
+    assert "of memory" in told(2, "run", launch_file(args=[{"scratch": 1 << 32}]), "--memory", "1G")
+
+
+def test_outputs_that_are_named_more_often_than_there_are_arrays_are_refused(here):
+    assert "outputs: 100000 names of 1 arrays" in told(2, "run", launch_file(outputs=["a"] * 100000))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

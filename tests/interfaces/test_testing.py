@@ -655,10 +655,14 @@ def test_launch_folders_below_the_golden_path_are_tests(pytester):
     (folder / "launch.toml").write_text(f'block = 64\nargs = [{{array = "x"}}]\narrays = {arrays}\n')
     (folder / "kernel.ptx").write_text(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{ .reg .b64 %d<2>;\nld.param.u64 %d1, [x];\n"
-        "st.global.u32 [%d1+256], 1;\nret; }\n"
+        '.loc 1 7 0\nst.global.u32 [%d1+256], 1;\nret; }\n.file 1 "k\x1b[2J.cu"\n'
     )
+    (pytester.path / "click.py").write_text("raise SystemExit('a file of the current folder was imported')")
     pytester.runpytest("--collect-only", "-q").stdout.fnmatch_lines(["*golden/k/launch.toml::run"])
-    pytester.runpytest("-q").stdout.fnmatch_lines(["FAILED golden/k/launch.toml::run - X001 kernel.ptx:7: *"])
+    shown = pytester.runpytest("-q").stdout
+    assert r"X001  k\x1b[2J.cu:7" in shown.str()
+    assert r"FAILED golden/k/launch.toml::run - X001 k\x1b[2J.cu:7: " in shown.str()
+    assert "\x1b[2J" not in shown.str()
 
 
 def test_examples_do_not_depend_on_which_modules_are_imported(tmp_path, monkeypatch):

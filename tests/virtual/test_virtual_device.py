@@ -670,6 +670,12 @@ def packed(by, text):
     return zstd.compress(text), 0x8011
 
 
+def test_lines_of_a_device_in_the_programs_own_process_cannot_command_the_terminal(device, capfd):
+    """Names of kernels and files come from code that the program loads."""
+    device.tell("k\x1b[2J.cu:7 \x1b[1mbold\x1b[0m")
+    assert capfd.readouterr().err == "smemsim: k\\x1b[2J.cu:7 \x1b[1mbold\x1b[0m\n"
+
+
 @pytest.mark.parametrize("by", ["lz4", "zstd"])
 def test_compressed_code_is_read_and_damaged_code_is_refused(by):
     text = ptx_for("sm_90a") * 4

@@ -140,7 +140,7 @@ def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 file, errors = pathlib.Path(folder) / "cases.json", pathlib.Path(folder) / "errors"
                 file.write_text(json.dumps([chosen[i] for i in rest]))
-                command = [sys.executable, "-m", "smemsim.capture.one_suite", "--arch", settings.arch, "--risky", what, str(file)]
+                command = [sys.executable, "-P", "-m", "smemsim.capture.one_suite", "--arch", settings.arch, "--risky", what, str(file)]
                 with errors.open("w") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
                     lines, hung = read_lines(process)
                 if not lines and not hung:

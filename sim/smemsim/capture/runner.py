@@ -97,7 +97,7 @@ def run_suite(out: pathlib.Path, arch: str, p: Planned) -> Done:
     """Run one suite in a process; its folder appears when it is complete."""
     began, unfinished = time.monotonic(), out / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
-    command = [sys.executable, "-m", "smemsim.capture.one_suite", "--arch", arch, "--out", str(unfinished), p.suite]
+    command = [sys.executable, "-P", "-m", "smemsim.capture.one_suite", "--arch", arch, "--out", str(unfinished), p.suite]
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True) as process:
             try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from typing import Any, TextIO
+
+from smemsim.base.terminal import visible
 
 __all__ = ["open_streams"]
 
@@ -27,13 +28,6 @@ class _Stream(io.FileIO):
             return memoryview(data).nbytes
 
 
-# Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and on
-# the error stream the moves of a progress bar.
-_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-_COLOUR = r"\x1b\[(?:[0-79]|[1349][0-7]|38;5;\d+|[;])*m"  # 8 would hide text
-_UNTRUSTED = {1: re.compile(f"({_COLOUR})|{_CONTROL}"), 2: re.compile(rf"({_COLOUR}|\r|\x1b\[\??\d*[KhlAG])|{_CONTROL}")}
-
-
 class _Text(io.TextIOWrapper):
     """Text of files that other people made goes through here: source lines, titles, names of cards. It cannot move the
     cursor, name the window or hide text. Such characters are printed as escapes.
@@ -41,11 +35,7 @@ class _Text(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         """Write, with control characters as Python's escapes."""
-        return super().write(_UNTRUSTED[self.fileno()].sub(_visible, text))
-
-
-def _visible(found: re.Match[str]) -> str:
-    return found[1] or found[0].encode("unicode_escape").decode()
+        return super().write(visible(text, moves=self.fileno() == 2))
 
 
 def open_streams() -> None:

@@ -201,13 +201,9 @@ def _launch(raw: object) -> dict[str, Any]:
     about |= {key: getattr(config, key) for key in ("grid", "block", "cluster")}
     about["arrays"] = _arrays(raw.get("arrays", []))
     arrays = dict.fromkeys(array["name"] for array in about["arrays"])
-    if len(about["outputs"]) > len(arrays):
-        raise TableError(f"outputs: {len(about['outputs'])} names of {len(arrays)} arrays; each is named once at most", Path.of("outputs"))
     for n, argument in enumerate(about["args"]):
         _argument(Path.of("args", n), argument, arrays)
-    for key, names in (("outputs", about["outputs"]), ("expected", raw.get("expected", {}))):
-        for n, name in enumerate(names):
-            _check_array(Path.of(key, n if key == "outputs" else name), f"{key}: {shown(name)}", name, arrays)
+    _check_names(about["outputs"], raw.get("expected", {}), arrays)
     for name, wanted in raw.get("expected", {}).items():
         if wanted.startswith("sha256:") and not IS_DIGEST.fullmatch(wanted):
             raise _mistake(Path.of("expected", name), wanted, "needs sha256: and 64 hexadecimal digits")
@@ -216,6 +212,15 @@ def _launch(raw: object) -> dict[str, Any]:
     check_table(raw.get("tolerance", {}), dict.fromkeys(TOLERANCES, Key("any", "")), Path.of("tolerance"))
     _check_tolerances(raw)
     return about
+
+
+def _check_names(outputs: Sequence[object], expected: Mapping[str, str], arrays: Collection[str]) -> None:
+    """Names of arrays, in `outputs` and `expected`."""
+    if len(outputs) > len(arrays):
+        raise TableError(f"outputs: {len(outputs)} names of {len(arrays)} arrays; each is named once at most", Path.of("outputs"))
+    for key, names in (("outputs", outputs), ("expected", expected)):
+        for n, name in enumerate(names):
+            _check_array(Path.of(key, n if key == "outputs" else name), f"{key}: {shown(name)}", name, arrays)
 
 
 def _mistake(path: Path, value: object, says: str) -> TableError:

@@ -19,6 +19,7 @@ import pytest
 
 from smemsim.base.arguments import cta_numbers
 from smemsim.base.errors import InputError
+from smemsim.base.terminal import visible
 from smemsim.virtual import callers, process
 from smemsim.virtual.build import libraries
 from smemsim.virtual.policy import Launched, Policy, card_of_environment, summary_of
@@ -188,7 +189,7 @@ class Session:
 
     def _fail(self) -> None:
         if self.on_finding == "raise" and (text := self._findings()):
-            pytest.fail(f"{self._bad()[0].headline()}\n{text}", pytrace=False)
+            pytest.fail(f"{visible(self._bad()[0].headline())}\n{text}", pytrace=False)
         if held := [x for x in self._launched() if x.held_up]:
             pytest.skip(f"{held[0].name} cannot be run in part (--smemsim-ctas): {held[0].held_up}")
 
@@ -199,11 +200,11 @@ class Session:
         is_shown = call.when == "call" or report.failed
         if is_shown and self.on_finding != "collect" and (text := self._findings()) and text not in str(report.longrepr):
             report.sections.append(("smemsim", text))
-            _headed(report, self._bad()[0].headline())
+            _headed(report, visible(self._bad()[0].headline()))
         return report
 
     def _findings(self) -> str:
-        return "\n".join(text_of(x) for x in self._bad())
+        return visible("\n".join(text_of(x) for x in self._bad()))
 
     def _bad(self) -> list[Launched]:
         """The launches of the running test that have findings, or did not come to their end. Those that wait for CTAs that were left out are none of them."""
@@ -243,11 +244,11 @@ class Session:
         if self.on_finding == "collect":
             for x in launches:
                 if not x.is_clean:
-                    terminalreporter.write_line(text_of(x))
+                    terminalreporter.write_line(visible(text_of(x)))
         for costs, names in _by_costs(launches).items():
-            terminalreporter.write_line(f"{', '.join(names)}\n{costs}")
+            terminalreporter.write_line(visible(f"{', '.join(names)}\n{costs}"))
         for why in self._not_simulated():
-            terminalreporter.write_line(f"not simulated: {why}")
+            terminalreporter.write_line(visible(f"not simulated: {why}"))
         terminalreporter.write_line(f"{os.environ['SMEMSIM_ARCH']}: {summary_of(launches)}")
         if partial := sum(x.is_partial for x in launches):
             terminalreporter.write_line(

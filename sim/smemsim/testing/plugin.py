@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.base.terminal import visible
 from smemsim.core.finding import headline_of, messages_of
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class _Item(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **more: Any) -> Any:
         """Sentences; a traceback only of what smemsim did not raise on purpose."""
         if isinstance(excinfo.value, (SmemsimError, AssertionError)):
-            return str(excinfo.value)
+            return visible(str(excinfo.value))
         return super().repr_failure(excinfo, *args, **more)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:
@@ -266,7 +267,7 @@ class LaunchItem(_Item):
     def runtest(self) -> None:
         """Run it."""
         done = subprocess.run(
-            [sys.executable, "-m", "smemsim", "run", "--json", str(self.path)], capture_output=True, text=True, check=False
+            [sys.executable, "-P", "-m", "smemsim", "run", "--json", str(self.path)], capture_output=True, text=True, check=False
         )
         if done.returncode == UNMODELLED:
             pytest.skip(done.stderr.strip())
@@ -294,7 +295,7 @@ def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport
     if any(report.differing for report in reports):
         raise AssertionError("\n".join(report.text() for report in reports if report.differing))
     if unknown := [report for report in reports if report.unmodelled]:
-        pytest.skip(unknown[0].text())
+        pytest.skip(visible(unknown[0].text()))
     return reports
 
 
@@ -305,11 +306,11 @@ def _checked(scenario: Any) -> Report:
     try:
         report = check(scenario)
     except Unmodelled as e:
-        pytest.skip(f"not modelled: {e}")
+        pytest.skip(visible(f"not modelled: {e}"))
     if not report.ok:
         raise AssertionError(report.text())
     if report.unchecked and not report.expected and not report.findings and not (report.machine and report.machine.seen):
-        pytest.skip(f"nothing was compared: not looked at: {', '.join(report.unchecked)}")
+        pytest.skip(visible(f"nothing was compared: not looked at: {', '.join(report.unchecked)}"))
     return report
 
 

@@ -261,7 +261,7 @@ if os.fork():
     os._exit(0)
 sockets, parent = [int(n) for n in sys.argv[3:5]], os.pidfd_open(int(sys.argv[2]))
 if parent not in select.select([*sockets, parent], [], [])[0]:
-    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
+    os.execv(sys.executable, [sys.executable, "-P", "-c", sys.argv[1], *sys.argv[2:]])
 """
 _SERVING = "import sys; sys.path.insert(0, {!r}); from smemsim.virtual.sessions import serve_parent; serve_parent(*map(int, sys.argv[1:]))"
 

@@ -1,0 +1,27 @@
+"""Text of files that other people made, on a terminal: it cannot move the cursor, name the window or hide text.
+
+>>> visible("\\x1b[2Jgone\\x07"), visible("\\x1b[1mbold\\x1b[0m")
+('\\\\x1b[2Jgone\\\\x07', '\\x1b[1mbold\\x1b[0m')
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["visible"]
+
+# Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and the
+# moves of a progress bar.
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+_COLOUR = r"\x1b\[(?:[0-79]|[1349][0-7]|38;5;\d+|[;])*m"  # 8 would hide text
+_TEXT = re.compile(f"({_COLOUR})|{_CONTROL}")
+_MOVES = re.compile(rf"({_COLOUR}|\r|\x1b\[\??\d*[KhlAG])|{_CONTROL}")
+
+
+def visible(text: str, *, moves: bool = False) -> str:
+    """The text with control characters as Python's escapes. Colours stay, and with `moves` the moves of a progress bar."""
+    return (_MOVES if moves else _TEXT).sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] or found[0].encode("unicode_escape").decode()
