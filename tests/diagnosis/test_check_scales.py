@@ -582,7 +582,7 @@ def test_wrong_factors_that_threads_store_once_more_are_found(name):
     assert [f.code for f in run(dataclasses.replace(gemm, by_threads=True))[0].findings] == codes
 
 
-@pytest.mark.parametrize("by", [by for by in STORES if by not in ("repeated", "computed", "backwards")])
+@pytest.mark.parametrize("by", [by for by in STORES if by not in ("repeated", "computed", "backwards", "looked up")])
 def test_factors_that_threads_copy_are_followed_to_their_rows(by):
     done, wrong = run(Stored(by=by), change=periodic)
     assert (done.findings, wrong, done.judged.scales) == ([], 0, (8, 8)), done.text()
@@ -608,12 +608,10 @@ def test_of_bytes_that_are_stored_again_by_another_instruction_nothing_is_known(
 WRONG_STORES = {
     "K that does not go on": (Stored(wrong="a", tile=lambda tile: 0), "R508", "of A are multiplied at k = 128 with the scale factors of k = 0"),
     "K that does not go on, by tcgen05.st": (Stored(wrong="b", by="tensor", tile=lambda tile: 0), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
-    "the first of four": (Stored(wrong="a", by="repeated"), "R508", "of A are multiplied at k = 32 with the scale factors of k = 0"),
     "bytes in the other order": (Stored(wrong="b", by="backwards"), "R508", "another order than k"),
     "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r gets those of row r ^ 1"),
     "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
     "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r gets those of row (r + 32) % 128"),
-    "64 rows twice": (Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"), "R508", "rows 0 and 64 of A get the same scale factors"),
     "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "before anything has written"),
     "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
     "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "(scale id 0, column 128)"),
@@ -626,6 +624,13 @@ def test_factors_that_threads_store_for_others_are_found(gemm, code, words):
     done, wrong = run(gemm)
     assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
     assert words in done.findings[0].message
+
+
+def test_factors_of_tcgen05_that_threads_look_up_in_a_table_are_not_judged():
+    """The addresses of a table come from data. Rows share its bytes in no order."""
+    done, _ = run(Stored(by="looked up", wrong="a", id=first_of_a))
+    assert (done.findings, done.remarks, done.judged.scales) == ([], [], (0, 8)), done.text()
+    assert "scale factors that threads look up in a table" in done.judged.missed
 
 
 @pytest.mark.parametrize("tiers", ["closures", "compiled"])
@@ -680,7 +685,6 @@ def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes
         (SparseWarpgroup(steps=((0, 0), (0, 0), (1, 0), (1, 1))), "at k = 32 with the metadata of k = 0"),
         (SparseWarpgroup(steps=((0, 0), (0, 1), (0, 0), (0, 1)), by_shared=True), "at k = 64 with the metadata of k = 0"),
         (SparseWarpgroup(grid=2, block=0), "rows 0 to 63 of A and rows 64 to 127 get the same metadata"),
-        (SparseWarpgroup(thread="and.b32 %r2, %r1, 123;"), "rows 0 and 1 of A get the same metadata"),
         (SparseWarpgroup(thread="and.b32 %r2, %r1, 126;"), "at k = 16 with the metadata of k = 0"),
     ],
 )
@@ -767,12 +771,13 @@ def test_factors_in_the_order_of_the_lanes_are_a_remark():
 
 
 WRONG_FRAGMENTS = {
-    "one byte": (FragmentGemm(byte=lambda side, step: 0, steps=4), "S702", "multiplied at k = 32 with the scale factors of k = 0"),
+    "one byte pair of both": (FragmentGemm("mxf4", byte=lambda side, step: 0), "S702", "multiplied at k = 64 with the scale factors of k = 0"),
     "one byte pair": (FragmentGemm("mxf4", byte=lambda side, step: 2 * (side == "a" and step % 2)), "S702", "rows 0 to 7 of B are multiplied at k = 64"),
     "one word": (FragmentGemm(word=lambda side, step: 0), "R508", "at k = 128 with the scale factors of k = 0"),
     "one word, four factors": (FragmentGemm("mxf4nvf4", word=lambda side, step: step * (side == "a"), by="ldmatrix"), "R508", "rows 0 to 7 of B are multiplied at k = 64"),
     "bytes in the other order": (FragmentGemm(after={"a": "prmt.b32 %w, %w, 0, 0x0123;"}), "R508", "another order than k"),
-    "rows g and g + 8 alike": (FragmentGemm(rows={"a": "mov.u32 %s1, %g;"}), "R508", "rows 0 and 8 of A get the same scale factors"),
+    "rows at half the stride": (FragmentGemm(strides=(4, 4)), "R508", "row 1 of A at k = 0 and row 0 at k = 128 get the same scale factors"),
+    "halves of rows exchanged": (FragmentGemm(rows={"b": "xor.b32 %s1, %g, 4;"}), "R508", "row r gets those of row r ^ 4"),
     "rows exchanged": (FragmentGemm(rows={"b": "xor.b32 %s1, %g, 1;"}), "R508", "row r gets those of row r ^ 1"),
     "the last row first": (FragmentGemm("mxf4", rows={"b": "sub.u32 %s1, 7, %g;"}), "R508", "in the opposite order"),
     "the first tile's rows": (FragmentGemm(grid=(2, 2), tile=lambda side: int(side == "b")), "R508", "rows 0 to 15 of A and rows 16 to 31 get the same"),
@@ -793,7 +798,7 @@ def test_wrong_factors_of_mma_sync_are_found(gemm, code, words):
 def test_every_tier_follows_factors_of_mma_sync(tiers, monkeypatch):
     monkeypatch.setenv("SMEMSIM_TIERS", tiers)
     monkeypatch.setenv("SMEMSIM_COHORTS", "off" if tiers == "closures" else "")
-    wrong = FragmentGemm(byte=lambda side, step: 0, steps=4, grid=(2, 2))
+    wrong = FragmentGemm("mxf4", byte=lambda side, step: 0, steps=4, grid=(2, 2))
     assert FragmentGemm(steps=4, grid=(2, 2)).run()[0].judged.scales == (16, 16)
     assert [f.code for f in wrong.run()[0].findings] == ["S702", "S702"]
     assert [f.code for f in wrong.run(workers=2)[0].findings] == ["S702", "S702"]
@@ -810,7 +815,6 @@ def test_the_parameters_of_factors_of_mma_sync_exchanged_are_a_remark():
         (lambda step: step, "", ""),
         (lambda step: 0, "", "at k = 64 with the metadata of k = 0"),
         (lambda step: step // 2, "", "at k = 64 with the metadata of k = 0"),
-        (lambda step: step, "mov.u32 %s1, %g;", "rows 0 and 8 of A get the same metadata"),
     ],
 )
 def test_rows_and_k_of_a_sparse_mma_sync_have_metadata_of_their_own(step_of, row, words):
@@ -831,5 +835,70 @@ def test_k_may_use_metadata_again_if_each_is_used_equally_often(order, codes):
 
 @pytest.mark.parametrize("row", ["shr.u32 %s1, %s1, 1;", "mov.u32 %s1, %g;"])
 def test_rows_may_share_metadata_in_an_array_of_several_layers(row):
-    """One as large as the rows need has metadata of each row."""
-    assert [[f.code for f in sparse_fragments(int, row, more=more).findings] for more in (0, 16, 48)] == [["R508"], [], []]
+    """The others may be those of another layer, of as many rows too."""
+    each = [sparse_fragments(int, row, more=more) for more in (0, 16, 48)]
+    assert [([f.code for f in done.findings], [f.code for f in done.remarks]) for done in each] == [([], ["R508"])] * 3
+
+
+def in_quads(x):
+    """Rows that have data of their own in quads: the first row of each four."""
+    return x.reshape(-1, 4, x.shape[1])[:, 0].repeat(4, axis=0)
+
+
+OWN = "and.b32 %s2, %lane, 1; shl.b32 %s2, %s2, 3; add.u32 %s1, %g, %s2;"
+MAY_BE_MEANT = {  # a host may have stored factors or metadata for this, and other operands' between them
+    "rows g and g + 8, of 16": (lambda: FragmentGemm(rows={"a": "mov.u32 %s1, %g;"}).run()[0], "R508", "rows 0 and 8 of A get the same scale factors"),
+    "pairs of rows": (lambda: FragmentGemm(rows={"a": f"{OWN} shr.u32 %s1, %s1, 1;"}).run()[0], "R508", "rows 0 and 1 of A get the same"),
+    "rows g and g + 8, of 16, metadata": (lambda: sparse_fragments(int, "mov.u32 %s1, %g;"), "R508", "rows 0 and 8 of A get the same metadata"),
+    "quads of rows, and bytes between": (lambda: sparse_fragments(int, "and.b32 %s1, %s1, 12;"), "R508", "rows 0 and 1 of A get the same metadata"),
+    "four layers in a word": (lambda: FragmentGemm(byte=lambda side, step: 0, steps=4).run()[0], "S702", "unless a factor is meant for all of these k"),
+    "four layers in a word, 256 of K": (lambda: FragmentGemm(byte=lambda side, step: 0, grid=(2, 2)).run()[0], "S702", "at k = 32 with"),
+    "metadata of rows in another order": (lambda: sparse_fragments(int, "xor.b32 %s1, %s1, 8;"), "R508", "row r gets those of row r ^ 8, unless they were stored in that order"),
+    "metadata of K in another order": (lambda: sparse_fragments(lambda step: step ^ 1), "R508", "another order than k"),
+    "metadata of threads": (lambda: SparseWarpgroup(thread="and.b32 %r2, %r1, 123;").run()[0], "R508", "rows 0 and 1 of A get the same metadata"),
+    "one of four bytes": (lambda: run(Stored(wrong="a", by="repeated"))[0], "R508", "k = 32 with the scale factors of k = 0"),
+    "64 rows twice": (lambda: run(Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"))[0], "R508", "rows 0 and 64 of A get the same scale factors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("launch", "code", "words"), MAY_BE_MEANT.values(), ids=MAY_BE_MEANT)
+def test_an_order_that_a_host_may_have_stored_is_a_remark(launch, code, words):
+    done = launch()
+    assert (done.findings, {f.code for f in done.remarks}) == ([], {code}), done.text()
+    assert any(words in f.message and "unless" in f.why for f in done.remarks), done.text()
+
+
+def behind(x, count=32):
+    """With values like those of the array behind it."""
+    return np.concatenate([x.reshape(-1), np.random.default_rng(4).choice(x.reshape(-1), count)])
+
+
+def by_k(x, rows=0, size=4):
+    """Words of K one after the other, each of all rows, or of more rows."""
+    held = np.random.default_rng(4).choice(x.reshape(-1), (x.shape[1] // size, max(rows, len(x)), size))
+    held[:, : len(x)] = x.reshape(len(x), -1, size).swapaxes(0, 1)
+    return held.reshape(-1)
+
+
+ARRAYS = {  # the order of 16 rows of 8 bytes, the strides of rows and words, and whether nothing but a fault explains unused bytes
+    "rows": (np.asarray, (8, 4), True),
+    "rows, more behind": (behind, (8, 4), True),
+    "rows of twice the bytes": (lambda x: np.concatenate([x, x[::-1]], 1), (16, 4), True),
+    "rows of twice the bytes, zeros": (lambda x: np.concatenate([x, 0 * x], 1), (16, 4), True),
+    "words": (by_k, (4, 64), True),
+    "words, more behind": (lambda x: behind(by_k(x)), (4, 64), True),
+    "words of 24 rows": (lambda x: by_k(x, 24), (4, 96), False),
+    "twice as many words": (lambda x: by_k(np.concatenate([x, x[::-1]], 1)), (4, 64), False),
+}
+
+
+@pytest.mark.parametrize(("order", "strides", "is_certain"), ARRAYS.values(), ids=ARRAYS)
+def test_factors_of_a_k_that_does_not_go_on_are_found_in_padded_arrays(order, strides, is_certain):
+    right = FragmentGemm(order=lambda x: order(x.repeat(16 // len(x), 0)), rows={"b": "shl.b32 %s1, %g, 1;"}, strides=strides)
+    assert right.run()[0].findings == []
+    done, wrong = dataclasses.replace(right, word=lambda side, step: step // 4 * (side == "b")).run()
+    assert (wrong > 0, *([f.code for f in found] for found in (done.findings, done.remarks))) == (
+        True,
+        ["R508"] * is_certain,
+        ["R508"] * (not is_certain),
+    ), done.text()

@@ -39,6 +39,7 @@ class FragmentGemm:
     after: dict[str, str] = dataclasses.field(default_factory=dict)  # what happens to the word %w of a side
     order: Callable[[np.ndarray], np.ndarray] = np.asarray  # of the scale factors in memory
     left_out: int = 0  # steps of K that rows of A and B have beyond those of the launch
+    strides: tuple[int, int] | None = None  # bytes from a row of scale factors to the next one, and from a word to the next one
 
     @property
     def factors(self) -> int:
@@ -50,10 +51,11 @@ class FragmentGemm:
         word = step // each if self.word is None else self.word(side, step)
         byte = step % each * self.factors if self.byte is None else self.byte(side, step)
         own = "and.b32 %s2, %lane, 1; shl.b32 %s2, %s2, 3; add.u32 %s1, %g, %s2;" if side == "a" else "mov.u32 %s1, %g;"
+        of_row, of_word = self.strides or (self.pitch, 4)
         ctaid, size, whose = ("%cx", 16, self.of("a")) if side == "a" else ("%cy", 8, self.of("b"))
         return (
             f"""
-    {self.rows.get(side, own)} mad.lo.u32 %s1, {ctaid}, {size * self.tile(side)}, %s1; mad.lo.u32 %s1, %s1, {self.pitch}, {4 * word};
+    {self.rows.get(side, own)} mad.lo.u32 %s1, {ctaid}, {size * self.tile(side)}, %s1; mad.lo.u32 %s1, %s1, {of_row}, {of_word * word};
     cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %sf{whose}; ld.global.b32 %w, [%d1]; {self.after.get(side, "")} mov.b32 %w{side}, %w;""",
             byte,
         )
@@ -147,12 +149,24 @@ class FragmentGemm:
         return run, int((found != wanted["a"] @ wanted["b"].T).sum())
 
 
-def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int = 4, rows: int = 16, more: int = 0, held: int = 0) -> Run:
+def sparse_fragments(
+    step_of: Callable[[int], int],
+    row: str = "",
+    *,
+    steps: int = 4,
+    rows: int = 16,
+    more: int = 0,
+    held: int = 0,
+    strides: tuple[int, int] | None = None,
+    order: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> Run:
     """D (16 x 8) += A B^T by `steps` mma.sp of e4m3, K = 64 each; `step_of` says whose metadata an instruction takes, and
     `row` makes of the lane another row %s1 than its own. The array of metadata has `more` rows behind, and
-    metadata of `held` steps (default: of all).
+    metadata of `held` steps (default: of all). The kernel takes `strides` from row to row and from step to step, and
+    `order` says how the bytes, (rows, 8 held), lie in memory.
     """
     held = held or steps
+    of_row, of_step = strides or (8 * held, 8)
     rng = np.random.default_rng(5)
     gpu = Gpu("sm_120a")
     body = []
@@ -162,7 +176,7 @@ def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int
         text += [f"mad.lo.u32 %s1, %g, {64 * steps}, {64 * step}; mad.lo.u32 %s1, %t, 4, %s1; cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pb;"]
         text += [f"ld.global.b32 %b{n}, [%d1+{16 * n}];" for n in range(4)]
         own = "and.b32 %s2, %lane, 1; shl.b32 %s2, %s2, 3; add.u32 %s1, %g, %s2;"
-        text.append(f"""{own} {row} shr.u32 %s2, %t, 1; mad.lo.u32 %s1, %s1, {8 * held}, {8 * step_of(step)}; mad.lo.u32 %s1, %s2, 4, %s1;
+        text.append(f"""{own} {row} shr.u32 %s2, %t, 1; mad.lo.u32 %s1, %s1, {of_row}, {of_step * step_of(step)}; mad.lo.u32 %s1, %s2, 4, %s1;
     cvt.u64.u32 %d1, %s1; add.u64 %d1, %d1, %pe; ld.global.b32 %e, [%d1];
     mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1, %b2, %b3}}, {{%c0, %c1, %c2, %c3}}, %e, 0;""")
         body.append("\n".join(text))
@@ -178,5 +192,5 @@ def sparse_fragments(step_of: Callable[[int], int], row: str = "", *, steps: int
     st.global.f32 [%d2+384], %c3; ret; }}"""
     nibbles = rng.choice([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], (rows + more, 16 * held)).astype(np.uint8)
     operands = [rng.choice([0x30, 0x38, 0x40], size).astype(np.uint8) for size in ((rows, 32 * steps), (8, 64 * steps))]
-    arrays = [gpu.array(x) for x in (*operands, nibbles[:, ::2] | nibbles[:, 1::2] << 4)]
+    arrays = [gpu.array(np.ascontiguousarray(x)) for x in (*operands, order(nibbles[:, ::2] | nibbles[:, 1::2] << 4))]
     return gpu.launch(ptx, "k", args=[*arrays, gpu.zeros((4, 32), np.float32)], block=32, progress=False)

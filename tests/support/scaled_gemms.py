@@ -268,6 +268,7 @@ STORES = {  # of the four scale factors of row %r30 at [%rd10] to block [%r31]: 
     "tensor": "",
     "repeated": "ld.global.u8 %r32, [%rd10]; mul.lo.u32 %r32, %r32, 0x01010101; {at} st.shared.b32 [%r31], %r32;",
     "computed": "ld.global.b32 %r32, [%rd10]; sub.u32 %r32, %r32, 0x01010101; add.u32 %r32, %r32, 0x01010101; {at} st.shared.b32 [%r31], %r32;",
+    "looked up": "ld.global.b32 %r32, [%rd10]; and.b32 %r32, %r32, 7; mul.wide.u32 %rd11, %r32, 4; add.u64 %rd11, %rd11, %rd3; ld.global.b32 %r32, [%rd11]; {at} st.shared.b32 [%r31], %r32;",
     "backwards": "{at}" + "".join(f"ld.global.u8 %h0, [%rd10+{n}]; st.shared.u8 [%r31+{3 - n}], %h0;" for n in range(4)),
 }  # fmt: skip
 IN_BLOCKS = "and.b32 %r33, %r30, 31; shl.b32 %r33, %r33, 4; add.u32 %r31, %r31, %r33; shr.u32 %r33, %r30, 5; shl.b32 %r33, %r33, 2; add.u32 %r31, %r31, %r33;"

@@ -23,6 +23,7 @@ from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES, WARP_LANES
 from smemsim.diagnosis.operands.metadata import RegisterSources
+from smemsim.diagnosis.operands.orders import is_looked_up
 from smemsim.diagnosis.operands.places import Places
 from smemsim.run.engine.records import Copy, Mma
 from smemsim.run.engine.wave import COPIES
@@ -39,6 +40,7 @@ CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
 BY_THREADS = "scale factors that no load has brought from global memory"
 IN_REGISTERS = "registers that no array holds as they are, or at several addresses"
+TABLE = "scale factors that threads look up in a table"
 NO_TILE = "scale factors of operands that no tensor load has brought"
 COLUMNS_END = 1 << LANE_SHIFT
 NOWHERE = -1  # of a cell: no copy that is followed has written it
@@ -86,6 +88,11 @@ class Use(NamedTuple):
             not all(copy.loads and all(isinstance(load, BulkTransfer | Transfer) for load in copy.loads) for copy in self.copies)
             or not self.copies
         )
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Have threads taken them from a table?"""
+        return self.by_threads and is_looked_up(self.offsets)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -380,11 +387,12 @@ class Factors:
         if spot is None:
             return {NO_TILE}
         uses = part.uses.setdefault(spot.rows, {})
-        if (spot.k, base, number) not in uses:
+        place = spot.k, base, number
+        if place not in uses:
             copies = (*(cells.copies[n] for n in used), *by_threads)
             elements = event.k // places.lane.shape[1]
-            uses[spot.k, base, number] = Use(event, spot.k, elements, base, offsets, copies, layout, part.other, spot.size)
-        return set()
+            uses[place] = Use(event, spot.k, elements, base, offsets, copies, layout, part.other, spot.size)
+        return {TABLE} if isinstance(layout, ScaleLayout) and uses[place].is_looked_up else set()
 
     def _stored_in_cells(self, x: Wave, cta: Cta, event: Mma, places: _CellsRead) -> Brought | None:
         """Factors that threads have stored to all lanes of some columns, as a copy made by the last of their

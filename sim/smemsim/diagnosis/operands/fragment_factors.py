@@ -6,7 +6,6 @@ byte-id.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import numpy as np
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.operands.fragments import FragmentFactors, Unselected
-from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_regular
+from smemsim.diagnosis.operands.orders import exchanged
 from smemsim.diagnosis.operands.scaled import SCALES, SIDES, AllFactors, InRows, among, named, of_metadata, union
 
 if TYPE_CHECKING:
@@ -36,18 +35,20 @@ def wrong_fragments(factors: FragmentFactors, launch: Launch) -> list[Finding]:
     metadata = of_metadata(factors, factors.registers, launch)
     every = _Fragments(factors, factors.uses, launch, SCALES)
     unselected = [_not_selected(every, side, one) for (_, side), one in factors.unselected.items()]
-    found = [f for f in unselected if f is not None][:1] or [f for f in (next(every.of(side), None) for side in SIDES) if f is not None]
+    found = [f for f in unselected if f is not None][:1] or every.worst(*SIDES)
     return [*found, *metadata] or every.crossed()
 
 
 class _Fragments(AllFactors):
     """All scale factors of a launch's mma.sync."""
 
+    group = COLUMNS
+
     def of(self, side: str) -> Iterator[Finding]:
         """What is wrong with the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
         yield from filter(None, map(self._contradicts, mine))
-        for look in (self._in_tile, self._in_order_of_rows, self._of_other, self._along_k, self._along_rows):
+        for look in (self._in_tile, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows):
             yield from filter(None, (look(x) for x in mine if x.is_one))
 
     # ---- rows of one instruction
@@ -60,16 +61,12 @@ class _Fragments(AllFactors):
             order = _other_order(at)
             if order is None:
                 continue
-            how, of, pitch, is_certain = order
-            n = int(np.flatnonzero(of != np.arange(len(of)))[0])
-            first, side = x.rows.first, x.rows.side.upper()
-            lanes = "row g in lane 4 g + 2 thread-id-a, row g + 8 in the next lane" if side == "A" else "column g in lane 4 g + thread-id-b"
-            return at_instruction(
-                "R508", use.event.instruction,
-                f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {side} get the scale factors of other rows: row {first + n} gets those of row {first + int(of[n])}",
-                f"load the scale factors of {lanes} ({SECTION})", arrays=self._arrays(use), milder=None if is_certain else Severity.NOTE,
-                why=f"in memory they are {pitch} bytes apart, {how}" + ("" if is_certain else ", unless they were stored in the order of the lanes"),
-            )  # fmt: skip
+            lanes = (
+                "row g in lane 4 g + 2 thread-id-a, row g + 8 in the next lane"
+                if x.rows.side == "a"
+                else "column g in lane 4 g + thread-id-b"
+            )
+            return self._exchanged(x, use, order[:-1], f"load the scale factors of {lanes} ({SECTION})", is_certain=order[-1])
         return None
 
     def _of_other(self, x: InRows) -> Finding | None:
@@ -93,56 +90,43 @@ class _Fragments(AllFactors):
 
     # ---- along k
 
-    def _along_k(self, x: InRows) -> Finding | None:
-        if len(x.k) < 2:
-            return None
-        for row in range(0, x.rows.extent, COLUMNS):
-            seq = x.at[:, row].tolist()
-            if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
-                continue
-            if len(set(seq)) < len(seq):
-                found = self._again(x, row, seq)
-            else:
-                found = self._out_of_order(x, row, seq) if not is_in_order(seq) and self.is_data(x.at[:, row : row + COLUMNS]) else None
-            if found is not None:
-                return found
-        return None
-
-    def _again(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
-        """S702, R508 where factors are those of several k."""
-        n, before = next((n, seq.index(at)) for n, at in enumerate(seq) if at in seq[:n])
-        of_rows = x.at[:, row : row + COLUMNS]
-        if not self.is_data(of_rows):
-            return None
+    def _beside_idle(self, x: InRows, row: int, now: tuple[int, int], *, is_block: bool) -> Finding | None:
+        """S702 where bytes of the same registers as the factors of two k are never used; a remark if they may be those of other k or other operands."""
+        of_rows, (n, before) = x.at[:, row : row + self.group], now
         idle = self._beside_in_registers([x.uses[before], x.uses[n]], row)
         missing = of_rows.size - len(union([of_rows]))
-        if len(idle) and self._is_like(idle, of_rows) and len(idle) * len(set(seq)) >= missing:
-            return self._same_byte(x, n, before, len(idle))
-        runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
-        returns = len({seq[run[0]] for run in runs}) < len(runs)
-        skips = not returns and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs])
-        if skips or (returns and (not is_regular(seq) or self._has_others(x, x.at.size - len(union([x.at]))))):
-            return self._not_refilled(x, n, max(m for m in range(n) if seq[m] == seq[n]))
-        return None
+        if (
+            not len(idle)
+            or not self.is_data(of_rows)
+            or not self._is_like(idle, of_rows)
+            or len(idle) * len(set(of_rows[:, 0].tolist())) < missing
+        ):
+            return None
+        return self._same_byte(x, n, before, len(idle), is_block=is_block)
 
     def _beside_in_registers(self, uses: Sequence[Use], row: int) -> np.ndarray:
         """The bytes in the registers with the factors of 8 rows that no product uses; none if each register has one value."""
-        held = [use.beside[row : row + COLUMNS] for use in uses if use.beside is not None]
+        held = [use.beside[row : row + self.group] for use in uses if use.beside is not None]
         if all((values == values[:, :1]).all() for values in map(self.values, held)):
             return np.zeros(0, np.int64)
         every = union(held)
         found: np.ndarray = every[~among(every, self.every)]
         return found
 
-    def _same_byte(self, x: InRows, n: int, before: int, idle: int) -> Finding:
-        """S702; a remark if the bytes beside the factors may be those of k that this launch leaves out."""
+    def _same_byte(self, x: InRows, n: int, before: int, idle: int, *, is_block: bool) -> Finding:
+        """S702; a remark if the bytes beside the factors may be those of k that this launch leaves out, or of other
+        operands with a factor for several successive k.
+        """
         use, side, end = x.uses[n], x.rows.side.upper(), x.k[-1] + x.uses[-1].elements
         has_more = use.size[1] > end
+        unless = (
+            f", unless they are those of k = {end} on" if has_more else ", unless a factor is meant for all of these k" if is_block else ""
+        )
         return at_instruction(
             "S702", use.event.instruction,
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}",
-            f"a byte-id of {side} that advances with k, or other threads by its thread-id ({SECTION})", milder=Severity.NOTE if has_more else None,
-            why=f"{idle} bytes beside them in the same registers are never used" + f", unless they are those of k = {end} on" * has_more, arrays=self._arrays(use),
+            f"a byte-id of {side} that advances with k, or other threads by its thread-id ({SECTION})", milder=Severity.NOTE if unless else None,
+            why=f"{idle} bytes beside them in the same registers are never used" + unless, arrays=self._arrays(use),
         )  # fmt: skip
 
     def _repair_of_k(self, use: Use) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.spec.formats import element_format
-from smemsim.diagnosis.operands.factors import BY_THREADS, CELL, IN_REGISTERS, Factors, Registers, Rows, Use, unchanged
+from smemsim.diagnosis.operands.factors import BY_THREADS, CELL, IN_REGISTERS, TABLE, Factors, Registers, Rows, Use, unchanged
 from smemsim.diagnosis.operands.orders import is_looked_up
 from smemsim.run.engine.records import Fragments, FragmentScales, Metadata, Mma
 
@@ -25,7 +25,6 @@ __all__ = ["FragmentFactors", "Unselected"]
 BYTE = 8  # bits
 MOST_USES = 1 << 16  # that are kept
 NO_MATRIX = "scale factors of operands whose rows are not a pitch apart in one array"
-TABLE = "scale factors that threads look up in a table"
 TOO_MANY = f"scale factors beyond {MOST_USES} different ones"
 POINTER = np.dtype("<u8")
 _WEIGHTS = np.random.default_rng(1).integers(1, 1 << 63, 1 << 12, np.int64) * 2 + 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.base.distinct import distinct
 
-__all__ = ["exchanged", "is_in_order", "is_in_runs", "is_looked_up", "is_regular"]
+__all__ = ["exchanged", "is_affine", "is_in_order", "is_in_runs", "is_looked_up", "is_regular"]
 
 
 def is_in_runs(at: np.ndarray) -> bool:
@@ -28,7 +28,7 @@ def is_looked_up(at: np.ndarray) -> bool:
     (True, False)
     """
     return any(
-        len(distinct(own)) < len(own) and not is_in_runs(own) and _sums_of_bits(own.tolist()) != own.tolist()
+        len(distinct(own)) < len(own) and not is_in_runs(own) and not is_affine(own.tolist())
         for own in (column[column >= 0] for column in at.T)
     )
 
@@ -45,7 +45,12 @@ def is_in_order(seq: Sequence[int]) -> bool:
     """Do addresses grow with k, or with each bit of the number of a k?"""
     if all(a < b for a, b in itertools.pairwise(seq)):
         return True
-    return all(seq[1 << bit] > seq[0] for bit in range((len(seq) - 1).bit_length())) and _sums_of_bits(seq) == list(seq)
+    return all(seq[1 << bit] > seq[0] for bit in range((len(seq) - 1).bit_length())) and is_affine(seq)
+
+
+def is_affine(seq: Sequence[int]) -> bool:
+    """Is each address the first one and a sum of one number for each bit of its place?"""
+    return _sums_of_bits(seq) == list(seq)
 
 
 def _sums_of_bits(seq: Sequence[int]) -> list[int]:

@@ -2,12 +2,14 @@
 each K must have bytes of its own, in one order.
 
 A byte that scales several K, or several rows, is no fault by itself: factors may be those of 128 elements of K, or of
-all rows. It is a fault if bytes with other values, at the place of the missing ones, are never used.
+all rows. It may be a fault if bytes with other values are never used. It is a finding if these bytes lie at the place
+of the missing ones and no layout explains that (`Idle`). Otherwise it is a remark.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +27,7 @@ from smemsim.core.spec.shared_memory import CHUNK
 from smemsim.core.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
-from smemsim.diagnosis.operands.orders import exchanged, is_in_order, is_in_runs, is_looked_up, is_regular
+from smemsim.diagnosis.operands.orders import exchanged, is_affine, is_in_order, is_in_runs, is_regular
 from smemsim.run.engine.records import Bulk, Load
 from smemsim.run.sanitizer.history import may_be_written
 
@@ -51,6 +53,8 @@ SCALES = "scale factors"
 LINEAR = "one row after the other, not in blocks of 32 lanes x 4 rows"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
+LEAST_BLOCK = 8  # rows of a block with one factor
+FAR = 8  # times as many bytes as are missing: so far from the used ones may others be that count
 LIKE = 0.5  # share of unused bytes that must be so near
 
 
@@ -62,15 +66,14 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     if stored or not factors.uses:
         return [*stored, *metadata]
     every = AllFactors(factors, factors.uses, launch, SCALES)
-    found = [next(every.of(side), None) for side in SIDES]
-    return [f for f in (*found, *metadata) if f is not None] or every.crossed()
+    return [*every.worst(*SIDES), *metadata] or every.crossed()
 
 
 def of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
     """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is not known may be what seems to be unused."""
     if not uses or (uses is factors.registers and factors.missed_registers):
         return []
-    return list(itertools.islice(AllFactors(factors, uses, launch, "metadata").of("a"), 1))
+    return AllFactors(factors, uses, launch, "metadata").worst("a")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,12 +97,24 @@ class InRows:
         return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]), is_one)
 
 
+class Idle(enum.IntEnum):
+    """Bytes with other values that no product uses, as many as rows and k lack: none, some near the used ones, or some
+    at the place of the missing ones. Those near the used ones may be factors of other operands.
+    """
+
+    NONE = 0
+    NEAR = 1
+    OWN = 2
+
+
 class AllFactors:
     """All factors of a launch, or all metadata, and which bytes of global memory are used as such."""
 
+    group = WARP_LANES  # rows that are looked at together along k
+
     def __init__(self, factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch, name: str) -> None:
         self.factors, self.uses, self.launch, self.memory, self.name = factors, uses, launch, launch.memory, name
-        tables = {rows.side for rows, each in uses.items() for use in each.values() if use.by_threads and is_looked_up(use.addresses)}
+        tables = {rows.side for rows, each in uses.items() for use in each.values() if use.is_looked_up}
         self.rows = {rows: InRows.of(rows, each.values()) for rows, each in uses.items() if rows.side not in tables}
         self.used = {side: union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
         self.every = union(self.used.values())
@@ -110,8 +125,20 @@ class AllFactors:
         """What is wrong with the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
         yield from filter(None, map(self._contradicts, mine))
-        for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._of_other, self._along_k, self._along_rows):
+        for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._across, self._of_other, self._along_k, self._along_rows):
             yield from filter(None, (look(x) for x in mine if x.is_one))
+
+    def worst(self, *sides: str) -> list[Finding]:
+        """The first finding of each operand, or its first remark."""
+        found = []
+        for side in sides:
+            each: list[Finding] = []
+            for f in self.of(side):
+                each.append(f)
+                if f.severity is not Severity.NOTE:
+                    break
+            found += sorted(each, key=lambda f: f.severity is Severity.NOTE)[:1]
+        return found
 
     def crossed(self) -> list[Finding]:
         """R508 as a remark if A comes from an earlier parameter of the kernel than B, and A's scale factors from a
@@ -185,11 +212,12 @@ class AllFactors:
                 continue
             inside = at[at >= 0]
             counts = np.unique(inside, return_counts=True)[1]
-            if len(counts) in (len(inside), 1) or ((use.layout is not None or self.name == SCALES) and is_in_runs(inside)):
+            is_block = is_in_runs(inside) and not (use.by_threads and counts.max() < LEAST_BLOCK)
+            if len(counts) in (len(inside), 1) or ((use.layout is not None or self.name == SCALES) and is_block):
                 self._seen[id(use.offsets)] = use.offsets
                 continue
             if use.by_threads:
-                if self.is_data(inside) and self._has_others(x, len(inside) - len(counts)):
+                if self.is_data(inside) and self._idle(x, len(inside) - len(counts)):
                     return self._shared_rows(x, use, at)
                 continue
             loaded = union(_sources(load) for copy in use.copies for load in copy.loads)
@@ -209,13 +237,33 @@ class AllFactors:
         return None
 
     def _shared_rows(self, x: InRows, use: Use, at: np.ndarray) -> Finding:
-        """R508 of rows whose metadata threads have loaded from one address."""
+        """R508 as a remark: threads have loaded the factors of several rows from one address. Rows may be meant to share them."""
         first = next(n for n in range(1, len(at)) if at[n] in at[:n])
         twin = int(np.flatnonzero(at == at[first])[0])
         return at_instruction(
             "R508", use.event.instruction,
             f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}",
-            why="no product uses the bytes next to it", repair=f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.event.kind == 'wgmma')}", arrays=self._arrays(use),
+            f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.event.kind == 'wgmma')}",
+            why="no product uses bytes with other values next to it, unless these rows are meant to share their " + self.name,
+            arrays=self._arrays(use), milder=Severity.NOTE,
+        )  # fmt: skip
+
+    def _across(self, x: InRows) -> Finding | None:
+        """R508 where two rows share a byte at different k and not at one k, in rows a pitch apart: the pitch is too small."""
+        if x.at.size > MOST_BYTES or (x.at < 0).any():
+            return None
+        _, first, of = np.unique(x.at, return_index=True, return_inverse=True)
+        of = of.reshape(x.at.shape)
+        (k, row), (n, r) = np.divmod(first[of], x.at.shape[1]), np.indices(x.at.shape)
+        wrong = (k != n) & (row != r) & (of[n, row] != of) & (of[k, r] != of)
+        if not wrong.any() or not all(map(is_affine, x.at.tolist())) or not self.is_data(x.at):
+            return None
+        later, other = (int(at[0]) for at in np.nonzero(wrong))
+        before, one, use = int(k[later, other]), int(row[later, other]), x.uses[later]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"row {x.rows.first + one} of {x.rows.side.upper()} at k = {x.k[before]} and row {x.rows.first + other} at k = {x.k[later]} get the same {self.name}, the byte at {int(x.at[later, other]):#x}",
+            f"as many bytes from row to row as a row has {self.name}", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     def _in_map(self, x: InRows) -> Finding | None:
@@ -241,8 +289,12 @@ class AllFactors:
         return None
 
     def _in_order_of_rows(self, x: InRows) -> Finding | None:
-        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than the rows."""
+        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than
+        the rows. A remark for metadata in registers, which a host may have stored in that order.
+        """
         for use, at in zip(x.uses, x.at, strict=True):
+            if use.layout is None and (at >= 0).all() and (order := exchanged(at)) is not None and order[0] and self.is_data(at):
+                return self._exchanged(x, use, order, f"load the {self.name} of each row in the thread that has it", is_certain=False)
             if not isinstance(use.layout, ScaleLayout) or not use.by_threads or (at < 0).any() or not self.is_data(at):
                 continue
             for first in range(0, len(at), LANES):
@@ -250,6 +302,17 @@ class AllFactors:
                 if order is not None:
                     return self._other_rows(x, use, first, order)
         return None
+
+    def _exchanged(self, x: InRows, use: Use, order: tuple[str, np.ndarray, int], repair: str, *, is_certain: bool) -> Finding:
+        """R508 of rows whose factors threads have loaded in another order."""
+        how, of, pitch = order
+        n, first = int(np.flatnonzero(of != np.arange(len(of)))[0]), x.rows.first
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {x.rows.side.upper()} get the {self.name} of other rows: row {first + n} gets those of row {first + int(of[n])}",
+            repair, arrays=self._arrays(use), milder=None if is_certain else Severity.NOTE,
+            why=f"in memory they are {pitch} bytes apart, {how}" + ("" if is_certain else ", unless they were stored in that order"),
+        )  # fmt: skip
 
     def _other_rows(self, x: InRows, use: Use, first: int, order: tuple[str, np.ndarray, int]) -> Finding:
         how, of, pitch = order
@@ -323,42 +386,57 @@ class AllFactors:
     def _along_k(self, x: InRows) -> Finding | None:
         if len(x.k) < 2:
             return None
-        for row in range(0, x.rows.extent, WARP_LANES):
+        for row in range(0, x.rows.extent, self.group):
             seq = x.at[:, row].tolist()
             if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
                 continue
-            if len(set(seq)) == len(seq):
-                if isinstance(x.uses[0].layout, ScaleLayout) and not is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
-                    return self._out_of_order(x, row, seq)
-                if (found := self._left_out(x, row)) is not None:
-                    return found
-                continue
-            found = self._shared_along_k(x, row, seq)
-            if found is not None:
+            look = self._each_its_own if len(set(seq)) == len(seq) else self._shared_along_k
+            if (found := look(x, row, seq)) is not None:
                 return found
         return None
+
+    def _each_its_own(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
+        """R508, S702 where each k has a byte of its own. A host may have stored metadata for registers in another order."""
+        layout = x.uses[0].layout
+        is_stored_so = layout is None and self.name != SCALES
+        if (layout is None or isinstance(layout, ScaleLayout)) and not is_in_order(seq) and self.is_data(x.at[:, row : row + self.group]):
+            return self._out_of_order(x, row, seq, is_certain=not is_stored_so)
+        return self._left_out(x, row)
 
     def _shared_along_k(self, x: InRows, row: int, seq: list[int]) -> Finding | None:
         """S702, R508 where factors are those of several k."""
         runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
         returns = len({seq[run[0]] for run in runs}) < len(runs)
         n = next(n for n in range(1, len(seq)) if seq[n] in seq[: n - returns])
-        before = max(m for m in range(n) if seq[m] == seq[n])
-        of_rows = x.at[:, row : row + WARP_LANES]
-        siblings, cells = self._siblings(x, row)
-        if isinstance(x.uses[n].layout, ScaleLayout) and len(siblings) and of_rows.size <= cells and self._is_like(siblings, of_rows):
-            return self._same_cell(x, n, before, siblings)
+        before, of_rows = max(m for m in range(n) if seq[m] == seq[n]), x.at[:, row : row + self.group]
+        if (found := self._beside_idle(x, row, (n, before), is_block=not returns)) is not None:
+            return found
         if not self.is_data(of_rows):
             return None
         if (copy := self._idle_copy(x)) is not None:
             return self._same_columns(x, n, before, copy)
         if returns and not is_regular(seq):
             return self._not_refilled(x, n, before)
-        if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
-            return self._not_refilled(x, n, before)
+        idle = Idle.NONE
+        if returns or (self.name != SCALES and x.uses[n].layout is None):
+            idle = self._idle(x, x.at.size - len(union([x.at])))
         if not returns and x.uses[n].by_threads and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs]):
-            return self._not_refilled(x, n, before)
-        return None
+            idle = Idle.NEAR
+        is_certain = returns and idle is Idle.OWN
+        return self._not_refilled(x, n, before, is_certain=is_certain) if idle else None
+
+    def _beside_idle(self, x: InRows, row: int, now: tuple[int, int], *, is_block: bool) -> Finding | None:
+        """S702 where bytes of the same cells as the factors of two k are never used. `is_block`: do only successive k share factors?"""
+        siblings, cells = self._siblings(x, row)
+        of_rows = x.at[:, row : row + self.group]
+        if (
+            not isinstance(x.uses[now[0]].layout, ScaleLayout)
+            or not len(siblings)
+            or of_rows.size > cells
+            or not self._is_like(siblings, of_rows)
+        ):
+            return None
+        return self._same_cell(x, *now, siblings)
 
     def _skips(self, x: InRows, row: int, runs: list[tuple[int, int]]) -> bool:
         """For factors that several successive k share, by address and number of k: are there equally many unused bytes
@@ -368,7 +446,7 @@ class AllFactors:
         counts = {count for _, count in runs}
         if len(runs) < 2 or steps != counts or len(counts) != 1:
             return False
-        own, count = x.at[:, row : row + WARP_LANES], counts.pop()
+        own, count = x.at[:, row : row + self.group], counts.pop()
         if all((self.values(own + n) == self.values(own)).all() for n in range(1, count)):
             return False  # the same factor once more
         between = union(own + n for n in range(1, count))
@@ -425,26 +503,34 @@ class AllFactors:
         each = ((copy, union([copy.addresses])) for copy in self.factors.brought.values())
         return [(copy, at) for copy, at in each if len(at) and not among(at, self.every).any() and self._is_like(at, self.every)]
 
-    def _has_others(self, x: InRows, missing: int) -> bool:
-        """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of
-        the operand? In an array that is as large as all its rows and k need, bytes after or before them count too;
-        another one may have the factors of other operands there.
+    def _idle(self, x: InRows, missing: int) -> Idle:
+        """Are there as many bytes as rows and k lack, with several values, that no product uses?
+
+        They are at the place of the missing ones if they lie between the factors of the operand, or no farther behind or
+        before them than these lie apart. In an array that is as large as all rows and k need, all bytes count: there is
+        no room for the same factors of another operand.
         """
         region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]
         used = used[(used >= region.begin) & (used < region.end)]
         first, end = int(used[0]), int(used[-1]) + 1
         if missing <= 0 or end - first > MOST_BYTES:
-            return False
+            return Idle.NONE
         needed = sum(y.at.size for rows, y in self.rows.items() if rows.side == x.rows.side)
-        more = missing if region.end - region.begin == needed else 0
-        between, behind, before = (
-            self._idle(max(a, region.begin), min(b, region.end), used) for a, b in ((first, end), (end, end + more), (first - more, first))
-        )
-        found = [values for values in (between, np.append(between, behind), np.append(before, between)) if len(values) >= missing]
-        return any(len(distinct(values)) > 1 for values in found)
+        is_full = needed <= region.end - region.begin < needed + len(used)
+        apart = missing if is_full else int(np.diff(used).max(initial=1)) - 1
 
-    def _idle(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
+        def are_there(more: int) -> bool:
+            between, behind, before = (
+                self._unused(max(a, region.begin), min(b, region.end), used)
+                for a, b in ((first, end), (end, end + more), (first - more, first))
+            )
+            found = [values for values in (np.append(between, behind), np.append(before, between)) if len(values) >= missing]
+            return any(len(distinct(values)) > 1 for values in found)
+
+        return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(FAR * missing) else Idle.NONE
+
+    def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
         """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
         at = np.arange(first, end)
         values = self.values(at[~among(at, self.every)])
@@ -465,14 +551,15 @@ class AllFactors:
             why=f"the {self.name} that line {copy.event.instruction.line} copies to columns from {copy.column} on are never used", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
-    def _not_refilled(self, x: InRows, n: int, before: int) -> Finding:
+    def _not_refilled(self, x: InRows, n: int, before: int, *, is_certain: bool = True) -> Finding:
         use = x.uses[n]
         loader = self._loader(use)
         line = f", which line {loader.line} loads" if loader is not None else ""
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, from {use.base:#x} on{line}",
-            why=f"no product uses those of k = {x.k[n]}", repair=self._repair_of_k(use), arrays=self._arrays(use), other=loader,
+            why=f"no product uses those of k = {x.k[n]}" if is_certain else f"no product uses other bytes near them, unless both k are meant to share their {self.name}",
+            repair=self._repair_of_k(use), arrays=self._arrays(use), other=loader, milder=None if is_certain else Severity.NOTE,
         )  # fmt: skip
 
     def _repair_of_k(self, use: Use) -> str:
@@ -483,13 +570,14 @@ class AllFactors:
     def _repair_of_order(self) -> str:
         return "scale ids, columns and coordinates of the loads that advance with k"
 
-    def _out_of_order(self, x: InRows, row: int, seq: list[int]) -> Finding:
+    def _out_of_order(self, x: InRows, row: int, seq: list[int], *, is_certain: bool) -> Finding:
         n = next((n for n in range(1, len(seq)) if seq[n] < seq[n - 1]), 1)
         use = x.uses[n]
         return at_instruction(
             "R508", use.event.instruction,
             f"the {self.name} of {named(x.rows)} are in another order than k", self._repair_of_order(),
-            why=f"row {x.rows.first + row} gets the byte at {seq[n]:#x} for k = {x.k[n]}, and the byte at {seq[n - 1]:#x} for k = {x.k[n - 1]}", arrays=self._arrays(use), other=self._loader(use),
+            why=f"row {x.rows.first + row} gets the byte at {seq[n]:#x} for k = {x.k[n]}, and the byte at {seq[n - 1]:#x} for k = {x.k[n - 1]}" + ("" if is_certain else ", unless they were stored in that order"),
+            arrays=self._arrays(use), other=self._loader(use), milder=None if is_certain else Severity.NOTE,
         )  # fmt: skip
 
     # ---- along rows
@@ -513,13 +601,14 @@ class AllFactors:
             return None
         tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
         every = np.concatenate([y.at.reshape(-1) for y in tiles])
-        if not self._has_others(x, len(every) - len(distinct(every))):
+        idle, use = self._idle(x, len(every) - len(distinct(every))), two.uses[0]
+        if not idle:
             return None
-        use = two.uses[0]
         return at_instruction(
             "R508", use.event.instruction,
             f"{named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} get the same {self.name}, from {use.base:#x} on",
-            why="no product uses the bytes next to them", repair=f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+            why="no product uses the bytes next to them" + ", unless both are meant to share theirs" * (idle is Idle.NEAR), milder=None if idle is Idle.OWN else Severity.NOTE,
+            repair=f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     # ---- bytes of global memory
