@@ -334,11 +334,50 @@ def python(_: Page) -> str:
     return "\n\n".join(made)
 
 
+# Members that only smemsim itself calls: the page leaves them out.
+OWN_MEMBERS = {
+    "CampaignReport": ("is_whole",),
+    "Finding": (
+        "about",
+        "as_dict",
+        "excerpt",
+        "fix_text",
+        "inside",
+        "is_within_warp",
+        "lines_of",
+        "operation",
+        "others",
+        "page_rows",
+        "rows",
+    ),
+    "Gpu": ("declare_garbage", "forget_garbage", "place_heap"),
+    "GlobalMemory": ("declare_garbage", "forget_garbage", "place_heap"),
+    "Cluster": ("check_nothing_traps",),
+    "SharedMemory": ("check_nothing_traps", "form"),
+}
+SAME_CLASS = {"CheckFinding": "Finding", "RunFinding": "Finding"}
+
+
 def _name(name: str) -> str:
     value = getattr(smemsim, name)
+    if name in SAME_CLASS:
+        if value is not getattr(smemsim, SAME_CLASS[name]):
+            raise ValueError(f"{name} is a class of its own now: take it out of SAME_CLASS of tools/docs_tables.py")
+        return f"### {name}\n\nAnother name of [{SAME_CLASS[name]}](#{SAME_CLASS[name].lower()})."
     if isinstance(value, type) or callable(value):
         return "\n\n".join([f"### {name}", f"```text\n{_signature(name, value)}\n```", *_told(value), *_members(value)])
-    return f"### {name}\n\n`{type(value).__name__}` of {len(value)}: " + ", ".join(f"`{key}`" for key in list(value)[:4] if isinstance(key, str)) + " ..."  # fmt: skip
+    return f"### {name}\n\n{COLLECTIONS[name]}\n\nIt is a `{type(value).__name__}` with {len(value)} entries."
+
+
+# What the public collections hold.
+COLLECTIONS = {
+    "INSTR_RULES": "The rules that a `tcgen05` instruction descriptor must obey. Each has `name`, `text`, `source` and `grade`.",
+    "TENSOR_MAP_RULES": "The rules by which the driver accepts a tensor map, by name. Each has `text`, `source`, `grades`, and the `code` of its finding.",
+    "BULK_TRAPS": "Why a bulk copy traps, by name: the `cuda_error`, with `grade` and `source`.",
+    "RULES": "The rules about hardware, by name ([page](../evidence/rules.md)). Each has `statement`, `grades`, `source` and `traces`.",
+    "ERRATA": "The points in which documents differ from hardware ([page](../evidence/errata.md)).",
+    "DISPUTES": "The questions about which sources disagree, by topic ([page](../evidence/disputes.md)).",
+}
 
 
 def _signature(name: str, value: object) -> str:
@@ -358,13 +397,21 @@ def _told(value: object) -> list[str]:
     paragraphs = []
     for paragraph in doc.split("\n\n"):
         lines = paragraph.splitlines()
-        if lines and (
+        if lines and lines[0].startswith("|"):
+            paragraphs.append(paragraph)
+        elif lines and (
             lines[0].startswith(">>>") or all(line.startswith("    ") for line in lines) or any("    " in line.strip() for line in lines)
         ):
             paragraphs.append(f"```text\n{paragraph}\n```")
         else:
-            paragraphs.append(paragraph.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|"))
+            paragraphs.append(_escaped(paragraph))
     return paragraphs
+
+
+def _escaped(text: str) -> str:
+    """Text as Markdown: what is not in backticks is escaped."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return "".join(p if p.startswith("`") else p.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|") for p in pieces)
 
 
 def _members(value: object) -> list[str]:
@@ -374,10 +421,9 @@ def _members(value: object) -> list[str]:
     rows, inherited = [], [cls for cls in reversed(value.__mro__) if cls.__module__.startswith("smemsim.")]
     for name, member in sorted({name: member for cls in inherited for name, member in vars(cls).items()}.items()):
         of = member.__func__ if isinstance(member, classmethod | staticmethod) else member.fget if isinstance(member, property) else member
-        if not name.startswith("_") and (callable(of) or isinstance(member, property)) and inspect.getdoc(of):
-            first = (
-                (inspect.getdoc(of) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-            )
+        own = {m for cls in value.__mro__ for m in OWN_MEMBERS.get(cls.__name__, ())}
+        if not name.startswith("_") and name not in own and (callable(of) or isinstance(member, property)) and inspect.getdoc(of):
+            first = _escaped((inspect.getdoc(of) or "").split("\n\n")[0].replace("\n", " ")).replace("|", "\\|").replace("\\\\|", "\\|")
             rows.append((f"`{name}{'' if isinstance(member, property) else '()'}`", first))
     return [table(("member", "what it is"), rows)] if rows else []
 

@@ -168,7 +168,7 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
 
 
 def _short(pipeline: Verdicts, stuck: Stuck) -> str:
-    """What a wait that never ends is for, as a label."""
+    """The label of a wait that never ends: the event it waits for."""
     found = pipeline.awaited(stuck)
     return stuck.why.partition(";")[0] if found is None else f"never {found.says}"
 

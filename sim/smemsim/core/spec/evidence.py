@@ -468,7 +468,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("shared.width",
          "Addresses in .shared, .local, .const and .param have 32 bits. "
          "The sum of a 32-bit register and a number wraps at 2^32. "
-         "Of a 64-bit register only the low 32 bits count",
+         "Only the low 32 bits of a 64-bit register count",
          _grades("compiled", "compiled"),
          "PTX ISA 9.1 §6.4.1 (addresses are zero-extended or cut to the width of the state space). "
          "SASS of ptxas 13.0.88: LDS, STS, ATOMS, LDSM, LDL, LDC, LDTM and UBLKCP add the number to a 32-bit register"),
@@ -796,7 +796,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "A violation is a remark",
          _grades("documented", "documented", "documented"),
          "PTX ISA 9.1 §9.7.13.2 says that bar.warp.sync orders the memory of its lanes. "
-         "Of the others it says only that they wait. "
+         "The other instructions only wait, by the text. "
          "The CUDA C++ guide says that vote, match, reduce and shuffle functions imply no memory barrier. "
          "cudnn-frontend PR 426 (merged) fixes such an arrival after elect.sync, which compute-sanitizer's racecheck reports. "
          "This is a remark because a warp issues its accesses of shared memory in order"),

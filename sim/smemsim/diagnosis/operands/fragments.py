@@ -192,7 +192,7 @@ class FragmentFactors(Factors):
         return None
 
     def _begin(self, launch: Launch, address: int, begin: int) -> int:
-        """Where the matrix of an address begins: at the last pointer or tensor map of the parameters before it, or else where its array does."""
+        """The begin of an address's matrix: the last pointer or tensor map of the parameters before it, or else the begin of its array."""
         if launch not in self._pointers:
             given = launch.parameters
             self._pointers = {launch: np.sort(given[: len(given) // 8 * 8].view(POINTER)).astype(np.int64)}
