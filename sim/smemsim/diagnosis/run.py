@@ -631,7 +631,7 @@ class Run:
 
     @property
     def asserted(self) -> str:
-        """What the CUDA runtime writes to stderr: a line for each thread whose `assert` failed."""
+        """The text that the CUDA runtime writes to stderr: a line for each thread whose `assert` failed."""
         return "".join(self.launch.result.asserted)
 
     @property
@@ -738,9 +738,7 @@ class Run:
 
     @property
     def checked(self) -> Judged:
-        """What the operand check of the launch covered, and what it did not, with the reasons (`judged` is the old
-        name).
-        """
+        """The coverage of the operand check of the launch: what was checked, what was not, and why (`judged` is the old name)."""
         return self.judged
 
     def rounding(self, dtype: str) -> Rounding:

@@ -91,7 +91,7 @@ class Plan(Planned):
         return plan_text(self)
 
     def code(self, language: str) -> str:
-        """What to paste: "cpp" (constants and the encode call), "cute" (CuTe C++) or "triton" (Gluon)."""
+        """Code to paste: "cpp" (constants and the encode call), "cute" (CuTe C++) or "triton" (Gluon)."""
         return code_of(self, language)
 
     def as_dict(self) -> dict[str, Any]:

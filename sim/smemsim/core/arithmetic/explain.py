@@ -49,7 +49,7 @@ class DotTerm:
 
     @property
     def lost(self) -> Fraction | float:
-        """What was cut off."""
+        """The part of the term that was cut off."""
         return self.value - self.kept if isinstance(self.value, Fraction) and isinstance(self.kept, Fraction) else 0.0
 
 

@@ -100,7 +100,7 @@ class BankAccess:
         return out
 
     def cost_at(self, at: np.ndarray) -> Cost:
-        """What the access costs at other offsets."""
+        """The cost of the access at other offsets."""
         return shared_cost(self.op, at, self.active, self.size)
 
     def is_free(self, at: np.ndarray) -> bool:

@@ -120,7 +120,7 @@ class Cluster:
     def bulk_transfers(
         self, dst: int | ClusterAddress, src: int, size: int, *, mbar: int | ClusterAddress, cta_rank: int, cta_mask: int | None = None
     ) -> tuple[BulkTransfer, ...]:  # fmt: skip
-        """What `bulk_load` moves; nothing is moved yet."""
+        """The bytes that `bulk_load` would move. Nothing is moved."""
         to, barrier = cluster_address("dst", dst, len(self)), cluster_address("mbar", mbar, len(self))
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "global", "shared_end": self.windows[0].end}
         tried = bulk_copy(to, src, size, mbar=barrier, cta_rank=cta_rank, **given)
@@ -155,9 +155,7 @@ class Cluster:
         return self.bulk_moves(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
 
     def bulk_sides(self, transfer: BulkTransfer) -> tuple[np.ndarray, np.ndarray]:
-        """What lies at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises as the
-        transfer does.
-        """
+        """The bytes at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises like the transfer."""
         to, at = self[transfer.dst_cta or 0], self[transfer.src_cta or 0]
         return (to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)) if transfer.size else _NOTHING
 

@@ -158,7 +158,7 @@ class GlobalMemory:
         return chunks, region.data
 
     def place_heap(self, size: int) -> int:
-        """Put an array of zeros somewhere that the kernels' heap is to lie in. Returns the address."""
+        """Place an array of zeros for the kernels' heap. Returns the address."""
         return self.place(np.zeros(size, np.uint8), name="the kernels' heap")
 
     def declare_garbage(self, address: int) -> None:

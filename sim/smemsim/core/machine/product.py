@@ -365,7 +365,7 @@ class MmaResult:
 
     @property
     def rounding(self) -> str:
-        """What the bits of D rest on where they are not `certain`."""
+        """The assumptions behind bits of D that are not `certain`."""
         if self.certain.all():
             return (
                 "no element of D depends on how hardware rounds"

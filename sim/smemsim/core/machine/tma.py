@@ -223,9 +223,7 @@ class Transfer:
 
     @property
     def transaction_bytes(self) -> int:
-        """What a load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the
-        dense box.
-        """
+        """The bytes that a load counts at its mbarrier: the dense box with fill, without gaps. For a store: the bytes of the dense box."""
         return len(self.lines) * self.geometry.row_bytes
 
     @property

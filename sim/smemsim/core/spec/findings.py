@@ -27,7 +27,7 @@ class Severity(enum.StrEnum):
 
     @property
     def says(self) -> str:
-        """What it means, in words."""
+        """The meaning of the severity, in words."""
         return {
             "trap": "refused or faults",
             "wrong": "silently wrong data",

@@ -265,7 +265,7 @@ class InstrDescriptor:
         return self._value("k_size")
 
     def problems(self, **context: Any) -> list[Finding]:
-        """What is wrong with the word, or suspicious, most severe first; what is not given is taken as unknown.
+        """The findings about the word, the most severe first. Arguments that are not given count as unknown.
 
         `cta_group` 1 or 2; `ws` True or False; `arch`; `a_source` "shared" or "tensor"; `swizzle_a`, `swizzle_b` of their shared-memory
         descriptors; `scale_vec` "1X", "2X", "4X" (or "block16", "block32"); `ashift` True for `.ashift`. Raises InputError for anything

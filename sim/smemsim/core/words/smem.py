@@ -119,17 +119,17 @@ class SmemDescriptor:
 
     @property
     def leading_byte_offset(self) -> int:
-        """LBO in bytes; what it walks depends on major-ness and swizzle."""
+        """LBO in bytes. The direction depends on major-ness and swizzle."""
         return self._value("leading_byte_offset")
 
     @property
     def stride_byte_offset(self) -> int:
-        """SBO in bytes; what it walks depends on major-ness and swizzle."""
+        """SBO in bytes. The direction depends on major-ness and swizzle."""
         return self._value("stride_byte_offset")
 
     @property
     def base_offset(self) -> int:
-        """Lines of 128 bytes by which the swizzle pattern's origin lies off its natural boundary, 0 … 7."""
+        """Distance of the swizzle pattern's origin from its natural boundary, in lines of 128 bytes: 0 to 7."""
         return self._value("base_offset")
 
     @property
@@ -144,7 +144,7 @@ class SmemDescriptor:
 
     @property
     def lbo_mode(self) -> LboMode:
-        """RELATIVE, or ABSOLUTE where bit 52 is set on tcgen05 (on wgmma the bit has no effect)."""
+        """RELATIVE, or ABSOLUTE if bit 52 of a tcgen05 word is set (on wgmma the bit has no effect)."""
         return LboMode(self._value("lbo_mode")) if "lbo_mode" in self.table.fields else LboMode.RELATIVE
 
     def advance(self, byte_offset: int) -> SmemDescriptor:

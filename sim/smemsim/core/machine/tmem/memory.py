@@ -555,7 +555,7 @@ class TensorMemory(Columns):
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
 
     def exit_problems(self) -> list[str]:
-        """What is wrong when the kernel exits now: a sentence for every allocation that was not given back, and what `problems` has."""
+        """The problems if the kernel exits now: a sentence for each allocation that was not freed, and those of `problems`."""
         left = [
             f"{n} columns at {TmemAddress(0, c).encode():#x} were not deallocated before the kernel exits ({ALLOCATION.source}); later CTAs "
             "on this SM can wait for them for ever"

@@ -247,7 +247,7 @@ class TensorMap(Encoded):
         return tuple(f.message for f in self.violations(arch))
 
     def violations(self, arch: str | None) -> tuple[Finding, ...]:
-        """What `broken_on` says as findings, each with its rule."""
+        """The broken rules of `broken_on` as findings."""
         if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):  # an encode call's verdict, which is stricter
             return ()
         known: dict[str | None, tuple[Finding, ...]] = self.__dict__.setdefault("_broken_on", {})
