@@ -158,7 +158,7 @@ class Shard:
         history, record, changed = launch.history, None, []
         if history is not None:
             since = since or NOTHING_BEFORE
-            finished = finished and not (history.has_met or history.is_waiting or len(history.told) > since.told)
+            finished = finished and not (history.has_met or history.unused.is_waiting or len(history.told) > since.told)
             record = Record.of(history, since) if finished else None
         for address, words in self.before.items():
             part = Changed.between(address, words, launch.memory.find(address).words)

@@ -609,7 +609,7 @@ class SanitizerOfFirst(Events):
         if not count:
             return OF_ALL
         for n, (threads, _) in enumerate(waits[:count]):
-            lasts = [barrier.state.last for _, barrier in waits[n::count]]
+            lasts = [barrier.state.deliveries.last for _, barrier in waits[n::count]]
             self.brought.update(dict.fromkeys((threads >> 5).tolist(), lasts))
         return self.first.waited(i, waits[:count])
 

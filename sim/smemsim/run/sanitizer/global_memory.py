@@ -22,14 +22,16 @@ from smemsim.run.async_ops import is_bulk
 from smemsim.run.lower.dataflow import accumulations, bit_fields, looks_again, may_follow, updates
 from smemsim.run.sanitizer import global_loops as loops
 from smemsim.run.sanitizer import races
+from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
-from smemsim.run.sanitizer.history import LINE, ArrayShadow, History, Pending, ProxyFence, Written, scope_of
+from smemsim.run.sanitizer.history import LINE, ArrayShadow, History, ProxyFence, Written
 from smemsim.run.sanitizer.operations import Operation, Operations, Renumbering
 from smemsim.run.sanitizer.programmatic_launch import Prerequisite
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, LOOKS_AGAIN, Reporting
 from smemsim.run.sanitizer.taint import Taint, is_result
 from smemsim.run.sanitizer.uninitialised import uninitialised
+from smemsim.run.sanitizer.unused_reads import Pending
 from smemsim.run.scopes import GPU
 from smemsim.run.warps import WARP
 
@@ -104,9 +106,9 @@ class GlobalShadow:
 
     @property
     def _known(self) -> loops.Known:
-        h = self.history
+        n = self.history.numbers
         return loops.Known(
-            self.first, self.clocks.clock, self.clocks.seen, h.scope, h.asynchronous, h.waited, self.per_cta, self.per_cluster
+            self.first, self.clocks.clock, self.clocks.seen, n.scope, n.asynchronous, n.waited, self.per_cta, self.per_cluster
         )
 
     def _array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
@@ -181,9 +183,9 @@ class GlobalShadow:
     def _reads(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int, *, stops: bool) -> int:
         array.fit(size)
         array.for_reads()
-        index = self.history.index(i)
-        self.history.follows(i)
-        if self.history.scope[index] and len(array.cells.earlier):
+        index = self.history.numbers.index(i)
+        self.history.unused.follows(i)
+        if self.history.numbers.scope[index] and len(array.cells.earlier):
             self._observe(i, index, array, at, size)
         found: int = loops.read(at, size, self.x.threads, index, stops, self._known, array.cells, self.history.suspects)
         return found
@@ -192,7 +194,7 @@ class GlobalShadow:
         """The running threads read by a strong operation. The strong writes that they observe (for an atomic with the
         one before it) happen before their later accesses (rule order.observation).
         """
-        threads, instructions = self.x.threads, self.history.instructions
+        threads, instructions = self.x.threads, self.history.numbers.instructions
         found = loops.observed(at, size, threads, index, self._known, array.cells, self.history.suspects)
         writes: dict[tuple[int, int], tuple[int, ...]] = {}
         for n, cell, epoch, role in self.history.suspects[:found].tolist():
@@ -214,7 +216,7 @@ class GlobalShadow:
         if not writers.any():
             return
         first = int(np.argmax(writers != 0))
-        other = self.history.instructions[int(writers[first]) & loops.INDEX]
+        other = self.history.numbers.instructions[int(writers[first]) & loops.INDEX]
         said = races.non_coherent(i, other, self._where(i, array, int(at[first]) >> cells.shift))
         self.x.launch.find(
             said.code, i, said.what, "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
@@ -263,10 +265,10 @@ class GlobalShadow:
         # which bytes it writes is noted
         if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):
             return None
-        if self.history.is_followed(i) or (self.clocks.carries_global and threads <= WARP):
+        if self.history.unused.is_followed(i) or (self.clocks.carries_global and threads <= WARP):
             return None
         array.fit(size)
-        index = self.history.index(i)
+        index = self.history.numbers.index(i)
         array.for_writes(0)
         return index, array.cells
 
@@ -298,18 +300,18 @@ class GlobalShadow:
 
     def _writes(self, i: Instruction, array: ArrayShadow, piece: Piece, size: int, *, stops: bool, values: Values | None = None) -> int:
         array.fit(size)
-        index = self.history.index(i)
-        array.for_writes(int(self.history.scope[index]))
+        index = self.history.numbers.index(i)
+        array.for_writes(int(self.history.numbers.scope[index]))
         if array.region.blank is not None:
             array.region.blank.fill(piece.at, size, None if values is None or size >= WORD else values.before())
             if self.x.in_flight is not None:
                 array.region.blank.fill_late(piece.at, size)
-        self.history.executes(i, self.first + (self.x.threads >> 5))
-        if self.history.scope[index] and id(i) in self._updates:
+        self.history.unused.executes(i, self.first + (self.x.threads >> 5), self.history.warps)
+        if self.history.numbers.scope[index] and id(i) in self._updates:
             if stops:
                 return 1
             self._is_update(i, array, piece.at, size)
-        if not self.history.scope[index] and self.clocks.carries_global and len(piece.at) <= WARP:
+        if not self.history.numbers.scope[index] and self.clocks.carries_global and len(piece.at) <= WARP:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
@@ -395,7 +397,7 @@ class GlobalShadow:
         """The running threads store a value that they compute from a strong load of the same word: has another thread
         done the same, unordered (rule order.update)? Plain accesses race anyway.
         """
-        warps, index = self.x.threads >> 5, self.history.index(i)
+        warps, index = self.x.threads >> 5, self.history.numbers.index(i)
         for warp in distinct(warps).tolist():
             own = at[warps == warp]
             found = loops.unfenced(own, size, warp, self.clocks.seen, self._known, array.cells, self.history.suspects)
@@ -405,7 +407,9 @@ class GlobalShadow:
             suspects = np.concatenate((self.history.suspects[:found], same))
             who = (suspects[:, 2] >> loops.WHO) - 1
             late = (who != self.first + warp) & ~self._heard_of(np.full(len(who), warp), suspects)
-            late &= np.array([id(self.history.instructions[n]) in self._updates for n in (suspects[:, 2] & loops.INDEX).tolist()], bool)
+            late &= np.array(
+                [id(self.history.numbers.instructions[n]) in self._updates for n in (suspects[:, 2] & loops.INDEX).tolist()], bool
+            )
             if late.any():
                 self._tell(i, array, suspects[late], np.full(int(late.sum()), warp), "updates")
 
@@ -426,7 +430,7 @@ class GlobalShadow:
                 self.before.look(i, array.region.words, at, size, threads >> 5, writes=False)
             array.fit(size)
             array.for_reads()
-            found = loops.read(at, size, threads, self.history.index(i), False, self._known, array.cells, self.history.suspects)
+            found = loops.read(at, size, threads, self.history.numbers.index(i), False, self._known, array.cells, self.history.suspects)
             return bool(found) and self._look(i, array, at, threads, found, "reads")
         return False
 
@@ -443,7 +447,7 @@ class GlobalShadow:
             for epoch in distinct(self.history.suspects[:count, 2]).tolist():
                 who = (epoch >> loops.WHO) - 1 - self.first
                 if 0 <= who < len(self.clocks.clock):
-                    instruction = self.history.instructions[epoch & loops.INDEX]
+                    instruction = self.history.numbers.instructions[epoch & loops.INDEX]
                     found[epoch] = Written(who, epoch >> loops.WHEN & loops.CLOCK, instruction)
         return list(found.values())
 
@@ -456,7 +460,7 @@ class GlobalShadow:
             if self.before is not None:
                 self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=False)
             array.fit(size)
-            index = self.history.index(op.instruction)
+            index = self.history.numbers.index(op.instruction)
             array.for_reads()
             found = loops.read(at, size, threads, index, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "reads"):
@@ -468,7 +472,7 @@ class GlobalShadow:
         there do not race.
         """
         if op not in self._open:
-            self._open[op] = self.history.issues()
+            self._open[op] = self.history.numbers.issues()
         when = self._open[op]
         for array, at in self._places(addresses, size):
             threads = np.full(len(at), op.warps[0] * WARP)
@@ -479,15 +483,15 @@ class GlobalShadow:
                     self._makes_of_blank(op.instruction, array, at, size)
                 array.region.blank.fill(at, size)
             array.fit(size)
-            index = self.history.index(op.instruction)
-            array.for_writes(int(self.history.scope[index]))
+            index = self.history.numbers.index(op.instruction)
+            array.for_writes(int(self.history.numbers.scope[index]))
             unfenced = self._unfenced(op, array, at, size)
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "writes", stays=stays):
                 continue
             self._tell_bound(op.instruction, array)
             # reductions beside atomics of threads are left alone
-            plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0
+            plain = self.history.numbers.scope[unfenced[:, 2] & loops.INDEX] == 0
             unfenced = unfenced[plain]
             self._say_unfenced(op, array, unfenced[self._change(array, unfenced, stays)], "writes")
 
@@ -505,8 +509,8 @@ class GlobalShadow:
                 return False
             array.region.blank.fill(at, size)
         array.fit(size)
-        index, warp, suspects = self.history.index(op.instruction), int(op.warps[0]), self.history.suspects
-        array.for_writes(int(self.history.scope[index]))
+        index, warp, suspects = self.history.numbers.index(op.instruction), int(op.warps[0]), self.history.suspects
+        array.for_writes(int(self.history.numbers.scope[index]))
         known, fenced = self._known._replace(first=self.first + behind), self._nothing if self._has_narrow else self.clocks.fenced
         if len(array.cells.writers) and loops.unfenced(at, size, warp, fenced, known, array.cells, suspects):
             return False
@@ -523,7 +527,7 @@ class GlobalShadow:
         """The issuing warp has waited for a write: a thread that sees the warp's later actions has seen the write."""
         when = self._open.pop(op, None)
         if when is not None:
-            self.history.waited[when] = self.clocks.clock[op.warps[0]]
+            self.history.numbers.waited[when] = self.clocks.clock[op.warps[0]]
 
     def fence_async(self, i: Instruction, warps: np.ndarray) -> None:
         """fence.proxy.async of warps, for all memory; `order.fence_proxy` follows."""
@@ -677,7 +681,7 @@ class GlobalShadow:
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             self._tell(i, array, suspects[lost], warps[lost], "updates")
         if values is not None and late.any():
-            late &= self._changes(self.history.index(i), array, at, threads, suspects, values)
+            late &= self._changes(self.history.numbers.index(i), array, at, threads, suspects, values)
         if late.any():
             late &= self._change(array, suspects, stays)
         suspects, warps = suspects[late], warps[late]
@@ -689,7 +693,12 @@ class GlobalShadow:
         """Which suspicious plain loads and stores follow what their warp would have seen after a fence of its own?
         Loads count if the L1 has no older copy of the line (rule order.reader_fence).
         """
-        if i.op not in ("ld", "st") or not self.history.may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
+        if (
+            i.op not in ("ld", "st")
+            or not self.history.may_lack_fence
+            or self.history.numbers.scope[self.history.numbers.index(i)]
+            or "nc" in i.modifiers
+        ):
             return np.zeros(len(warps), bool)
         epochs = suspects[:, 2]
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
@@ -698,7 +707,7 @@ class GlobalShadow:
         for n in np.flatnonzero(~inside).tolist():
             alone[n] = self._would_have_heard(int(warps[n]), int(who[n]) + self.first, int(when[n]))
         index = epochs & loops.INDEX
-        alone &= ~self.history.asynchronous[index] & (self.history.scope[index] == 0)
+        alone &= ~self.history.numbers.asynchronous[index] & (self.history.numbers.scope[index] == 0)
         if i.op == "st":
             return alone
         alone &= suspects[:, 3] == loops.WRITER
@@ -718,7 +727,7 @@ class GlobalShadow:
         """Which suspicious accesses are, as this one, stores of what was added to a value loaded there?"""
         if id(i) not in self._accumulations:
             return np.zeros(len(suspects), bool)
-        others = [id(self.history.instructions[n]) in self._accumulations for n in (suspects[:, 2] & loops.INDEX).tolist()]
+        others = [id(self.history.numbers.instructions[n]) in self._accumulations for n in (suspects[:, 2] & loops.INDEX).tolist()]
         lost: np.ndarray = (suspects[:, 3] == loops.WRITER) & np.array(others, bool)
         return lost
 
@@ -726,8 +735,8 @@ class GlobalShadow:
         """Which suspicious accesses, of other waves, have these warps seen?"""
         heard, epochs = np.zeros(len(warps), bool), suspects[:, 2]
         who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
-        written = self.history.asynchronous[index] & (suspects[:, 3] == loops.WRITER)
-        when = np.where(written, self.history.waited[np.minimum(when, self.history.writes)], when)
+        written = self.history.numbers.asynchronous[index] & (suspects[:, 3] == loops.WRITER)
+        when = np.where(written, self.history.numbers.waited[np.minimum(when, self.history.numbers.writes)], when)
         outside = (who < self.first) | (who >= self.first + len(self.clocks.clock))
         for warp in distinct(warps[outside]).tolist():
             own = outside & (warps == warp)
@@ -739,13 +748,13 @@ class GlobalShadow:
         themselves or seen (rule order.observation)?
         """
         known = np.zeros(len(suspects), bool)
-        strong = (suspects[:, 3] == loops.WRITER) & (self.history.scope[suspects[:, 2] & loops.INDEX] != 0)
+        strong = (suspects[:, 3] == loops.WRITER) & (self.history.numbers.scope[suspects[:, 2] & loops.INDEX] != 0)
         for n in np.flatnonzero(late & strong).tolist():
             cell, warp, epoch = int(suspects[n, 1]), int(warps[n]), int(suspects[n, 2])
             last = int(array.cells.writers[cell])
             if does == "reads" and last >> loops.WHO == self.first + warp + 1:
                 # the old value of a reduction is not returned
-                known[n] = self.history.instructions[last & loops.INDEX].op == "atom"
+                known[n] = self.history.numbers.instructions[last & loops.INDEX].op == "atom"
                 continue
             known[n] = any(
                 epoch in read.writes and (reader == self.first + warp or self._has_seen(warp, read.read))
@@ -795,7 +804,7 @@ class GlobalShadow:
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
         for kind in distinct(kinds).tolist():
             rows = kinds == kind
-            other = self.history.instructions[kind >> 1]
+            other = self.history.numbers.instructions[kind >> 1]
             key = (which, *sorted((i.line, other.line)))
             if key in self.history.told:
                 continue
@@ -804,9 +813,9 @@ class GlobalShadow:
             some = some[certain]
             tell = functools.partial(self._say_one, i, other, array, suspects[some], warps[some], does, which, formal=formal)
             load, readers = (i, self.first + warps[some]) if does == "reads" else (other, (suspects[some, 2] >> loops.WHO) - 1)
-            stores = None if which or does == "updates" or not (does == "reads" or kind & 1) else self.history.follows(load)
+            stores = None if which or does == "updates" or not (does == "reads" or kind & 1) else self.history.unused.follows(load)
             if stores is not None:
-                self.history.holds_back(Pending(stores, readers, key, tell))
+                self.history.unused.holds_back(Pending(stores, readers, key, tell))
                 continue
             self.history.told.add(key)
             tell(0)
@@ -835,7 +844,7 @@ class GlobalShadow:
         Waits and arrivals of .cta keep no other CTA's writes of global memory visible (rule order.narrow_wait).
         """
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
-        inside = (who >= 0) & (who < len(self.clocks.clock)) & ~self.history.asynchronous[epochs & loops.INDEX]
+        inside = (who >= 0) & (who < len(self.clocks.clock)) & ~self.history.numbers.asynchronous[epochs & loops.INDEX]
         test: Callable[[VectorClocks], np.ndarray] = lambda order: ~inside | (order.has_seen(warps, np.where(inside, who, 0)) < when)  # noqa: E731
         return self.clocks.confirmed(np.ones(len(warps), bool), test, but=("wait", "arrive"))
 
@@ -908,14 +917,14 @@ class GlobalShadow:
                 races.lost_update(mine, theirs, self._updates[id(i)], where),
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
             )  # fmt: skip
-        if self.history.asynchronous[epoch & loops.INDEX] and not is_read:
+        if self.history.numbers.asynchronous[epoch & loops.INDEX] and not is_read:
             worded = races.read_before_arrival if does == "reads" else races.unordered
             return Said(
                 worded(mine, theirs, where, "no thread has waited for the write, or nothing orders the two"),
                 f"{self._waits_for(other)} (without .read) in the thread that issues it, then "
                 f"{self._order(is_near)}",
             )  # fmt: skip
-        scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
+        scopes = self.history.numbers.scope[self.history.numbers.index(i)], self.history.numbers.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
         return Said(races.unordered(mine, theirs, where, f"{why}{f'; {held}' if held else ''}"), repair, bool(held))
@@ -1012,13 +1021,13 @@ class GlobalsOfFirst:
 
     def op_writes(self, op: Operation, cta: int, addresses: np.ndarray, size: int) -> bool:
         """A write of the twin of the first CTA's operation. False if the cohort must split."""
-        when = self._open.setdefault(op, {})[cta] = self.shadow.history.issues()
+        when = self._open.setdefault(op, {})[cta] = self.shadow.history.numbers.issues()
         return self.shadow.passes_op_write(op, addresses, size, when=when, behind=cta * self.shadow.per_cta)
 
     def waited(self, op: Operation) -> None:
         """All CTAs have waited."""
         for when in self._open.pop(op, {}).values():
-            self.shadow.history.waited[when] = self.shadow.clocks.clock[op.warps[0]]
+            self.shadow.history.numbers.waited[when] = self.shadow.clocks.clock[op.warps[0]]
 
     def spread(self, of_all: GlobalShadow) -> None:
         """The cohort splits: from now on the sanitizer of all CTAs gets the events."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,8 +17,10 @@ from smemsim.core.finding import TensorMapError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.tensor_map import MAP_BYTES
 from smemsim.core.words.tensor_map import TensorMap
-from smemsim.run.lower.dataflow import Root, stores_of, written
+from smemsim.run.lower.dataflow import Root, written
 from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer.epoch_numbers import Numbers, scope_of
+from smemsim.run.sanitizer.unused_reads import UnusedReads
 from smemsim.run.warps import WARP
 
 if TYPE_CHECKING:
@@ -33,14 +34,12 @@ __all__ = [
     "MOST_BYTES",
     "ArrayShadow",
     "History",
-    "Pending",
     "ProxyFence",
     "Written",
     "addresses_of",
     "may_be_written",
     "may_lack_fence",
     "releases_dependents",
-    "scope_of",
 ]
 
 
@@ -53,25 +52,8 @@ SUSPECTS = 1 << 14  # of one instruction, that are looked at
 MOST_FENCES = 1 << 12  # proxy fences of a launch; with more, missing fences of other waves are not reported
 WORD = 8  # bytes of a pointer
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
-NEVER = np.iinfo(np.int32).max  # the clock after a wait that is still to come
-SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
-SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 NOTHING = np.zeros(0, np.int64)
 SEVERAL = -1  # in place of a CTA
-
-
-def scope_of(i: Instruction) -> int:
-    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1
-    §8.4).
-    """
-    words = set(i.modifiers)
-    if words & {"volatile", "mmio"}:
-        return SCOPES["sys"]
-    if i.op == "cp":  # reductions are relaxed, each element for itself (PTX ISA 9.1 §9.7.9.25)
-        return SCOPES["gpu"] if i.modifiers[0] == "reduce" else 0
-    if i.op in ("atom", "red") or words.intersection(SEMANTICS):
-        return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])
-    return 0
 
 
 def addresses_of(root: Root, launch: Launch) -> list[int]:
@@ -222,18 +204,6 @@ class ArrayShadow:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Pending:
-    """A race with a read whose value may not be used: the stores that would use it, the reading warps,
-    and the report.
-    """
-
-    stores: frozenset[int]
-    readers: np.ndarray
-    key: tuple[str, int, int]
-    tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
-
-
 @dataclasses.dataclass(frozen=True)
 class Written:
     """A write of a thread of this wave that lies in memory: the warp, its clock, the instruction."""
@@ -289,20 +259,12 @@ class History:
         self.has_met = False  # one of these?
         self.told: set[tuple[str, int, int]] = set()
         self.suspects = np.empty((SUSPECTS, 4), np.int64)
-        self.instructions: list[Instruction] = []
-        self.scope, self.asynchronous = np.zeros(64, np.int64), np.zeros(64, bool)
-        self.waited = np.zeros(256, np.int32)
-        self.writes = 0  # asynchronous ones
-        self._index: dict[int, int] = {}
+        self.numbers = Numbers(launch.result.bounds)
+        self.unused = UnusedReads(launch.program, self.told)
         self._arrays: dict[int, ArrayShadow | None] = {}
         self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `VectorClocks`
         self.ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
         self._unwritten: dict[int, bool] = {}  # by the words of an array: does no thread write it in this launch?
-        self._pending: list[Pending] = []
-        self._held: dict[tuple[str, int, int], set[int]] = {}  # by what is pending: the readers
-        self._followed: dict[int, frozenset[int] | None] = {}  # of loads: see `follows`
-        # of stores that use what a load has brought: which warps of the launch have executed them
-        self.done: dict[int, np.ndarray] = {}
 
     def enters(self, x: Wave, number: int) -> int:
         """A wave begins, whose `VectorClocks` has a number; returns the number of its first warp."""
@@ -388,8 +350,8 @@ class History:
         for first, known in self._triggers.values():
             released[first : first + len(known)] = np.maximum(released[first : first + len(known)], known)
         when, index = epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
-        copies = self.asynchronous[index]
-        when = np.where(copies, self.waited[np.where(copies, when, 0)], when)
+        copies = self.numbers.asynchronous[index]
+        when = np.where(copies, self.numbers.waited[np.where(copies, when, 0)], when)
         found: np.ndarray = (epochs != 0) & (when <= released[np.maximum((epochs >> loops.WHO) - 1, 0)])
         return found
 
@@ -424,64 +386,6 @@ class History:
         """Can a thread of the launch write the array with these words?"""
         return may_be_written(self.launch)
 
-    # ---- reads whose value is not used
-
-    def follows(self, load: Instruction) -> frozenset[int] | None:
-        """The stores that use the value of a load of a written array; None: it is used otherwise. From now on their
-        executing warps are recorded.
-        """
-        if id(load) not in self._followed:
-            self._followed[id(load)] = stores = stores_of(self.launch.program, load)
-            for store in stores or ():
-                self.done.setdefault(store, np.zeros(256, bool))
-        return self._followed[id(load)]
-
-    def is_followed(self, i: Instruction) -> bool:
-        """Does it matter which warps execute a store?"""
-        return id(i) in self.done
-
-    def executes(self, i: Instruction, warps: np.ndarray) -> None:
-        """Warps of the launch execute a store."""
-        done = self.done.get(id(i))
-        if done is not None:
-            if self.warps > len(done):
-                done = self.done[id(i)] = np.concatenate((done, np.zeros(self.warps, bool)))
-            done[warps] = True
-            if self._pending:
-                self._tell_used()
-
-    def has_done(self, i: Instruction, first: int, done: np.ndarray) -> None:
-        """Which warps, from a number on, have executed a store elsewhere."""
-        before = self.done.get(id(i), done[:0])
-        self.done[id(i)] = np.concatenate((before[:first], np.zeros(max(0, first - len(before)), bool), done, np.zeros(256, bool)))
-
-    @property
-    def is_waiting(self) -> bool:
-        """Is there a race that waits for a use?"""
-        return bool(self._pending)
-
-    def holds_back(self, pending: Pending) -> None:
-        """Hold a race back until the value is used (rule order.unused_read)."""
-        known = self._held.setdefault(pending.key, set())
-        if not known.issuperset(pending.readers.tolist()):
-            known.update(pending.readers.tolist())
-            self._pending.append(pending)
-            self._tell_used()
-
-    def _tell_used(self) -> None:
-        """Tell races with reads whose value has been used by now."""
-        left, self._pending = self._pending, []
-        for pending in left:
-            used = np.zeros(len(pending.readers), bool)
-            for store in pending.stores:
-                done = self.done[store]
-                used |= (pending.readers < len(done)) & done[np.minimum(pending.readers, len(done) - 1)]
-            if not used.any():
-                self._pending += [pending] if pending.key not in self.told else []
-            elif pending.key not in self.told:
-                self.told.add(pending.key)
-                pending.tell(int(np.argmax(used)))
-
     # ---- waves, arrays, instructions
 
     def wave_of(self, warps: np.ndarray) -> np.ndarray:
@@ -511,30 +415,3 @@ class History:
     def shadows(self) -> list[ArrayShadow]:
         """What is kept of all arrays."""
         return [shadow for shadow in self._arrays.values() if shadow is not None]
-
-    def index(self, i: Instruction) -> int:
-        """The number of an instruction."""
-        n = self._index.get(id(i))
-        if n is None:
-            n = min(len(self.instructions), loops.INDEX)
-            if n == loops.INDEX:
-                self.launch.result.bounds.add(
-                    f"races in global memory: instructions after the first {loops.INDEX:,} that access it count as one"
-                )
-            self._index[id(i)] = n
-            self.instructions[n:] = [i]
-            if n == len(self.scope):
-                self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
-            self.scope[n], self.asynchronous[n] = scope_of(i), i.op == "cp"
-        return n
-
-    def issues(self) -> int:
-        """An asynchronous write begins; returns its place in `waited`."""
-        if self.writes == loops.CLOCK:
-            self.launch.result.bounds.add(f"races in global memory: asynchronous writes after the first {loops.CLOCK:,} are not followed")
-            return 0
-        self.writes += 1
-        if self.writes == len(self.waited):
-            self.waited = np.resize(self.waited, 2 * self.writes)
-        self.waited[self.writes] = NEVER
-        return self.writes

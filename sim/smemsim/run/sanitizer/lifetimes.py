@@ -259,7 +259,7 @@ class Endings:
         """
         if not op.has_written or not facts_of(op.kind).is_copy:
             return True
-        return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
+        return self._is_known(self.clocks.done, number, first, count) and (bool(barrier.state.passed.seen) or not _is_multicast(op))
 
     def _is_known(self, done: np.ndarray, number: int, first: int, count: int) -> bool:
         """Does some warp of these CTAs know that an operation is over?"""

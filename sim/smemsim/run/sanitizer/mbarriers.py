@@ -154,9 +154,13 @@ class MbarrierObjects:
         """
         for one in self._objects.values():
             own, state = warp - one.first, one.barrier.state
-            if not 0 <= own < len(one.when) or not state.rounds or other not in self.clocks.waited_for(one.barrier, state.phase - 1):
+            if (
+                not 0 <= own < len(one.when)
+                or not state.arrivals.rounds
+                or other not in self.clocks.waited_for(one.barrier, state.phase - 1)
+            ):
                 continue
-            before, now = _warps_of(state.rounds[-1]), _warps_of(state.arrived)
+            before, now = _warps_of(state.arrivals.rounds[-1]), _warps_of(state.arrivals.now)
             is_split = (
                 own in before and not now and state.pending < state.expected
             )  # some of those that arrived at once are counted in the next phase

@@ -27,8 +27,9 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer import global_loops as loops
+from smemsim.run.sanitizer.epoch_numbers import SCOPES, scope_of
 from smemsim.run.sanitizer.happens_before import VectorClocks
-from smemsim.run.sanitizer.history import SCOPES, ArrayShadow, History, has_device_fence, scope_of
+from smemsim.run.sanitizer.history import ArrayShadow, History, has_device_fence
 from smemsim.run.sanitizer.operations import Operation, Operations
 from smemsim.run.sanitizer.races import Access, unordered
 from smemsim.run.warps import WARP
@@ -112,7 +113,7 @@ class Prerequisite:
         if not epochs.any():
             return
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
-        other = before.instructions[int(epochs[n, k]) & loops.INDEX]
+        other = before.numbers.instructions[int(epochs[n, k]) & loops.INDEX]
         begins = (
             "this launch may overlap it (programmatic stream serialization), and has not waited for its end"
             if before.releases_dependents
@@ -133,9 +134,9 @@ class Prerequisite:
         launch has released are noted.
         """
         index = epochs & loops.INDEX
-        strong = (epochs != 0) & (before.scope[index] >= SCOPES["gpu"])
+        strong = (epochs != 0) & (before.numbers.scope[index] >= SCOPES["gpu"])
         if not writes and strong.any() and (_has(i, "acquire") or has_device_fence(self.x.launch.program)):
-            released = [before.publishes or _has(before.instructions[n], "release") for n in index[strong].tolist()]
+            released = [before.publishes or _has(before.numbers.instructions[n], "release") for n in index[strong].tolist()]
             rows = np.nonzero(strong)[0][np.array(released, bool)]
             for warp in distinct(warps[rows]).tolist():
                 operation = self.operations.begin(i, warp * WARP, "wait")

@@ -43,7 +43,7 @@ NOTHING_BEFORE = Begin(0, 0, 0, 0)
 def begin(history: History) -> Begin:
     """The CTAs of a record start here: from now on, conflicts with earlier ones are recorded (`History.meets`)."""
     history.others, history.has_met = history.warps, False
-    return Begin(history.warps, history.writes, len(history.waves), len(history.told))
+    return Begin(history.warps, history.numbers.writes, len(history.waves), len(history.told))
 
 
 class Epochs(NamedTuple):
@@ -198,10 +198,10 @@ class Record:
             for (first, _), (per_cta, ctas) in zip(history.waves[since.waves :], history.ctas[since.waves :], strict=True)
         )
         parts = (Part.of(shadow, since) for shadow in history.shadows())
-        used = {places[store]: done[since.warps : history.warps] for store, done in history.done.items()}
+        used = {places[store]: done[since.warps : history.warps] for store, done in history.unused.done.items()}
         return cls(
-            since, waves, history.warps - since.warps, tuple(places[id(i)] for i in history.instructions),
-            history.waited[since.writes + 1 : history.writes + 1].copy(), used,
+            since, waves, history.warps - since.warps, tuple(places[id(i)] for i in history.numbers.instructions),
+            history.numbers.waited[since.writes + 1 : history.numbers.writes + 1].copy(), used,
             tuple(part for part in parts if part is not None),
         )  # fmt: skip
 
@@ -215,28 +215,28 @@ class Record:
         """Has a cell that these CTAs have written been touched by those of a history, or the other way round? Or is
         there no room for them?
         """
-        if history.writes + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
+        if history.numbers.writes + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
             return True
         return any(_meets(part, shadow) for part, shadow in self._shadows(history))
 
     def enter(self, history: History) -> None:
         """Have it in a history, of whose CTAs they meet none, and the bytes in memory."""
         body: list[Instruction] = history.launch.program.inlined.body
-        warps, writes, (_, per_cta, _) = history.warps, history.writes, self.waves[0]
-        numbers = np.array([history.index(body[place]) for place in self.instructions] or [0], np.int64)
+        warps, writes, (_, per_cta, _) = history.warps, history.numbers.writes, self.waves[0]
+        numbers = np.array([history.numbers.index(body[place]) for place in self.instructions] or [0], np.int64)
         for part, shadow in self._shadows(history):
             lines, cells = part.fitted(shadow)
-            given = warps - self.begin.warps, writes - self.begin.writes, numbers, history.asynchronous
+            given = warps - self.begin.warps, writes - self.begin.writes, numbers, history.numbers.asynchronous
             _enter(shadow, lines.counted(*given), cells.counted(*given), per_cta)
             part.write(shadow.region)
         for when in self.waited.tolist():
-            place = history.issues()  # which may make room
-            history.waited[place] = when
+            place = history.numbers.issues()  # which may make room
+            history.numbers.waited[place] = when
         for first, per_cta, ctas in self.waves:
             history.has_run(first + warps, ACROSS_WAVES(history.launch).begins(), per_cta, list(ctas))
         history.warps += self.warps
         for place, done in self.used.items():
-            history.has_done(body[place], warps, done)
+            history.unused.has_done(body[place], warps, done)
 
 
 def _expanded(lines: Epochs, shadow: ArrayShadow) -> Epochs:

@@ -145,7 +145,7 @@ class UninitialisedReads:
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
                 counts = barrier.state.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
-                if last.line in barrier.state.passed and counts:
+                if last.line in barrier.state.passed.at_first and counts:
                     return (
                         f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
                         "wait for parity 0 in the first round"

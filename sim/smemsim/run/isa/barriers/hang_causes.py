@@ -51,7 +51,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     state = barrier.state
     if (elsewhere := misdirected(barrier, x)) is not None:
         return 0, elsewhere[1]
-    if state.phase > state.seen:
+    if state.phase > state.passed.seen:
         return 0, _unseen(barrier)
     if state.pending and (lines := state.done.get(ADDS_OWN)):
         return (
@@ -64,14 +64,14 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
         return 1, f"let the missing threads arrive too, or correct mbarrier.init ({state.expected} arrivals a phase)"
-    if state.tx < 0 and not state.expecting:
+    if state.tx < 0 and not state.bytes.expecting:
         return 1, f"mbarrier.arrive.expect_tx of {-state.tx} bytes by the thread that issues the copies"
     if state.tx or state.pending != state.expected:
         return (4, "") if state.is_late else (1, _missing_bytes(barrier, x))
     if not any(state.done.values()):
         if not before_loads(i, x):
             return 3, ""
-        if state.passed:
+        if state.passed.at_first:
             return 2, "let the readers of a stage arrive here after their reads (mbarrier.arrive, tcgen05.commit)"
         return (
             2,
@@ -79,13 +79,13 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         )
     stuck = {int(warp) for wait in x.positions.waiting for warp in distinct(wait.threads // WARP)}
     # threads that arrived before go on, or wait too
-    return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""
+    return (1 if state.arrivals.warps and not state.arrivals.warps & stuck else 4), ""
 
 
 def _missing_bytes(barrier: Mbarrier, x: Wave) -> str:
     """The change if all arrivals of a phase have come, and copies have brought too few bytes."""
     state = barrier.state
-    if state.tx <= 0 or not state.all_brought or not state.expecting:
+    if state.tx <= 0 or not state.bytes.brought or not state.bytes.expecting:
         return ""
     cause = wrong_delivery(barrier, x, state.tx)
     if cause is not None:
@@ -100,15 +100,15 @@ def _unseen(barrier: Mbarrier) -> str:
     if ignored := _ignored(barrier):
         names = ", ".join(f"{offset:#x}" for offset in ignored)
         return f"wait for the mbarrier of the stage that is read: phases of {names} completed, and no thread has waited for them"
-    if last == state.seen:
+    if last == state.passed.seen:
         return f"wait for parity {last & 1}, or one arrival fewer: phase {last} completed, and no wait has seen it"
-    by = f"phases {state.seen} to {last} completed without a wait"
-    if state.runs_ahead:
+    by = f"phases {state.passed.seen} to {last} completed without a wait"
+    if state.arrivals.run_ahead:
         return (
             "let the arriving threads wait for the waiting thread before they arrive again (a second mbarrier); or one of the arrivals belongs to another "
             f"mbarrier: {by}, and the same threads arrived in each"
         )
-    came = (last - state.seen + 2) * state.expected - state.pending
+    came = (last - state.passed.seen + 2) * state.expected - state.pending
     return f"correct the {state.expected} arrivals of mbarrier.init, or let fewer threads arrive: {by} ({came} arrivals so far)"
 
 
@@ -116,8 +116,12 @@ def _ignored(barrier: Mbarrier) -> list[int]:
     """The other mbarriers of the CTA on which copies complete, as on this one, and on which no thread
     has ever waited.
     """
-    others: dict[int, Mbarrier] = mbarriers(barrier.cta) if barrier.state.sources else {}
-    return [offset for offset, b in others.items() if b.state.sources and b.state.phase and not (b.state.seen or b.state.passed or b.waits)]
+    others: dict[int, Mbarrier] = mbarriers(barrier.cta) if barrier.state.deliveries.sources else {}
+    return [
+        offset
+        for offset, b in others.items()
+        if b.state.deliveries.sources and b.state.phase and not (b.state.passed.seen or b.state.passed.at_first or b.waits)
+    ]
 
 
 # ---- arrivals of the other CTAs of a cluster
@@ -125,7 +129,7 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
     """The CTAs of the cluster that have never arrived at an mbarrier that another CTA has arrived at."""
-    came = {rank for _, rank in barrier.state.arrivals}
+    came = {rank for _, rank in barrier.state.arrivals.by_line}
     return [cta for cta in members(barrier, x) if cta.rank not in came] if came else []
 
 
@@ -137,7 +141,7 @@ def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
 
 def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
     """Has a CTA arrived at the same mbarrier of another CTA?"""
-    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals)
+    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals.by_line)
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
@@ -146,7 +150,7 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
     """
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
-        instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
+        instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals.by_line if by == cta.rank]
         if instead:
             line, other = instead[0]
             text += f"; CTA {cta.number} has arrived at the mbarrier of CTA {other.cta.number} (line {line}), never at this one"
@@ -166,11 +170,11 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """The copy that is one too many, or that has a wrong destination, if the bytes show it: its instruction, the
     reason, and what to change. `missing` bytes lack in a phase.
     """
-    if barrier.state.doubled is not None:
-        return _twice(barrier, x, *barrier.state.doubled)
-    short = barrier.state.all_expected - barrier.state.all_brought
-    if barrier.state.repeated is not None and short < 0 and short % barrier.state.repeated[1].size == 0:
-        return _twice(barrier, x, *barrier.state.repeated)
+    if barrier.state.deliveries.doubled is not None:
+        return _twice(barrier, x, *barrier.state.deliveries.doubled)
+    short = barrier.state.bytes.expected - barrier.state.bytes.brought
+    if barrier.state.deliveries.repeated is not None and short < 0 and short % barrier.state.deliveries.repeated[1].size == 0:
+        return _twice(barrier, x, *barrier.state.deliveries.repeated)
     if short <= 0:
         return None
     return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
@@ -178,24 +182,28 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
 
 def twice(barrier: Mbarrier, x: Wave) -> Cause | None:
     """Two copies that bring the same bytes for one expectation: where, why, and what to change."""
-    return None if barrier.state.doubled is None else _twice(barrier, x, *barrier.state.doubled)
+    return None if barrier.state.deliveries.doubled is None else _twice(barrier, x, *barrier.state.deliveries.doubled)
 
 
 def lends(barrier: Mbarrier) -> bool:
     """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about
     the other one.
     """
-    return barrier.state.doubled is None and barrier.state.all_brought > barrier.state.all_expected and _counterpart(barrier) is not None
+    return (
+        barrier.state.deliveries.doubled is None
+        and barrier.state.bytes.brought > barrier.state.bytes.expected
+        and _counterpart(barrier) is not None
+    )
 
 
 def unexpected(barrier: Mbarrier, x: Wave) -> Cause | None:
     """A multicast of another CTA whose mask reaches a CTA that expects no bytes at its mbarrier, and waits there."""
-    far = [d for d in barrier.state.sources.values() if d.issuer != barrier.cta.rank and d.is_multicast]
-    if barrier.state.expecting or not far or len(far) < len(barrier.state.sources):
+    far = [d for d in barrier.state.deliveries.sources.values() if d.issuer != barrier.cta.rank and d.is_multicast]
+    if barrier.state.bytes.expecting or not far or len(far) < len(barrier.state.deliveries.sources):
         return None
     d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
     why = (
-        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} sends {barrier.state.all_brought} bytes to the mbarrier at {barrier.offset:#x} of CTA {number} "
+        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} sends {barrier.state.bytes.brought} bytes to the mbarrier at {barrier.offset:#x} of CTA {number} "
         f"(bit {rank}), which expects none"
     )
     return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
@@ -226,12 +234,12 @@ def _sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
     """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by
     these places.
     """
-    here = {d.begin for d in barrier.state.sources.values() if d.to == barrier.cta.rank}
+    here = {d.begin for d in barrier.state.deliveries.sources.values() if d.to == barrier.cta.rank}
     found: dict[int, list[Delivery]] = {}
     for other in siblings(barrier, x):
-        for key, d in other.state.sources.items():
+        for key, d in other.state.deliveries.sources.items():
             if (
-                key not in barrier.state.sources
+                key not in barrier.state.deliveries.sources
                 and d.to == other.cta.rank
                 and d.begin not in here
                 and all(d.key != one.key for one in found.get(d.begin, []))
@@ -272,8 +280,8 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
     expected bytes there.
     """
     for other in siblings(barrier, x):
-        own = [d for d in other.state.sources.values() if d.issuer == other.cta.rank and not d.is_multicast]
-        if not own or other.state.all_brought - other.state.all_expected != short:
+        own = [d for d in other.state.deliveries.sources.values() if d.issuer == other.cta.rank and not d.is_multicast]
+        if not own or other.state.bytes.brought - other.state.bytes.expected != short:
             continue
         here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
         why = (
@@ -289,8 +297,8 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """A multicast that some CTAs issue and others do not, whose part is missing."""
-    issued = {key for other in (barrier, *siblings(barrier, x)) for key in other.state.sources}
-    for (line, _), d in barrier.state.sources.items():
+    issued = {key for other in (barrier, *siblings(barrier, x)) for key in other.state.deliveries.sources}
+    for (line, _), d in barrier.state.deliveries.sources.items():
         absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
         if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
             names = ", ".join(str(cta.number) for cta in absent)
@@ -302,10 +310,14 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
 
 def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
     """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
-    short = barrier.state.all_expected - barrier.state.all_brought
+    short = barrier.state.bytes.expected - barrier.state.bytes.brought
     found: dict[int, Mbarrier] = mbarriers(barrier.cta)
     return next(
-        (b for b in found.values() if b.state.all_brought - b.state.all_expected == short and (b if short > 0 else barrier).state.sources),
+        (
+            b
+            for b in found.values()
+            if b.state.bytes.brought - b.state.bytes.expected == short and (b if short > 0 else barrier).state.deliveries.sources
+        ),
         None,
     )
 
@@ -315,8 +327,8 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
     other = _counterpart(barrier)
     if other is None:
         return None
-    d, (expects, _) = next(iter(other.state.sources.values())), next(iter(barrier.state.expecting.values()))
-    too_many = other.state.all_brought - other.state.all_expected
+    d, (expects, _) = next(iter(other.state.deliveries.sources.values())), next(iter(barrier.state.bytes.expecting.values()))
+    too_many = other.state.bytes.brought - other.state.bytes.expected
     why = (
         f"line {d.instruction.line} completes on the mbarrier at {other.offset:#x}, {too_many} bytes more than it expects; line {expects.line} expects them "
         "at another mbarrier"
@@ -335,7 +347,9 @@ def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int, lines: Collecti
     """A round expects `size` bytes and gets `each`, by copies of some lines: the bytes that were forgotten, or counted too
     often, if the numbers show it; else "".
     """
-    parts = list({d.begin: d for d in barrier.state.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values())
+    parts = list(
+        {d.begin: d for d in barrier.state.deliveries.sources.values() if d.to == barrier.cta.rank and d.instruction.line in lines}.values()
+    )
     if size == sum(d.size for d in parts if d.issuer == barrier.cta.rank) < each:
         return f"count the loads of CTA {barrier.cta.number} only; the multicasts of other CTAs to it count too"
     if size > each and x.launch.cluster_size * each == size:
@@ -373,11 +387,11 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     if state.is_even:
         return
     _check_cluster(barrier, x)
-    if state.all_expected == state.all_brought or not state.expecting or (hangs and state.is_late) or lends(barrier):
+    if state.bytes.expected == state.bytes.brought or not state.bytes.expecting or (hangs and state.is_late) or lends(barrier):
         return
     count = _Count(barrier, x)
     cause = wrong_delivery(barrier, x, count.missing)
-    if cause is None and hangs and not state.all_brought and is_to_come():
+    if cause is None and hangs and not state.bytes.brought and is_to_come():
         return
     at, why, right = count.at, "", count.fix
     halves, milder, because = count.halves, None, "PTX ISA 9.1 §9.7.13.15.3"
@@ -388,9 +402,9 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
     else:
         why = count.why()
         numbers |= count.numbers
-        if not hangs and state.all_brought > state.all_expected:
+        if not hangs and state.bytes.brought > state.bytes.expected:
             why = "; ".join(filter(None, (why, "smemsim goes on; an H200 hung when expect_tx was too small")))
-        if not hangs and state.tx > 0 and state.asked != state.phase:
+        if not hangs and state.tx > 0 and state.passed.asked != state.phase:
             milder, why = Severity.NOTE, "; ".join(filter(None, (why, "no thread waits for the phase that lacks them")))
             # no rule is broken: it may end in any phase
             right, because, numbers = "expect bytes only in phases that a thread waits for", "", {}
@@ -402,11 +416,11 @@ def check_bytes(barrier: Mbarrier, x: Wave, *, hangs: bool = False, is_to_come: 
 def _check_cluster(barrier: Mbarrier, x: Wave) -> None:
     """Multicasts that reach a CTA which expects no bytes, and copies that bring the same bytes twice."""
     state = barrier.state
-    if (barrier.waits or state.seen) and (surprise := unexpected(barrier, x)) is not None:
+    if (barrier.waits or state.passed.seen) and (surprise := unexpected(barrier, x)) is not None:
         at, why, right = surprise
         x.launch.find("T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3")
     if (
-        state.all_expected == state.all_brought
+        state.bytes.expected == state.bytes.brought
         and (again := twice(barrier, x)) is not None
         and any(f.code == "R507" for f in x.launch.result.findings.values())
     ):
@@ -428,7 +442,7 @@ class _Count:
         self.rounds = barrier.state.byte_rounds
         self.wrong = [r for r in self.rounds if r.expected != r.brought]
         self.first = next((r for r in self.wrong if r.expects), self.wrong[0])
-        expects = self.first.expects or tuple(Event(i, size, None) for i, size in list(barrier.state.expecting.values())[:1])
+        expects = self.first.expects or tuple(Event(i, size, None) for i, size in list(barrier.state.bytes.expecting.values())[:1])
         self.changes = self._changes()
         lines = self.changes[0] if self.changes else ()
         self.event = next((e for e in expects if any(e.instruction.line == line for line, _ in lines)), expects[0])
@@ -461,7 +475,7 @@ class _Count:
     def touched(self) -> tuple[Touched, ...]:
         """The mbarrier, and the bytes of the copies in the phases that are wrong."""
         ctas = members(self.barrier, self.x)
-        places = {d.begin: d for d in self.barrier.state.sources.values()}
+        places = {d.begin: d for d in self.barrier.state.deliveries.sources.values()}
         found = []
         for to, begin, size in {(*e.key, e.size) for r in self.wrong for e in r.brings if e.key is not None and e.key[1] in places}:
             if to < len(ctas):
@@ -590,15 +604,20 @@ def _participants(barrier: Mbarrier, x: Wave) -> tuple[np.ndarray, np.ndarray]:
     none = np.zeros(0, np.int64)
     if not state.pending:
         return none, none
-    usual = set().union(*state.rounds)
+    usual = set().union(*state.arrivals.rounds)
     if not usual:
-        lines = {line for line, _ in state.arrivals}
+        lines = {line for line, _ in state.arrivals.by_line}
         stages = (other.state for other in mbarriers(barrier.cta).values() if other is not barrier)
         usual = set().union(
-            *(s for other in stages if lines & {line for line, _ in other.arrivals} for s in (*other.rounds, other.arrived))
+            *(
+                s
+                for other in stages
+                if lines & {line for line, _ in other.arrivals.by_line}
+                for s in (*other.arrivals.rounds, other.arrivals.now)
+            )
         )
-    came = {t // WARP for t in state.arrived}
-    overdue = {t // WARP for t in usual - state.arrived} - came
+    came = {t // WARP for t in state.arrivals.now}
+    overdue = {t // WARP for t in usual - state.arrivals.now} - came
 
     def threads(warps: set[int]) -> np.ndarray:
         own = [np.arange(w * WARP, (w + 1) * WARP) for w in sorted(warps)]
@@ -619,8 +638,8 @@ def _of_wait(barrier: Mbarrier, i: Instruction, x: Wave) -> dict[str, Value]:
     state = barrier.state
     if misdirected(barrier, x) is not None:
         return {"elsewhere": x.launch.cluster_size}
-    is_unseen = state.phase > state.seen and state.phase - 1 == state.seen and not _ignored(barrier)
-    is_first = not (state.phase or any(state.done.values()) or state.passed) and before_loads(i, x) and _has_arrivals_to_come(x)
+    is_unseen = state.phase > state.passed.seen and state.phase - 1 == state.passed.seen and not _ignored(barrier)
+    is_first = not (state.phase or any(state.done.values()) or state.passed.at_first) and before_loads(i, x) and _has_arrivals_to_come(x)
     return {"parity": True} if is_unseen or is_first else {}
 
 
@@ -640,8 +659,8 @@ def _counts(barrier: Mbarrier) -> dict[str, Value]:
     state = barrier.state
     here = state.expected - state.pending
     all_came = state.phase * state.expected + here
-    rounds = max(state.seen, 1)
-    counts = (here, all_came // rounds, all_came) if state.phase > state.seen else (here, all_came)
+    rounds = max(state.passed.seen, 1)
+    counts = (here, all_came // rounds, all_came) if state.phase > state.passed.seen else (here, all_came)
     return {
         "init": barrier.made.line,
         "counts": tuple(dict.fromkeys(n for n in counts if 0 < n <= MBARRIER_ARRIVALS and n != state.expected)),

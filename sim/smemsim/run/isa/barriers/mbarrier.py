@@ -10,7 +10,6 @@ until one CTA deviates (`Mbarrier.alone`).
 
 from __future__ import annotations
 
-import collections
 import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,8 @@ from smemsim.core.spec.traps import LAUNCH_FAILURE
 from smemsim.run.async_ops import Delivery
 from smemsim.run.engine.traps import find_misuse, miscount, misuse
 from smemsim.run.engine.wave import WARP, Cta, Wait
-from smemsim.run.isa.barriers import loops
-from smemsim.run.isa.barriers.byte_rounds import Event, Phase, Round, noted, rounds_of
+from smemsim.run.isa.barriers.byte_rounds import Round
+from smemsim.run.isa.barriers.mbarrier_notes import Arrivals, Bytes, Deliveries, Passed
 from smemsim.run.isa.barriers.misdirected import misdirected
 from smemsim.run.scopes import GPU
 from smemsim.run.views import current, mbarriers
@@ -99,31 +98,7 @@ class State:
     def __init__(self, members: Sequence[Mbarrier], count: int) -> None:
         self._belongs_to(members)
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
-        self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
-        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: the expecting threads, and how much
-        self.events: list[Event] = []  # bytes of the current phase: what was expected, and what came
-        self.phases: list[Phase] = []  # the same of the phases that are over
-        self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
-        self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
-        self.seen = 0  # phases that had ended when a wait last passed
-        self.passed_by = np.zeros(0, np.int32)  # by thread of the CTA: its next phase, if it leaves none out
-        self.missed: np.ndarray | None = None  # threads that have missed the phase that they wait for
-        self.asked = -1  # the phase that a wait or test last found not to be over
-        self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
-        self.arrived_from: set[int] = set()  # warps
-        # threads (of those that arrive together the first and the last), in the current phase
-        self.arrived: set[int] = set()
-        self.rounds: list[set[int]] = []  # the same of the last phases that have ended
-        self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA that arrives
-        self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
-        self.deliveries: list[Delivery] = []  # of the current phase
-        self.last: list[Delivery] = []  # of the phase before
-        # Since bytes were last expected: by where they go, with the phase.
-        self.since_expected: dict[tuple[int, int], tuple[int, Delivery]] = {}
-        # Two that bring the same bytes for one expectation in one phase, the first time; the same where a phase has
-        # ended between.
-        self.doubled: tuple[Delivery, Delivery] | None = None
-        self.repeated: tuple[Delivery, Delivery] | None = None
+        self.arrivals, self.bytes, self.deliveries, self.passed = Arrivals(), Bytes(), Deliveries(), Passed()  # for waits and findings
         self.done: dict[str, dict[int, str]] = {
             "arrives": {},
             "expects bytes": {},
@@ -140,11 +115,13 @@ class State:
     def parts_with(self, member: Mbarrier) -> None:
         """One of the members does something by itself."""
         own = copy.copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, (dict, list, set)):
-                setattr(own, name, value.copy())
         own.done = {what: by.copy() for what, by in self.done.items()}
-        own.passed_by = self.passed_by.copy()
+        own.arrivals, own.bytes, own.deliveries, own.passed = (
+            self.arrivals.copy(),
+            self.bytes.copy(),
+            self.deliveries.copy(),
+            self.passed.copy(),
+        )
         self._belongs_to([other for other in self.members if other is not member])
         own._belongs_to([member])
 
@@ -161,22 +138,18 @@ class State:
     @property
     def is_counting(self) -> bool:
         """May it count bytes: has it done so, or has no thread arrived yet?"""
-        return bool(self.expecting or self.sources) or not self.arrivals
-
-    @property
-    def runs_ahead(self) -> bool:
-        """Did the same threads arrive in the last two phases?"""
-        return len(self.rounds) > 1 and self.rounds[0] == self.rounds[1] != set()
+        return bool(self.bytes.expecting or self.deliveries.sources) or not self.arrivals.by_line
 
     @property
     def is_late(self) -> bool:
         """Do bytes miss that came in an earlier phase, for the same expectation?"""
-        return self.tx > 0 and self.of_phase <= self.came
+        return self.tx > 0 and self.bytes.of_phase <= self.bytes.came
 
     @property
     def is_even(self) -> bool:
         """Have come just the bytes that were expected, each once, as far as this one knows?"""
-        return self.all_expected == self.all_brought and self.doubled is None and bool(self.expecting or not self.sources)
+        bytes_, copies = self.bytes, self.deliveries
+        return bytes_.expected == bytes_.brought and copies.doubled is None and bool(bytes_.expecting or not copies.sources)
 
     @property
     def word(self) -> int:
@@ -188,12 +161,8 @@ class State:
     def comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction) -> None:
         """Note who arrives."""
         self._note("arrives", i)
-        if len(threads):  # of warps that arrive together two are enough to tell
-            begin = x.stride * (self._cta.index - self._cta.rank)
-            for end in (int(threads[0]) - begin, int(threads[-1]) - begin):
-                self.arrived_from.add(end // WARP)
-                self.arrived.add(end)
-            self._count_arrivals(x, threads, i, count)
+        if len(threads):
+            self.arrivals.come(x, threads, i, count, self._cta.index - self._cta.rank)
 
     def fitting(self, x: Wave, threads: np.ndarray, step: int, i: Instruction) -> int:
         """How many of some threads arrive in the current phase, each `step` times."""
@@ -218,23 +187,12 @@ class State:
             )
         miscount(x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase {why}", repair)
 
-    def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
-        """Remember which CTAs arrive by which line."""
-        first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
-        of_ctas = {first: len(threads)} if first == last else collections.Counter(x.cta_of[threads].tolist())
-        for index, its in of_ctas.items():
-            by = i.line, index - self._cta.index + self._cta.rank
-            self.arrivals[by] = self.arrivals.get(by, 0) + count * its
-
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
-        self.since_expected = {}
+        self.deliveries.since_expected = {}
         i = i or current(x)
         self._note("expects bytes", i)
-        self.all_expected += size
-        self.expecting.setdefault(i.line, (i, size))
-        self.events.append(Event(i, size, None))
-        self.of_phase.add((i.line, size))
+        self.bytes.expect(i, size)
         self.tx += size
         self._check_tx(x, i)
         if x.events.bytes_expected:
@@ -253,27 +211,13 @@ class State:
     def gets(self, x: Wave, size: int, i: Instruction, by: Delivery | None) -> None:
         """The same, before the check for the end of the phase."""
         if by is not None:
-            self._brought(by)
+            self.deliveries.bring(by, self.phase)
         self._note("brings bytes", i)
-        self.events.append(Event(i, size, (i.line, 0) if by is None else (by.to, by.begin)))
-        self.all_brought += size
+        self.bytes.come(i, size, by)
         self.tx -= size
         self._check_tx(x, i)
         if x.events.bytes_counted:
             x.events.bytes_counted(x, i, self.members, size)
-
-    def _brought(self, by: Delivery) -> None:
-        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or
-        early.
-        """
-        phase, again = self.since_expected.setdefault((by.to, by.begin), (self.phase, by))
-        adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
-        if again is not by and phase == self.phase and not adds:
-            self.doubled = self.doubled or (again, by)
-        elif again is not by and not adds:
-            self.repeated = self.repeated or (again, by)
-        self.sources.setdefault(by.key, by)
-        self.deliveries.append(by)
 
     def adds(self, x: Wave, count: int) -> None:
         """The current phase waits for `count` more arrivals, which only the hardware makes; a negative count is of
@@ -288,12 +232,12 @@ class State:
 
     def sent(self, by: Delivery) -> None:
         """Remember who stores here by st.async or red.async."""
-        self.sources.setdefault(by.key, by)
+        self.deliveries.send(by)
 
     @property
     def byte_rounds(self) -> list[Round]:
         """What was expected and what came, by phase."""
-        return rounds_of(self.phases, self.phase, self.events)
+        return self.bytes.rounds(self.phase)
 
     @property
     def lines(self) -> set[int]:
@@ -327,14 +271,10 @@ class State:
 
     def end_phase(self) -> None:
         """The phase is over, and the next one begins."""
-        if self.expecting or self.events:
-            noted(self.phases, self.phase, self.events)
-            self.events = []
+        self.bytes.end_phase(self.phase)
+        self.arrivals.end_phase()
+        self.deliveries.end_phase()
         self.phase += 1
-        self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
-        self.came |= self.of_phase
-        self.of_phase = set()
-        self.last, self.deliveries = self.deliveries, []
         self.pending = self.expected
 
     def _note(self, what: str, i: Instruction) -> None:
@@ -347,45 +287,6 @@ class State:
     @property
     def _named(self) -> str:
         return f"{self.members[0].offset:#x} of CTA {self._cta.number}"
-
-    # ---- waiting
-
-    def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray, done: np.ndarray) -> int:
-        """A wait of threads of the CTA for the end of phases of these parities: for which is it over (`done`)? Before
-        the first phase those of parity 1 are so at once. Returns how many there are.
-        """
-        if self.missed is not None:
-            done[:] = self.takes_missed(tid)
-        if len(self.passed_by) <= (most := int(tid.max())):
-            self.passed_by = np.pad(self.passed_by, (0, (most // WARP + 1) * WARP - len(self.passed_by)))
-        count: int = loops.pass_phase(tid, parity, self.parity, self.phase, self.passed_by, done)
-        if count:
-            self.seen = self.phase
-            if not self.phase:
-                self.passed.setdefault(i.line, i)
-        return count
-
-    def misses(self, tid: np.ndarray) -> np.ndarray:
-        """No thread can go on, and threads wait for the current phase. Which of them wait because other lanes of their
-        warp, which had passed the phase of the same parity before, were ahead? They have missed a phase. Lanes that
-        hardware runs side by side do not (Mosaic GPU: one lane multiplies, all of them wait).
-        """
-        if int(tid[-1]) >= len(self.passed_by):
-            return np.zeros(len(tid), bool)
-        of_warp = self.passed_by.reshape(-1, WARP).max(axis=1)[tid // WARP]
-        own = self.passed_by[tid]
-        first = own + ((own ^ self.phase) & 1)  # the phase that a thread waits for, if none is left out
-        late: np.ndarray = (first < of_warp) & (first < self.phase)
-        if late.any():
-            self.missed = tid[late] if self.missed is None else np.union1d(self.missed, tid[late])
-        return late
-
-    def takes_missed(self, tid: np.ndarray) -> np.ndarray:
-        """Which threads have missed a phase; each is returned once."""
-        missed = tid[:0] if self.missed is None else self.missed
-        left = np.setdiff1d(missed, tid)
-        self.missed = left if len(left) else None
-        return np.isin(tid, missed)
 
 
 def each_of(states: Sequence[State]) -> list[Mbarrier]:

@@ -386,11 +386,11 @@ class _Wait:
         passed: list[tuple[State, np.ndarray]] = []
         for (state, part), (_, here) in zip(named.each, named.threads(x), strict=True):
             its = done[part]
-            count = state.passes(self.i, tids[part], parities[part], its)
+            count = state.passed.passes(self.i, state.phase, tids[part], parities[part], its)
             if count:
                 passed.append((state, here if count == len(here) else here[its]))
             if count < len(here):
-                state.asked = state.phase
+                state.passed.asked = state.phase
                 waiting.append((state, here[~its]))
         if passed and x.events.mbarriers_passed:
             how: dict[str, Any] = {"relaxed": self.relaxed, "scope": self.scope, "by_parity": self.by_parity, "is_seen": self.is_seen}
@@ -402,7 +402,8 @@ class _Wait:
         have passed the phase of a `barrier`.
         """
         if barrier is not None:
-            threads = threads[~barrier.alone().misses(x.tid[threads])]
+            state = barrier.alone()
+            threads = threads[~state.passed.misses(state.phase, x.tid[threads])]
         self.given_up(x)[threads] = True
 
 

@@ -51,10 +51,10 @@ def misdirected(barrier: _Barrier, x: Wave, *, unawaited: bool = False) -> tuple
     if x.launch.cluster_size == 1:
         return None
     group = sorted([barrier, *siblings(barrier, x)], key=lambda b: b.cta.rank)
-    starved = {b.cta.rank for b in group if (b.waits or unawaited) and not b.state.arrivals and not b.state.phase}
+    starved = {b.cta.rank for b in group if (b.waits or unawaited) and not b.state.arrivals.by_line and not b.state.phase}
     reached: dict[tuple[int, int], set[int]] = {}
     for b in group if starved else ():
-        for by in b.state.arrivals:
+        for by in b.state.arrivals.by_line:
             reached.setdefault(by, set()).add(b.cta.rank)
     for (line, rank), targets in sorted(reached.items()):
         alike = [other for (at, other), same in reached.items() if at == line and other < rank and same == targets]
