@@ -26,202 +26,24 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.run.sanitizer.clock_loops import all_meet
 from smemsim.run.sanitizer.operations import Operation, Renumbering, columns_of, width_of
+from smemsim.run.sanitizer.phases import EVERYWHERE, Alike, Foreign, Phase, Phases, Released, Rows, each_once, joined_rows, merge, row_of
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CLUSTER, CTA, GPU
 
-__all__ = ["EXCUSES", "Alike", "Formal", "Rows", "VectorClocks", "count_of"]
+__all__ = ["EXCUSES", "Formal", "VectorClocks"]
 
 
-EVERYWHERE = -1  # instead of the CTA of a release: visible to every reader
 Formal: TypeAlias = str  # the only obstacle to order (a key of EXCUSES); "": none, so the finding would be wrong
 EXCUSES = ("relaxed", "wait", "arrive")  # rules order.relaxed_cluster_arrive, order.narrow_wait, order.narrow_arrival
-Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
-Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
-_NOBODY = np.zeros(0, np.int64)
 P = ParamSpec("P")
 
 
 @dataclasses.dataclass(eq=False)
-class _Released:
-    """What was released: by wave number, from each of its CTAs and for each scope, the knowledge of the releasing
-    warps.
+class AtFence:
+    """What warps know at a fence of a scope (its level) or a wider one: of the own wave, and by warp of `others`."""
 
-    `near` and `far` are everything for the whole card: what the wave's own warps learn, and the clocks of warps of
-    other waves.
-    """
-
-    known: dict[int, dict[tuple[int, int], Rows]] = dataclasses.field(default_factory=dict)
-    foreign: dict[tuple[int, int, int], Foreign] = dataclasses.field(default_factory=dict)
-    near: dict[int, Rows] = dataclasses.field(default_factory=dict)
-    far: Foreign = dataclasses.field(default_factory=dict)
-
-    def add(self, key: tuple[int, int, int], known: Rows, foreign: Foreign | None = None) -> None:
-        """Something more is released."""
-        wave, cta, scope = key
-        own = self.known.setdefault(wave, {})
-        before = own.get((cta, scope))
-        joined = own[cta, scope] = _joined_rows(before, known)
-        if foreign:
-            _merge(self.foreign.setdefault(key, {}), foreign)
-        if scope >= GPU:
-            near, far = self.near.get(wave), self.far.get(wave)
-            # most often it comes from one place
-            self.near[wave] = joined if near is before else _joined_rows(near, known)
-            if far is None or (near is not None and far is near[0]):
-                self.far[wave] = self.near[wave][0]
-            else:
-                _merge(self.far, {wave: known[0]})
-            _merge(self.far, foreign or {})
-
-    def update(self, other: _Released) -> None:
-        """All that was released there is released here too."""
-        for wave, rows in other.known.items():
-            for (cta, scope), known in rows.items():
-                self.add((wave, cta, scope), known, other.foreign.get((wave, cta, scope)))
-
-    def copy(self) -> _Released:
-        """Another one that holds the same."""
-        known = {wave: dict(rows) for wave, rows in self.known.items()}
-        return _Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
-
-    def of_twin(self, n: int) -> _Released:
-        """The part of the `n`th of several equal barriers, which hear of no other wave."""
-        known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
-        near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
-        return _Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
-
-    def spread(self, known: dict[int, Any], twins: Twins) -> _Released:
-        """One row for each of several equal barriers, from that of the first CTA. `known` has, by identity, the result
-        for shared parts.
-        """
-
-        def rows(of_one: Rows) -> Rows:
-            if id(of_one) not in known:
-                known[id(of_one)] = all_ = twins.rows(of_one)
-                known.update(zip(map(id, of_one), all_, strict=True))
-            found: Rows = known[id(of_one)]
-            return found
-
-        def clocks(of_one: np.ndarray) -> np.ndarray:
-            found: np.ndarray = known[id(of_one)] if id(of_one) in known else twins.clocks(of_one)
-            return found
-
-        of_all = {wave: {key: rows(m) for key, m in own.items()} for wave, own in self.known.items()}
-        near = {wave: rows(m) for wave, m in self.near.items()}
-        return _Released(of_all, {}, near, {wave: clocks(m) for wave, m in self.far.items()})
-
-    def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
-        """The operations of a wave have new numbers."""
-        if wave in self.known:
-            self.known[wave] = {key: move(rows) for key, rows in self.known[wave].items()}
-        if wave in self.near:
-            self.near[wave] = move(self.near[wave])
-
-
-def _each_once(*tables: dict[Any, _Phase]) -> list[_Phase]:
-    """The phases of tables in which some share one."""
-    return list({id(phase): phase for table in tables for phase in table.values()}.values())
-
-
-def _row(rows: Rows, n: int | None) -> Rows:
-    """The row of the `n`th of several equal barriers; all rows for None."""
-    return rows if n is None else tuple(m[n] for m in rows)
-
-
-def _joined_rows(before: Rows | None, more: Rows) -> Rows:
-    return more if before is None else tuple(map(np.maximum, before, more))
-
-
-def _merge(into: Foreign, more: Foreign) -> None:
-    for wave, clocks in more.items():
-        into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Alike:
-    """Barriers of CTAs without contact to others, one of each CTA in order, at which these do the same at once. The
-    warps are (barriers, warps of each), ascending.
-    """
-
-    each: tuple[Any, ...]
-
-
-def count_of(what: Any) -> int:
-    """How many barriers these are."""
-    return len(what.each) if isinstance(what, Alike) else 1
-
-
-class _Phase:
-    """What was released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
-
-    Addresses with the same history share one phase, `count` of them. Equal barriers share one, too (`twins`), until
-    one of them differs: a release there has a row for each. An entry of `operations` has one operation for each, or
-    that of the first CTA, which stands for all.
-
-    For an address: `carrier` is the origin of the present write (wave, CTA, its scope), `writer` its warp. `own` is
-    what each warp has released there by itself; its later writes there pass that on.
-    """
-
-    def __init__(self, count: int = 1, twins: tuple[Any, ...] = ()) -> None:
-        self.count, self.twins = count, twins
-        self.open = _Released()
-        self.operations: list[Sequence[Operation]] = []
-        self.closed: _Released | None = None
-        self.told: dict[
-            tuple[int, int, bool], set[int]
-        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will know it after a fence
-        self.carrier: tuple[int, int, int] | None = None
-        self.own: dict[tuple[int, int], _Released] = {}
-        self.over = 0  # phases that are complete
-        self.history: list[_Released] = []  # what was closed after each of the last three
-        self.waited = _NOBODY  # by warp: how many it has waited for or been past, 0 for none; made when one first waits
-        self.handed: dict[
-            tuple[bool, int], tuple[Rows, Foreign]
-        ] = {}  # what `VectorClocks.hands_on` keeps: since the last phase, and of that
-        self.handed_on: dict[tuple[bool, int], tuple[Rows, Foreign]] = {}
-
-    def copy(self, count: int) -> _Phase:
-        """That of some addresses, at which something of their own is done from now on."""
-        self.count -= count
-        other = _Phase(count)
-        other.open, other.operations, other.carrier, other.over = self.open.copy(), list(self.operations), self.carrier, self.over
-        other.closed = None if self.closed is None else self.closed.copy()
-        other.told = {key: set(warps) for key, warps in self.told.items()}
-        other.own = {key: released.copy() for key, released in self.own.items()}
-        other.history, other.waited = [released.copy() for released in self.history], self.waited.copy()
-        return other
-
-    def of_twin(self, n: int) -> _Phase:
-        """That of the `n`th of the twins."""
-        other = _Phase()
-        other.open, other.closed = self.open.of_twin(n), None if self.closed is None else self.closed.of_twin(n)
-        other.operations, other.over = [ops[n : n + 1] if len(ops) > 1 else [ops[0].of(n)] for ops in self.operations], self.over
-        other.told = {key: set(warps) for key, warps in self.told.items()}
-        other.history, other.waited = [released.of_twin(n) for released in self.history], self.waited.copy()
-        return other
-
-    def spread(self, barriers: tuple[Any, ...], twins: Twins) -> _Phase:
-        """That of barriers that are alike, from that of the first CTA's."""
-        other, known = _Phase(twins=barriers), dict[int, Any]()
-
-        def of(released: _Released) -> _Released:
-            if id(released) not in known:
-                known[id(released)] = released.spread(known, twins)
-            found: _Released = known[id(released)]
-            return found
-
-        other.open, other.closed = of(self.open), None if self.closed is None else of(self.closed)
-        other.history, other.over = [of(released) for released in self.history], self.over
-        other.operations = list(self.operations)
-        other.told = {key: twins.warps_of(warps) for key, warps in self.told.items()}
-        other.waited = np.tile(self.waited, twins.count)
-        return other
-
-    @property
-    def releases(self) -> list[_Released]:
-        """All that is kept of what was released here, each once."""
-        kept = (self.open, self.closed, *self.history, *self.own.values())
-        return list({id(released): released for released in kept if released is not None}.values())
+    rows: dict[int, Rows] = dataclasses.field(default_factory=dict)
+    others: dict[int, dict[int, Foreign]] = dataclasses.field(default_factory=dict)
 
 
 def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Concatenate[VectorClocks, P], None]:
@@ -259,7 +81,7 @@ class VectorClocks:
     """
 
     def __init__(
-        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, _Phase] | None = None,
+        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, Phase] | None = None,
         might_be: tuple[VectorClocks, ...] = (), tensor: VectorClocks | None = None, widens: tuple[str, ...] = (), units: int = 1, are_shared: bool = False, room: int = 0,
         loose: VectorClocks | None = None, is_loose: bool = False,
     ) -> None:  # fmt: skip
@@ -275,21 +97,16 @@ class VectorClocks:
         width = width_of(units, self.own_columns, are_shared=are_shared)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, width), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
-        # by level: what warps knew at their last fence of that scope or a wider one
-        self._at_fence: dict[int, Rows] = {}
-        self._others_at_fence: dict[int, dict[int, Foreign]] = {}
-        self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know after their next fence of that scope
-        self._others_at_next: dict[int, dict[int, Foreign]] = {}
+        self._last_fence, self._next_fence = AtFence(), AtFence()  # what they knew at their last fence; will know after their next one
         self.has_fenced = False  # has any warp executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None
         # has any warp learned that an operation is complete since all warps of each CTA last met?
         self._have_learned = False
         self._known_operations = 0  # after the last one that is known to be complete
-        self._phases: dict[Any, _Phase] = {}
+        self.phases = Phases(places)
         # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self.too_early: dict[int, int] = {}
-        self._places: dict[Any, _Phase] = {} if places is None else places
         every = np.arange(warps)
         self.seen[every, every % self.columns] = self.clock
 
@@ -312,9 +129,9 @@ class VectorClocks:
 
     def remembered(self) -> list[int]:
         """The operations that open phases wait for, by their numbers."""
-        return [number for phase in _each_once(self._phases) for ops in phase.operations for number in self._numbers(ops, phase)]
+        return [number for phase in each_once(self.phases.barriers) for ops in phase.operations for number in self._numbers(ops, phase)]
 
-    def _numbers(self, ops: Sequence[Operation], phase: _Phase) -> list[int]:
+    def _numbers(self, ops: Sequence[Operation], phase: Phase) -> list[int]:
         """The numbers of what a phase waits for, of barriers that are alike one for each."""
         if len(ops) == len(phase.twins) or not phase.twins:
             return [op.number for op in ops]
@@ -329,9 +146,9 @@ class VectorClocks:
 
         self._known_operations, self.own_columns = int(to.to.max(initial=-1)) + 1, to.columns
         self.done, self.read_done, self.done_fenced = map(to.flags, self.rows[2:])
-        for held in (self._at_fence, self._at_next_fence):
+        for held in (self._last_fence.rows, self._next_fence.rows):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
-        for phase in _each_once(self._phases, self._places):
+        for phase in each_once(self.phases.barriers, self.phases.places):
             for released in phase.releases:
                 released.moved(self.wave, all_moved)
             for handed in (phase.handed, phase.handed_on):
@@ -345,13 +162,13 @@ class VectorClocks:
 
         self.clock[:] = np.tile(first.clock, twins.count)
         self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
-        self._at_fence = {scope: rows(held) for scope, held in first._at_fence.items()}
-        self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
+        self._last_fence.rows = {scope: rows(held) for scope, held in first._last_fence.rows.items()}
+        self._next_fence.rows = {scope: rows(held) for scope, held in first._next_fence.rows.items()}
         self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, self.done.shape[1]
         self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
-        for what, phase in ((what, phase) for what, phase in first._phases.items() if what in twins.used):
+        for what, phase in ((what, phase) for what, phase in first.phases.barriers.items() if what in twins.used):
             barriers = twins.made[what]
-            self._phases.update(dict.fromkeys(barriers, phase.spread(barriers, twins)))
+            self.phases.barriers.update(dict.fromkeys(barriers, phase.spread(barriers, twins)))
         self.changes += 1
 
     def missing(self, test: Callable[[VectorClocks], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
@@ -378,7 +195,7 @@ class VectorClocks:
         """Have threads of CTAs other than that of these warps released something into the last complete phase of a
         barrier?
         """
-        phase, _ = self._looked_at(what)
+        phase, _ = self.phases.looked_at(what)
         if phase is None or phase.closed is None:
             return False
         own = set(self.cta_of[warps].tolist())
@@ -386,8 +203,8 @@ class VectorClocks:
 
     def closed(self, what: Any) -> list[Rows]:
         """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
-        phase, n = self._looked_at(what)
-        return [] if phase is None or phase.closed is None else [_row(rows, n) for rows in phase.closed.known.get(self.wave, {}).values()]
+        phase, n = self.phases.looked_at(what)
+        return [] if phase is None or phase.closed is None else [row_of(rows, n) for rows in phase.closed.known.get(self.wave, {}).values()]
 
     def has_seen(self, warps: Any, others: Any) -> Any:
         """Up to which clocks warps have seen others of whom they may have heard."""
@@ -424,44 +241,6 @@ class VectorClocks:
     def _is_far(self, what: Any) -> bool:
         return self.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
 
-    def _at(self, what: Any) -> _Phase:
-        """The phase of a barrier, or what lies at an address."""
-        phase = self._found(what)
-        if phase is not None:
-            return phase
-        if isinstance(what, Alike):
-            phase = _Phase(twins=what.each)
-            self._phases.update(dict.fromkeys(what.each, phase))
-            return phase
-        phase = self._of(what)[what] = _Phase()
-        return phase
-
-    def _of(self, what: Any) -> dict[Any, _Phase]:
-        """The phases among which is that of a barrier or an address."""
-        return self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
-
-    def _found(self, what: Any) -> _Phase | None:
-        """`_at`; None where nothing has been done there. A barrier with which something is done by itself has a phase
-        of its own from now on.
-        """
-        if isinstance(what, Alike):
-            return self._phases.get(what.each[0])
-        phases = self._of(what)
-        phase = phases.get(what)
-        if phase is None or not phase.twins:
-            return phase
-        phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
-        return phases[what]
-
-    def _looked_at(self, what: Any) -> tuple[_Phase | None, int | None]:
-        """`_found` for who only looks, and which of the barriers that are alike it is: these stay so. None where it
-        is all of them, or there are no others.
-        """
-        if isinstance(what, Alike):
-            return self._phases.get(what.each[0]), None
-        phase = self._phases.get(what)
-        return phase, phase.twins.index(what) if phase is not None and phase.twins else None
-
     def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
         """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs
         each, else one after the other.
@@ -474,31 +253,16 @@ class VectorClocks:
         """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep
         to themselves?
         """
-        if not self.has_cohorts or self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
+        if not self.has_cohorts or self.cluster_size > 1 or self._others or self._last_fence.others or self._next_fence.others:
             return False
-        phase = self._phases.get(barriers[0])
+        phase = self.phases.barriers.get(barriers[0])
         if phase is not None:
             are_alike = phase.twins == barriers
         else:
             ctas = [barrier.cta.index for barrier in barriers]
-            are_alike = ctas == sorted(set(ctas)) and self._phases.keys().isdisjoint(barriers)
+            are_alike = ctas == sorted(set(ctas)) and self.phases.barriers.keys().isdisjoint(barriers)
         orders = [*self.might_be, *(order for order in (self.tensor, self.loose) if order is not None)]
         return are_alike and all(order.are_alike(barriers) for order in orders)
-
-    def _of_addresses(self, whats: Sequence[Any]) -> list[_Phase]:
-        """What lies at addresses of one space, apart from what lies at others."""
-        table = self._places if whats[0][0] == "global" else self._phases
-        alike: dict[int, list[Any]] = {}
-        for what in whats:
-            alike.setdefault(id(table.get(what)), []).append(what)
-        found = []
-        for some in alike.values():
-            phase = table.get(some[0])
-            if phase is None or phase.count > len(some):
-                phase = _Phase(len(some)) if phase is None else phase.copy(len(some))
-                table.update(dict.fromkeys(some, phase))
-            found.append(phase)
-        return found
 
     # ---- fences
 
@@ -532,44 +296,44 @@ class VectorClocks:
         is wide enough.
         """
         if acquires:
-            for need, heard in self._at_next_fence.items():
+            for need, heard in self._next_fence.rows.items():
                 if need <= scope:
                     self._learn(warps, tuple(m[warps] for m in heard))
-            for need, others in self._others_at_next.items():
+            for need, others in self._next_fence.others.items():
                 if need <= scope:
                     self._learn_foreign({warp: others[warp] for warp in warps.tolist() if warp in others})
         if releases:
             for wide in range(scope + 1):
-                held = self._at_fence.get(wide)
+                held = self._last_fence.rows.get(wide)
                 if held is None:
-                    held = self._at_fence[wide] = tuple(np.zeros_like(m) for m in self.rows)
+                    held = self._last_fence.rows[wide] = tuple(np.zeros_like(m) for m in self.rows)
                 for matrix, now in zip(held, self.rows, strict=True):
                     matrix[warps] = now[warps]
                 for warp in warps.tolist() if self._others else ():
-                    self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
+                    self._last_fence.others.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
             self._tick(warps)
 
     def known_at_fence(self, warps: np.ndarray) -> np.ndarray:
         """The clocks that warps had seen at their last fence that releases to the device, 0 where there was none."""
-        held = self._at_fence.get(GPU)
+        held = self._last_fence.rows.get(GPU)
         return np.zeros_like(self.seen[warps]) if held is None else held[0][warps]
 
     def at_fence(self, warp: int) -> int:
         """The clock of a warp at its last fence that releases, whatever its scope; 0 where there was none."""
-        return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)
+        return max((int(held[0][warp, warp % self.columns]) for held in self._last_fence.rows.values()), default=0)
 
     def seen_behind_fence(self, warps: np.ndarray, others: np.ndarray) -> np.ndarray:
         """The clocks of others of this wave that warps will have seen after their next fence of any scope: from relaxed
         reads without a later fence.
         """
         seen = np.zeros(len(warps), np.int64)
-        for held in self._at_next_fence.values():
+        for held in self._next_fence.rows.values():
             seen = np.maximum(seen, held[0][warps, others % self.columns])
         return seen
 
     def foreign_behind_fence(self, warp: int, wave: int) -> np.ndarray | None:
         """The same of the warps of another wave; None: nothing."""
-        known = [others[warp][wave] for others in self._others_at_next.values() if wave in others.get(warp, {})]
+        known = [others[warp][wave] for others in self._next_fence.others.values() if wave in others.get(warp, {})]
         return np.max(known, axis=0) if known else None
 
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
@@ -604,7 +368,7 @@ class VectorClocks:
 
     def _learn_foreign(self, others: dict[int, Foreign]) -> None:
         for warp, foreign in others.items():
-            _merge(self._others.setdefault(warp, {}), foreign)
+            merge(self._others.setdefault(warp, {}), foreign)
 
     # ---- releases
 
@@ -613,7 +377,7 @@ class VectorClocks:
         others = self._others if held is None else others or {}
         foreign: Foreign = {}
         for warp in warps.tolist() if others else ():
-            _merge(foreign, others.get(warp, {}))
+            merge(foreign, others.get(warp, {}))
         if warps.shape[-1] == 1:
             return tuple(m[warps[..., 0]].copy() for m in held or self.rows), foreign
         return tuple(m[warps].max(axis=-2) for m in held or self.rows), foreign
@@ -623,13 +387,13 @@ class VectorClocks:
         """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
         if scope == CTA and not relaxed and "arrive" in self.widens:
             scope = CLUSTER
-        self._release(warps, self._at(what).open, what, scope, relaxed=relaxed)
+        self._release(warps, self.phases.at(what).open, what, scope, relaxed=relaxed)
         self._tick(warps)
 
     @property
     def _at_fences(self) -> tuple[tuple[bool, dict[int, Rows], dict[int, dict[int, Foreign]]], ...]:
         """What counts from fences on, by whether these are the last ones or the next."""
-        return (False, self._at_fence, self._others_at_fence), (True, self._at_next_fence, self._others_at_next)
+        return (False, self._last_fence.rows, self._last_fence.others), (True, self._next_fence.rows, self._next_fence.others)
 
     @_both
     def hands_on(self, warps: np.ndarray, what: Any) -> None:
@@ -638,25 +402,25 @@ class VectorClocks:
         """
         for is_next, held, others in self._at_fences:
             for scope, rows in held.items():
-                handed = self._at(what).handed
+                handed = self.phases.at(what).handed
                 known, foreign = self._joined(warps, rows, others.get(scope, {}))
                 before = handed.get((is_next, scope))
-                _merge(foreign, before[1] if before is not None else {})
-                handed[is_next, scope] = _joined_rows(before and before[0], known), foreign
+                merge(foreign, before[1] if before is not None else {})
+                handed[is_next, scope] = joined_rows(before and before[0], known), foreign
 
     @_both
     def takes_over(self, warps: np.ndarray, what: Any) -> None:
         """Warps have waited at a barrier of threads for those who have handed something on."""
         for is_next, held, others in self._at_fences:
             for scope in range(GPU + 1):
-                rows, foreign = self._at(what).handed_on.get((is_next, scope), (None, {}))
+                rows, foreign = self.phases.at(what).handed_on.get((is_next, scope), (None, {}))
                 if rows is None:
                     continue
                 mine = held.setdefault(scope, tuple(np.zeros_like(m) for m in self.rows))
                 for matrix, more in zip(mine, rows, strict=True):
                     matrix[warps] = np.maximum(matrix[warps], more)
                 for warp in warps.tolist() if foreign else ():
-                    _merge(others.setdefault(scope, {}).setdefault(warp, {}), foreign)
+                    merge(others.setdefault(scope, {}).setdefault(warp, {}), foreign)
 
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
@@ -667,19 +431,19 @@ class VectorClocks:
         if self.tensor is not None:
             self.tensor.release_if(warps, what)
 
-    def _release(self, warps: np.ndarray, into: _Released, what: Any, scope: int, *, relaxed: bool) -> None:
+    def _release(self, warps: np.ndarray, into: Released, what: Any, scope: int, *, relaxed: bool) -> None:
         for cta, own in self._from(warps, what):
             if not relaxed or self.is_loose:
                 into.add((self.wave, cta, scope), *self._joined(own))
                 continue
-            for wide, held in self._at_fence.items():
+            for wide, held in self._last_fence.rows.items():
                 if wide <= scope:
-                    into.add((self.wave, cta, wide), *self._joined(own, held, self._others_at_fence.get(wide)))
+                    into.add((self.wave, cta, wide), *self._joined(own, held, self._last_fence.others.get(wide)))
 
     @_both
     def left(self, warps: np.ndarray, what: Any) -> None:
         """Warps have exited, which counts as an arrival (rule order.exit)."""
-        self._at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
+        self.phases.at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
 
     @_both
     def stored(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
@@ -689,7 +453,7 @@ class VectorClocks:
         A reader observes the last store. Earlier releases at the address continue through an atomic that includes the
         previous write and is included by it. Through a store (`replaces`) only those of the same thread continue.
         """
-        for phase in self._of_addresses(whats):
+        for phase in self.phases.of_addresses(whats):
             for cta, some in self._from(warps, whats[0]):
                 for warp in some.tolist():
                     self._stored(phase, warp, whats[0], relaxed=relaxed, replaces=replaces, scope=scope)
@@ -697,30 +461,30 @@ class VectorClocks:
             phase.told.clear()
         self._tick(warps)
 
-    def _stored(self, phase: _Phase, warp: int, what: Any, *, relaxed: bool, replaces: bool, scope: int) -> None:
+    def _stored(self, phase: Phase, warp: int, what: Any, *, relaxed: bool, replaces: bool, scope: int) -> None:
         own = np.array([warp])
         if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
             mine = phase.own.get((self.wave, warp))
             phase.closed = None
             if mine is not None:
-                phase.closed = _Released()
+                phase.closed = Released()
                 phase.closed.update(mine)
         if phase.closed is None:
-            phase.closed = _Released()
+            phase.closed = Released()
         self._release(own, phase.closed, what, scope, relaxed=relaxed)
         if not relaxed or self.is_loose:
-            self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
+            self._release(own, phase.own.setdefault((self.wave, warp), Released()), what, scope, relaxed=False)
 
     @_both
     def weakly_stored(self, what: Any) -> None:
         """The value at an address comes from a plain store: a reader synchronises with nothing."""
-        (phase,) = self._of_addresses([what])
+        (phase,) = self.phases.of_addresses([what])
         phase.closed, phase.carrier = None, None
 
     def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
         """Can a relaxed atomic of warps pass on their knowledge at a fence, or an earlier release at its addresses?"""
-        places = self._places if space == "global" else self._phases
-        if self.loose is not None or any(held[0][warps].any() for held in self._at_fence.values()):
+        places = self.phases.places if space == "global" else self.phases.barriers
+        if self.loose is not None or any(held[0][warps].any() for held in self._last_fence.rows.values()):
             return True
         if places and any((space, memory, place) in places for place in distinct(at).tolist()):
             return True
@@ -729,14 +493,14 @@ class VectorClocks:
 
     def is_carrier(self, what: Any) -> bool:
         """Has any warp released anything at an address?"""
-        return what in (self._places if what[0] == "global" else self._phases)
+        return what in self.phases.table(what)
 
     @property
     def carries_global(self) -> bool:
         """Has any warp released anything in global memory?"""
-        return bool(self._places)
+        return bool(self.phases.places)
 
-    def _includes(self, warps: np.ndarray, phase: _Phase, scope: int) -> np.ndarray:
+    def _includes(self, warps: np.ndarray, phase: Phase, scope: int) -> np.ndarray:
         """Do warps that access what lies at an address, and who wrote it, include each other in their scopes?"""
         if phase.carrier is None:
             return np.ones(len(warps), bool)
@@ -759,16 +523,23 @@ class VectorClocks:
         self._tick(warps[here])
         for matrix, rows in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], rows)
-        for held in (*self._at_fence.values(), *self._at_next_fence.values()):
+        for held in (*self._last_fence.rows.values(), *self._next_fence.rows.values()):
             for matrix, rows in zip(held, self._met(warps, here, everybody, held), strict=True):
                 matrix[warps] = rows
-        for others in (self._others, *self._others_at_fence.values(), *self._others_at_next.values()):
+        for others in (self._others, *self._last_fence.others.values(), *self._next_fence.others.values()):
             self._meet_foreign(warps, here, others)
 
     @property
     def _is_within_ctas(self) -> bool:
         """Does each CTA know only its own warps, without fenced relaxed knowledge?"""
-        return not (self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next)
+        return not (
+            self.cluster_size > 1
+            or self.phases.places
+            or self._others
+            or self._last_fence.rows
+            or self._next_fence.rows
+            or self._next_fence.others
+        )
 
     def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
         """Do whole CTAs meet, within which all is known?"""
@@ -823,16 +594,16 @@ class VectorClocks:
         for row, is_here in zip(warps, here, strict=True) if others else ():
             foreign: Foreign = {}
             for warp in row.tolist():
-                _merge(foreign, others.get(warp, {}))
+                merge(foreign, others.get(warp, {}))
             for warp in row[is_here].tolist():
-                _merge(others.setdefault(warp, {}), foreign)
+                merge(others.setdefault(warp, {}), foreign)
 
     @_both
     def brings(self, operations: Sequence[Operation], warps: np.ndarray, what: Any) -> None:
         """The open phase of `what` waits for an operation of these warps, or of equal barriers for one each. A warp
         that sees the phase complete knows what they knew, and nothing of their later actions.
         """
-        phase = self._at(what)
+        phase = self.phases.at(what)
         phase.operations.append(operations)
         phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
         self._tick(warps)
@@ -846,13 +617,13 @@ class VectorClocks:
         self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
         known = seen, fenced, done | operations, read_done | operations, done_fenced
-        self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
+        self.phases.at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
         self._tick(warps)
 
     @_both
     def complete(self, what: Any) -> None:
         """The open phase is complete."""
-        phase = self._at(what)
+        phase = self.phases.at(what)
         if phase.operations:
             numbers = self.column(np.array([self._numbers(ops, phase) for ops in phase.operations]))
             self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
@@ -862,7 +633,7 @@ class VectorClocks:
             phase.open.add((self.wave, EVERYWHERE, GPU), rows)
         if phase.closed is not None:
             phase.open.update(phase.closed)
-        phase.open, phase.operations, phase.closed = _Released(), [], phase.open
+        phase.open, phase.operations, phase.closed = Released(), [], phase.open
         phase.over, phase.history = phase.over + 1, [*phase.history[-2:], phase.closed]
         phase.handed, phase.handed_on = {}, phase.handed
         phase.told.clear()
@@ -876,7 +647,7 @@ class VectorClocks:
         A wait on a parity may have been satisfied two phases ago, unless the warp knows that the phase before the
         last is complete (rule order.parity).
         """
-        phase = self._found(what)
+        phase = self.phases.found(what)
         if phase is None or phase.closed is None:
             return
         if scope == CTA and not relaxed and "wait" in self.widens and not isinstance(what, tuple):
@@ -893,7 +664,7 @@ class VectorClocks:
         """`acquire` where some warps have waited too early: not all are `sure` that the phase before the last was
         over, or were so before.
         """
-        phase = self._at(what)
+        phase = self.phases.at(what)
         if by_parity:
             self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))
             for warp in warps[sure].tolist():
@@ -910,12 +681,12 @@ class VectorClocks:
         """
         if relaxed and self.is_loose and not decides:
             return
-        table = self._places if whats[0][0] == "global" else self._phases
+        table = self.phases.table(whats[0])
         phases = {id(phase): phase for phase in map(table.get, whats) if phase is not None}
         for phase in phases.values():
             self._acquire(warps, phase, relaxed=relaxed, scope=scope)
 
-    def _acquire(self, warps: np.ndarray, phase: _Phase, *, relaxed: bool, scope: int) -> None:
+    def _acquire(self, warps: np.ndarray, phase: Phase, *, relaxed: bool, scope: int) -> None:
         """Warps know what is closed."""
         if phase.closed is None:
             return
@@ -925,7 +696,7 @@ class VectorClocks:
         told |= new
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
 
-    def _has_waited(self, phase: _Phase) -> np.ndarray:
+    def _has_waited(self, phase: Phase) -> np.ndarray:
         """By warp: how many phases of a barrier it has waited for."""
         if not len(phase.waited):
             phase.waited = np.zeros(len(self.clock), np.int64)
@@ -933,7 +704,7 @@ class VectorClocks:
 
     def has_waited(self, warp: int, what: Any) -> bool:
         """Has a warp waited for a phase of an mbarrier?"""
-        phase, _ = self._looked_at(what)
+        phase, _ = self.phases.looked_at(what)
         return phase is not None and warp < len(phase.waited) and bool(phase.waited[warp])
 
     def why_early(self, warp: int) -> str:
@@ -943,7 +714,7 @@ class VectorClocks:
             return ""
         return f": its wait at the mbarrier at {offset:#x} may have passed two phases ago, because the parity was the same"
 
-    def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
+    def _is_past(self, warps: np.ndarray, phase: Phase) -> np.ndarray:
         """Which warps know that the phase before the last complete one is over?"""
         return self._know(warps, phase, 1)
 
@@ -951,7 +722,7 @@ class VectorClocks:
         """Which warps know that the last complete phase of an mbarrier is over, where there is one? What
         tcgen05.fence orders counts too.
         """
-        phase, n = self._looked_at(what)
+        phase, n = self.phases.looked_at(what)
         if phase is None or not phase.over:
             return np.ones(warps.shape, bool)
         known = self._know(warps, phase, 0, n)
@@ -961,24 +732,24 @@ class VectorClocks:
         """Which warps know that a phase of an mbarrier is complete, by their own wait or by what was released into it?
         For forgotten phases all do.
         """
-        phase, n = self._looked_at(what)
+        phase, n = self.phases.looked_at(what)
         if phase is None or phase.over <= number:
             return np.zeros(warps.shape, bool)
         back = phase.over - 1 - number
         if back >= len(phase.history):
             return np.ones(warps.shape, bool)
         released = phase.history[-1 - back].known.get(self.wave, {}).values()
-        if not any(_row(rows, n)[0].any() for rows in released):
+        if not any(row_of(rows, n)[0].any() for rows in released):
             return np.isin(warps, self.waited_for(what, number))
         known = self._know(warps, phase, back, n)
         return known if self.tensor is None else known | self.tensor.know_phase(warps, what, number)
 
     def waited_for(self, what: Any, number: int) -> list[int]:
         """The warps that have waited for a phase of an mbarrier, or for a later one."""
-        phase, _ = self._looked_at(what)
+        phase, _ = self.phases.looked_at(what)
         return [] if phase is None else np.flatnonzero(phase.waited > max(number, 0)).tolist()
 
-    def _know(self, warps: np.ndarray, phase: _Phase, back: int, n: int | None = None) -> np.ndarray:
+    def _know(self, warps: np.ndarray, phase: Phase, back: int, n: int | None = None) -> np.ndarray:
         """The warps that know that the phase so many before the last complete one is complete, for the `n`th of equal
         barriers. They have waited for it, or seen everything that was released into it.
         """
@@ -987,12 +758,12 @@ class VectorClocks:
             return past
         heard = np.ones(warps.shape, bool)
         for rows in phase.history[-1 - back].known.get(self.wave, {}).values():
-            known = _row(rows, n)
+            known = row_of(rows, n)
             seen, done = known[0][..., None, :], known[2][..., None, :]
             heard &= (self.seen[warps] >= seen).all(axis=-1) & (self.done[warps] >= done).all(axis=-1)
         return past | heard
 
-    def _take(self, warps: np.ndarray, phase: _Phase, released: _Released, *, relaxed: bool, scope: int) -> None:
+    def _take(self, warps: np.ndarray, phase: Phase, released: Released, *, relaxed: bool, scope: int) -> None:
         """Warps acquire what was released."""
         relaxed = relaxed and not self.is_loose
         if phase.carrier is not None:
@@ -1024,13 +795,13 @@ class VectorClocks:
                 self._learn(warps, known)
             self._learn_foreign(others)
             return
-        heard = self._at_next_fence.get(fence)
+        heard = self._next_fence.rows.get(fence)
         if heard is None:
-            heard = self._at_next_fence[fence] = tuple(np.zeros_like(m) for m in self.rows)
+            heard = self._next_fence.rows[fence] = tuple(np.zeros_like(m) for m in self.rows)
         for matrix, row in zip(heard, known or (), strict=False):
             matrix[warps] = np.maximum(matrix[warps], row[..., None, :])
         for warp, more in others.items():
-            _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
+            merge(self._next_fence.others.setdefault(fence, {}).setdefault(warp, {}), more)
 
     @_both
     def know(self, waited: Sequence[tuple[int, list[Operation]]], *, ctas: int = 1, only_read: bool = False) -> None:

@@ -13,10 +13,11 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.sanitizer import races
 from smemsim.run.sanitizer.expected import ExpectedBytes
-from smemsim.run.sanitizer.happens_before import Alike, VectorClocks, count_of
+from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import Operations
+from smemsim.run.sanitizer.phases import Alike, count_of
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.siblings import SiblingArrivals
 from smemsim.run.sanitizer.synchronisation import Initialised

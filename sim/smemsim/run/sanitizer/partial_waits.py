@@ -18,8 +18,9 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.sanitizer import races
-from smemsim.run.sanitizer.happens_before import Rows, VectorClocks
+from smemsim.run.sanitizer.happens_before import VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operations, Renumbering
+from smemsim.run.sanitizer.phases import Rows
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.synchronisation import ALL_LANES, by_warps

@@ -54,7 +54,7 @@ from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
-from smemsim.run.sanitizer.happens_before import EXCUSES, Alike, Formal, VectorClocks, count_of
+from smemsim.run.sanitizer.happens_before import EXCUSES, Formal, VectorClocks
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
@@ -65,6 +65,7 @@ from smemsim.run.sanitizer.named_barriers import NamedPhases
 from smemsim.run.sanitizer.operations import NOBODY, OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.pairs import PairAllocations
 from smemsim.run.sanitizer.partial_waits import PartialWaits
+from smemsim.run.sanitizer.phases import Alike, count_of
 from smemsim.run.sanitizer.registers import RegistersInFlight
 from smemsim.run.sanitizer.release_missing_reads import ReleaseMissingReads
 from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites, unmet_stores

@@ -21,8 +21,9 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 from smemsim.run.sanitizer import operation_sets, races
-from smemsim.run.sanitizer.happens_before import Alike, Formal, VectorClocks, count_of
+from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations, Renumbering
+from smemsim.run.sanitizer.phases import Alike, count_of
 from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
