@@ -19,7 +19,7 @@ from smemsim.run.warps import ALL, WARP
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["Cohort", "are_repeated", "own_of"]
+__all__ = ["Cohort", "are_repeated", "own_of", "repeats"]
 
 
 @compiled(reads="numbers")
@@ -59,6 +59,20 @@ def are_repeated(items: Sequence[Any], own: int) -> bool:
     (True, False)
     """
     return own > 0 and list(items) == list(items[:own]) * (len(items) // own)
+
+
+def repeats(numbers: np.ndarray, of_first: np.ndarray, apart: int) -> bool:
+    """Are numbers of one CTA (ascending) those of the first CTA, `apart` more? `own_of` for CTAs that come one by one.
+
+    >>> repeats(np.array([67, 69]), np.array([3, 5]), 64), repeats(np.array([67, 70]), np.array([3, 5]), 64)
+    (True, False)
+    """
+    count = len(of_first)
+    if len(numbers) != count or not count or numbers[0] - apart != of_first[0]:
+        return False
+    if numbers[-1] - numbers[0] == count - 1:  # they follow one another
+        return bool(of_first[-1] - of_first[0] == count - 1)
+    return bool((numbers - apart == of_first).all())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
-from smemsim.run.cohort import Cohort
+from smemsim.run.cohort import Cohort, repeats
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
@@ -394,7 +394,7 @@ class SanitizerOfFirst(Events):
         count = self.own_barriers([barrier for _, barrier in pairs])
         own = [threads for threads, _ in pairs[:count]]
         for n, (threads, _) in enumerate(pairs[count:] if count else (), count):
-            if not _are_same(threads, own[n % count], n // count * apart):
+            if not repeats(threads, own[n % count], n // count * apart):
                 return 0
         return count
 
@@ -568,7 +568,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._freed
-            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
         self._freed = barrier.offset, threads
         return None if self.first.not_waited_for(barrier, threads) is None else OF_ALL
 
@@ -578,7 +578,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._ended
-            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
         self._ended = barrier.offset, threads
         return self.first.ends(i, barrier, threads) if self.first.mbarriers.objects.is_over(barrier, threads) else OF_ALL
 
@@ -592,7 +592,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._used
-            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
         if self._is_new(threads >> 5, barrier):
             return OF_ALL
         self._used = barrier.offset, threads
@@ -710,18 +710,6 @@ class SanitizerOfFirst(Events):
 def _all_stay(values: Values | None) -> bool:
     """Does each thread find its own value, although others have written there?"""
     return values is None or bool(values.stay.all())
-
-
-def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
-    """Are threads of a CTA (ascending), the first of which has a number, the same ones of it as those
-    of the first CTA?
-    """
-    count = len(own)
-    if len(threads) != count or not count or threads[0] - begin != own[0]:
-        return False
-    if threads[-1] - threads[0] == count - 1:  # they follow one another
-        return bool(own[-1] - own[0] == count - 1)
-    return bool((threads - begin == own).all())
 
 
 def sanitizer_of(x: Wave, history: History | None) -> Sanitizer | SanitizerOfFirst:

@@ -426,7 +426,7 @@ class VectorClocks:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
         self.changes += 1
         for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())):
-            order._release(warps, order._at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
+            order._release(warps, order.phases.at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
             order._tick(warps)
         if self.tensor is not None:
             self.tensor.release_if(warps, what)
