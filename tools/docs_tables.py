@@ -514,7 +514,7 @@ def cards(_: Page) -> str:
         numbers = (f"{c.memory_bytes / 2**30:.1f} GiB", f"{l2 / 2**20:g} MiB" if l2 else "unknown")
         memory = f"; memory: {c.memory_source}" if c.memory_source and c.memory_source not in c.source else ""
         rows.append((f"`{c.names[0]}`", arch, str(c.named("multiprocessor_count")), *numbers, f"{c.source}{memory}"))
-    return table(("`--card`", "`--arch` (in code: its usual card)", "multiprocessors", "memory", "L2", "source"), rows)
+    return table(("`--card`", "`--arch`; in code type if this is its usual card", "multiprocessors", "memory", "L2", "source"), rows)
 
 
 def unknown(_: Page) -> str:
@@ -524,7 +524,7 @@ def unknown(_: Page) -> str:
     listed = {c.names[0]: ", ".join(f"`{name}`" for name in sorted(c.unknown - everywhere)) for c in partly}
     rows = [
         ("all of these", ", ".join(f"`{name}`" for name in sorted(everywhere))),
-        *((f"`{name}`, besides", some) for name, some in listed.items() if some),
+        *((f"`{name}`, in addition", some) for name, some in listed.items() if some),
     ]
     return table(("card", "unknown attributes"), rows)
 

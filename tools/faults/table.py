@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,10 +73,12 @@ def page() -> str:
         "# Planted faults", "",
         f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`). Each changes one place of a correct kernel, compiled by nvcc 13.0. smemsim runs their "
         f"PTX. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX without a tool and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
-        "that ran there gave a wrong result, an error or a hang. The others computed the right numbers.", "",
+        "of these faults gave a wrong result, an error or a hang there. With the others the card computed the right numbers.", "",
         "- *Found*: the tool reports something for the kernel, and more than for the correct one.",
         "- *Right*: a report is at a line of the fault or of its effect. For smemsim it must be the first finding, with a code that names the cause.",
         "- *False alarms*: correct kernels with a report.", "",
+        "In the tables below, the last column is the first finding of smemsim. A code in brackets names another cause than the fault: found, but not right. *Unmodelled* "
+        "means that smemsim stops at the fault and says why. Numbers that are missing are not used.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|",
         *(_row(tool, kernels, card, [_sanitizer(tool)]) for tool in SANITIZER),
         _row("all four", kernels, card, [_sanitizer(tool) for tool in SANITIZER]),
@@ -96,7 +99,15 @@ def page() -> str:
         for fault in kernel.faults:
             lines.append(_fault(fault, card.get(fault.name), here.get(fault.name)))
         lines.append("")
-    return "\n".join([*lines, *_blackwell(others, here)])
+    return "\n".join(_filled(line) for line in [*lines, *_blackwell(others, here)])
+
+
+def _filled(line: str) -> str:
+    """A paragraph or an item of a list in lines of at most 120 characters; tables and headings stay."""
+    if line.startswith(("|", "#")):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
