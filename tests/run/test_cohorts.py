@@ -10,6 +10,7 @@ from smemsim import Gpu
 from smemsim.campaign.spaces import space
 from smemsim.campaign.spaces.cohorts import Program, difference, draw, mutated, recorded_kernels, simpler
 from smemsim.evidence.launches import load_launch_file
+from smemsim.run.sanitizer import shared_loops
 
 STORE, LOAD = "st.shared.b32 [%own+0], %acc;", "ld.shared.b32 %x, [%near+0]; add.u32 %acc, %acc, %x;"
 MEETS = "setp.eq.u32 %q, %cta, 1; @%q bra D1; bar.sync 0; D1:"  # all CTAs but one
@@ -90,6 +91,7 @@ PARTED = {
     "a wait for a group of copies": (0, (STORED, SENT), "cp.async.bulk.wait_group.read 0;", ("bar.sync 0;", STORE), "X005"),
     "a wait for a group of products": (0, (STORED, TIMES), "wgmma.wait_group.sync.aligned 0;", ("bar.sync 0;", STORE), "X005"),
     "a wait before registers": (0, (STORED, TIMES), "wgmma.wait_group.sync.aligned 0;", ("mov.b32 %x, %f0; add.u32 %acc, %acc, %x;",), "X007"),
+    "a wait before registers that one CTA has named": (0, (STORED, TIMES, "wgmma.wait_group.sync.aligned 0;", only("eq.u32 %q, %cta, 1", "N", "mov.b32 %x, %f0;"), TIMES), "wgmma.wait_group.sync.aligned 0;", ("mov.b32 %y, %f1; add.u32 %acc, %acc, %y;",), "X007"),
     "a wait for the tensor core": (1, (STORED, MULTIPLIES, COMMITS), WAIT.format(3), (LOADS, WAIT.format(4)), "X012"),
     "a wait for the tensor core before its columns are written": (1, (STORED, MULTIPLIES, COMMITS), WAIT.format(3), (FILLS.replace("{0}", "tcgen05.wait::st.sync.aligned;"), WAIT.format(4)), "X012"),
 }  # fmt: skip
@@ -108,6 +110,30 @@ def test_what_one_cta_leaves_out_after_all_did_the_same_is_found_in_it_alone(wha
     _, _, findings, remarks = right.outcome(cohorts=True)
     assert (findings, code in {found for found, *_ in remarks}) == ((), False)
     assert differs(right) == ""
+
+
+def test_a_cta_waits_for_its_own_product_after_a_finding_in_all():
+    """The stores before the product have no proxy fence (X003 in all CTAs); then CTA 1 does not wait before it reads D."""
+    wait = only("eq.u32 %q, %cta, 1", "P", "wgmma.wait_group.sync.aligned 0;")
+    wrong = Program(("st.shared.b32 [%own+0], %acc; bar.sync 0;", TIMES, wait, "mov.b32 %x, %f0; add.u32 %acc, %acc, %x;"), 3, 1, 1)
+    _, _, findings, remarks = wrong.outcome(cohorts=True)
+    assert {"X003", "X007"} <= {code for code, *_ in (*findings, *remarks)}
+    assert differs(wrong) == ""
+
+
+LOOPS = ("read", "write", "copy", "operation_reads", "operations_read", "operation_writes", "operations_write")
+
+
+def test_the_compiled_checks_pass_only_what_the_rule_passes(monkeypatch):
+    """Compiled loops note accesses to shared memory in which nothing is suspicious; the rule in numpy decides about the others. Without the loops it decides about all."""
+    programs = [draw(random.Random(f"rule {number}")) for number in range(8)]
+    found = [program.outcome(cohorts=False) for program in programs]
+    for name in LOOPS:
+        monkeypatch.setattr(shared_loops, name, lambda *given: 0)
+    assert [difference(known, program.outcome(cohorts=False)) for known, program in zip(found, programs, strict=True)] == [""] * len(
+        programs
+    )
+    assert {isinstance(known, str) or bool(known[2]) for known in found} == {True, False}
 
 
 def test_the_fix_names_a_wait_of_all_ctas_that_leaves_a_group_pending():

@@ -1,4 +1,8 @@
-"""The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing."""
+"""The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing.
+
+The rule is in `shared_memory.py`, which decides about all other accesses and words findings. A loop passes only what the
+rule passes. It may ask for more: two lanes count as unordered here until all lanes of their warp have synchronised.
+"""
 
 from __future__ import annotations
 
