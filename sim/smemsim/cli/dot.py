@@ -21,13 +21,19 @@ __all__ = ["dot"]
 @click.option("--a-type", required=True, metavar="TYPE", help="Element type of A.")
 @click.option("--b-type", metavar="TYPE", help="Element type of B; A's if left out.")
 @click.option("--d-type", default="f32", show_default=True, metavar="TYPE", help="Type of the accumulator.")
-@click.option("-a", "a", required=True, metavar="WORDS", help="A row of A: raw bits in hex. Missing elements at the end are 0.")
+@click.option(
+    "-a",
+    "a",
+    required=True,
+    metavar="WORDS",
+    help="A row of A: raw bits in hex. 3f80*15 is 15 times the same. Missing elements at the end are 0.",
+)
 @click.option("-b", "b", required=True, metavar="WORDS", help="A column of B, in the same form.")
 @click.option("-c", "c", default="0", metavar="WORD", help="The accumulator before.")
 @click.option("--scale-a", metavar="WORDS", help="Block-scaled kinds: scale factors of the row.")
 @click.option("--scale-b", metavar="WORDS", help="Block-scaled kinds: scale factors of the column.")
 @click.option("--scale-type", metavar="TYPE", help="ue8m0 or ue4m3.")
-@click.option("--values", is_flag=True, help="The words are numbers (1.5 -2e-3 inf), rounded to the element types.")
+@click.option("--values", is_flag=True, help="The words are numbers (1.5 -2e-3 2^-20 inf), rounded to the element types.")
 @click.option("--satfinite", is_flag=True, help="s32 results clamp.")
 @json_option
 def dot(

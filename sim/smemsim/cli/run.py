@@ -163,7 +163,7 @@ COMMAND_LINE = "command line"
     metavar="SEED",
     help="Run in another order that the memory model allows: a seed, earliest or latest. all:N compares these with N seeds.",
 )
-@click.option("--random", is_flag=True, help="Fill arrays with the second filling of the launch file, if it has one.")
+@click.option("--random", is_flag=True, help="Fill each array by its key `random` in the launch file, if it has one.")
 @click.option("--no-sanitize", is_flag=True, default=None, help="Execute only: no race detector, no uninitialised values.")
 @global_races_option
 @click.option("--strict", is_flag=True, help="Exit code 1 also for remarks about rules that the PTX breaks.")

@@ -204,7 +204,8 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     yield "fence.mbarrier_init.release.cluster;"
     yield f"// one thread{' of CTA 0: bytes of both CTAs come to its barrier' if pair else ''}"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], {stage};"
-    yield f"// one thread of {where}, as often as the tables above have issues{f'; %full_of_0 is that of CTA 0: %full & {LEADER:#010x}, as in CUTLASS' if pair else ''}"
+    leader = f"; %full_of_0 is the mbarrier of CTA 0, at %full & {LEADER:#010x}" if pair else ""
+    yield f"// one thread of {where}, as often as the tables above have issues{leader}"
     suffix, bar = (".cta_group::2", "%full_of_0") if pair else ("", "%full")
     for name in ("a", "b"):
         yield (

@@ -179,7 +179,7 @@ def _instruction(plan: Planned) -> Iterator[str]:
         major = {"K": 0, "MN": 1}[plan.wish.major]
         yield f"  wgmma has no instruction descriptor; imm-trans-{plan.wish.side} = {major} (16-bit types only)"
     else:
-        yield f"  instruction descriptor {idesc.encode():#010x} ({plan.wish.side.upper()} planned, the other operand {plan.wish.other_major}-major)"
+        yield f"  instruction descriptor {idesc.encode():#010x} (for this {plan.wish.side.upper()}, and another operand that is {plan.wish.other_major}-major)"
         yield from _wrapped(repr(idesc))
 
 
@@ -195,7 +195,7 @@ def _layouts(plan: Planned) -> Iterator[str]:
     yield f"    zipped_divide(tile, ({c.subtile[0]},{c.subtile[1]})) = ((operand), (blocks, K steps))"
     yield from _pair("in uint128", _linear(c.units))
     yield f"    recast from {bits} to 128 bits"
-    yield from _pair("canonical", _linear(c.canonical))
+    yield from _pair("by 8 rows", _linear(c.canonical))
     yield f"    logical_divide(operand, ({c.unit[0]},{c.unit[1]})): strides of 16 B, LBO {_units(c.lbo)}, SBO {_units(c.sbo)}"
     yield from _pair("descriptors", _linear(c.descriptors) + "  added to the word of block 0, step 0")
 
