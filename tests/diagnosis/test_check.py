@@ -316,7 +316,7 @@ def test_the_command_line(tmp_path):
     assert result.stdout.startswith("WRONG: 1 finding: D308 at step[1].a (mma)\n")
     said = one_line(result.stdout.partition("\n")[2])
     assert said.startswith(
-        "D308 step[1].a (mma) stride_byte_offset = 128 B does not fit the tile wrong 3584 of 4096 elements (87.5%) first block 0, K step 0, row 8, k 0: reads A[m=1, k=0] at 0x490"
+        "D308 step[1].a (mma) stride_byte_offset = 128 B does not fit the tile wrong 3584 of 4096 elements (87.5%) first row 8, k 0 (K step 0): reads A[m=1, k=0] at 0x490"
     )
     assert "fix stride_byte_offset 128 must be 1024: 0x4000004000010000" in said
     result = run.invoke(main, ["check", str(bad), "--json"])

@@ -329,7 +329,7 @@ def test_text_and_svg_say_the_same_of_every_cell(fields):
 OPERAND = ["--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--rows", "8", "--k", "16"]
 ASKED = {
     "a word": (["0x4000004000010040", *OPERAND], 0, "each cell is 16 bytes"),
-    "K steps": (["0x4000004000010040", *OPERAND, "--k-add", "0,32", "--k-step", "1"], 0, "block 0, K step 1 reads it"),
+    "K steps": (["0x4000004000010040", *OPERAND, "--k-add", "0,32", "--k-step", "1"], 0, "K step 1 reads it"),
     "half an operand": (["0x4000004000010040", "--arch", "sm_90a"], 2, "--dtype, --major, --rows, --k missing"),
     "no such step": (["0x4000004000010040", *OPERAND, "--k-step", "1"], 2, "has 1, from 0 to 0"),
     "no elements": (["0x4000004000010040", *OPERAND[:-1], "0"], 2, "no element to show"),
@@ -415,7 +415,7 @@ def test_blackwell_says_that_nothing_is_measured():
     scenario = kernel("sm_100a", "bf16", "K", "128B", 128, 64)
     _, [tile] = tiles(scenario)
     assert "nothing is measured on Blackwell" in tile_svg(tile)
-    assert "documented, compiled or inferred; nothing measured on Blackwell" in show_html(scenario)
+    assert "documented, compiled or inferred; nothing is measured on Blackwell. You have a card? smemsim capture" in show_html(scenario)
 
 
 ATOMS = [
@@ -553,10 +553,11 @@ def test_hovering_tells_the_element_its_address_and_its_data(page):
         )
         assert info["bank"] == str(address // 4 % 32)
         assert info["read by"].startswith(
-            f"block {row // 64}, K step {k // 16}, descriptor {int(seen.read.words[row // 64, k // 16]):#018x}"
+            f"row block {row // 64}, K step {k // 16}, descriptor {int(seen.read.words[row // 64, k // 16]):#018x}"
         )
         assert info["holds"] == f"A[mn={row}, k={128 + k}]"
-        assert info["written by"].startswith("step[2]: tma_load tA at [128, 0]")
+        assert info["written by"].startswith("TMA load of tA at [128, 0]")
+        assert info["written by"].endswith("(step[2])")
 
 
 def test_a_finding_shows_its_first_wrong_element(page):
@@ -565,10 +566,10 @@ def test_a_finding_shows_its_first_wrong_element(page):
     page.locator(".finding").click()
     info, first = told(page), report.findings[0].first
     assert page.locator("#title").inner_text().startswith("step[7].b (mma)")
-    assert info["arrives"] == first["read"]
-    assert info["was meant"] == first["meant"]
+    assert info["is there"] == first["read"]
+    assert info["needed"] == first["meant"]
     assert info["shared address"].startswith(f"{first['address']:#x}:")
-    lies = int(info["lies, in the end, at"], 16)
+    lies = int(info["which is at"], 16)
     assert report.machine.tensors["B"].named(int(report.machine.memory.source(np.array(lies)))) == first["meant"]
     assert page.locator(".here").count() == 2
     assert page.locator("#memory .bad").count() == 8 * 64  # with half the SBO lines 4 to 67 are read for other rows
@@ -644,7 +645,7 @@ def test_a_hostile_scenario_is_text(opened, tmp_path):
     assert page.locator("h1").inner_text() == HOSTILE
     assert page.evaluate("document.scripts.length") == 2
     assert page.evaluate("document.images.length") == 0
-    assert HOSTILE in told(page)["was meant"]
+    assert HOSTILE in told(page)["needed"]
     assert opened[1]() == []
 
 

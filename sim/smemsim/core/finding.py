@@ -644,8 +644,8 @@ class Finding:
         return {"text": self.repair, "tried": self.tried} | {name: text for name, text in more.items() if text}
 
     def page_rows(self) -> tuple[Labelled, ...]:
-        """The labelled lines that a report page shows between the head and the fix."""
-        return tuple(row for row in self.rows() if row.label != "fix" and row.text)
+        """The labelled lines that a report page shows below the head."""
+        return tuple(row for row in self.rows() if row.text)
 
     def fix_text(self) -> str:
         """The fix as it is printed, with what was executed; "" if none is known."""

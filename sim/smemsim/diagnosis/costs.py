@@ -75,7 +75,7 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
         )
         for (file, line), one in sorted(costs.items())[:MOST_HEAT]
     )  # fmt: skip
-    return Heat(tuple(head for _, head in HEAT), lines, table.text(0)) if lines else None
+    return Heat(tuple(head for _, head in HEAT), lines, tuple(table.text(0).splitlines())) if lines else None
 
 
 def _loses(one: list[int]) -> str:

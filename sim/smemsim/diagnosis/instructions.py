@@ -275,7 +275,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: 
         return None
     block, first = next(iter(cuts.items()))
     why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
-    return dataclasses.replace(wrong, code="I604", what=f"block {block} begins inside a {mode.swizzle} atom: {first} of its {unit} rows are left",
+    return dataclasses.replace(wrong, code="I604", what=f"row block {block} begins inside a {mode.swizzle} atom: {first} of its {unit} rows are left",
                                why=f"the instruction reads parts of {read.rows} rows{why}; a part must begin at a whole atom", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
                                numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
 

@@ -36,6 +36,7 @@ from smemsim.diagnosis.difference.compared import Compared
 from smemsim.diagnosis.difference.diagnose import LooksLike, Tests, diagnose
 from smemsim.diagnosis.difference.sides import Product, Side
 from smemsim.diagnosis.numbers import PERIODS, numbers_told
+from smemsim.diagnosis.parts import part_name
 from smemsim.diagnosis.pointers import pointer_faults, sums
 
 __all__ = [
@@ -363,10 +364,7 @@ def _changes(tile: Tile, descriptor: FoundDescriptor) -> tuple[str, str]:
     by = descriptor.starts - right.starts
     if by.any():
         by_all = (by == by[0, 0]).all()
-        off = [
-            f"step {step}{f' of block {block}' if len(by) > 1 else ''} {int(by[block, step]):+} B"
-            for block, step in np.argwhere(by).tolist()
-        ]
+        off = [f"{part_name(block, step, *by.shape)} {int(by[block, step]):+} B" for block, step in np.argwhere(by).tolist()]
         changes = (
             f"starts {int(by[0, 0]):+} B"
             if by_all

@@ -12,6 +12,7 @@ from smemsim.base.floating_point import in_default_state
 from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import CODES, Severity
+from smemsim.core.spec.grades import Grade
 from smemsim.diagnosis.scenario_machine import Machine
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
+CARD = "You have a card? smemsim capture measures these rules in ten minutes (docs/howto/your-card.md)."
 NOTHING = (
     "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; steps are what loads (tma_load) and what reads (mma)"
 )
@@ -144,9 +146,9 @@ class Report:
         machine = self.machine
         return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
-    def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}) -> Page:
+    def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}, unfilled: str = "nothing") -> Page:
         """The page as a value. `tiles` are the operands to draw (default: all). `names` are names of steps other than
-        step 1, 2, ….
+        step 1, 2, …. `unfilled` says what may have written bytes that no step wrote.
         """
         from smemsim.core.picture.model import Page
         from smemsim.diagnosis.tile import buffer_strips, page_data
@@ -159,8 +161,8 @@ class Report:
             self.title or "smemsim report", self._evidence(), self._counted(),
             tuple(_entry(f, drawn) for f in self.findings), remarks=tuple(_entry(f, ()) for f in self.remarks),
             clean="Every operand with an intended tile reads exactly that tile.", unchecked=self.unchecked,
-            strips=buffer_strips(self.machine, names) if self.machine else (), strips_title="Buffers",
-            data=page_data(self.machine, drawn, names) if self.machine else {"operands": []},
+            strips=buffer_strips(self.machine, names, unfilled) if self.machine else (), strips_title="Buffers",
+            data=page_data(self.machine, drawn, names, unfilled) if self.machine else {"operands": []},
             stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip
 
@@ -181,8 +183,8 @@ class Report:
         if not self.arch:
             return ""
         if any_architecture(self.arch).measured:
-            return f"{self.arch}: rules are measured on an H200 if the picture or the finding says so"
-        return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')} (you have a card? smemsim capture)"
+            return f"{self.arch}: rules were measured on an H200, except those that are marked otherwise"
+        return f"{self.arch}: rules are documented, compiled or inferred; {any_architecture(self.arch).unmeasured}. {CARD}"
 
     def _counted(self) -> str:
         number = len(self._alarms)
@@ -232,7 +234,7 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     from smemsim.core.picture.model import Entry
 
     return Entry(
-        str(f.severity), f.code, f.title or f.where, f.what, f.repair, f.because, str(f.grade), target=target_of(f, tiles), rows=f.page_rows(),
+        str(f.severity), f.code, f.title or f.where, f.what, f.fix_text(), f.because, str(f.grade), CARD if f.grade and f.grade is not Grade.MEASURED else "", target=target_of(f, tiles), rows=f.page_rows(),
         severity_says=f.severity.says, explained=cause_of(f.code),
     )  # fmt: skip
 

@@ -777,6 +777,10 @@ class Run:
         """One line with the CTAs, seconds, findings and remarks, and the coverage of the operand check. `strict` counts
         `broken` as findings.
         """
+        return "; ".join(filter(None, (f"{self._ran()}, {self._verdict(strict)}", str(self.judged))))
+
+    def _ran(self) -> str:
+        """The kernel, the CTAs that ran, and the seconds."""
         of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs{' (a sample)' * (self.sample is not None)}"
         ended = (
@@ -788,11 +792,7 @@ class Run:
             if self.held_up
             else ""
         )
-        counts = (
-            f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {self._verdict(strict)}",
-            str(self.judged),
-        )
-        return "; ".join(filter(None, counts))
+        return f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}"
 
     def _verdict(self, strict: bool) -> str:
         """Findings and remarks, counted; the codes that `--strict` fails for are named, whether it does or not."""
@@ -841,20 +841,40 @@ class Run:
 
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
         written, ptx = self._checked[0], self.ptx.splitlines()
-        names = written.step_names(self.name) if written is not None else {}
+        place = Sources(self.launch.program.inlined.body).place
+        names = written.step_names(self.name, place) if written is not None else {}
         tiles = [_named(tile, names) for tile in report.tiles()]
-        findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
-        above = Above(self.summary(), tuple(outputs), self.output, self.evidence)
-        entries = tuple(_entry(f, ptx, drawn) for f in findings[:MOST_ENTRIES])
-        counted, more = _counted(self.findings), max(len(findings) - MOST_ENTRIES, 0)
+        first, drawn = folded([*self.findings, *self.remarks]), fitting(tiles)[0]
+        above = Above(self._ran(), tuple(outputs), self.output, self.evidence)
+        entries = tuple(
+            dataclasses.replace(_entry(f, ptx, drawn), followers=tuple(_entry(g, ptx, drawn) for g in self._followers(f)))
+            for f, _ in first[:MOST_ENTRIES]
+        )
+        counted, more = _counted(self.findings), max(len(first) - MOST_ENTRIES, 0)
         heading = (
             counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
         )
-        whole = report.page(tiles, names=names)
+        whole = report.page(tiles, names=names, unfilled=self._stores(place))
         return dataclasses.replace(
             whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}", counted=heading, entries=entries, more=more,
             remarks=(), unchecked=(), clean="No findings.", above=above, named=tuple(named), back=back, heat=self._heat(), checked=self._checks(), stages=self._drawn_stages(),
         )  # fmt: skip
+
+    def _followers(self, f: Finding) -> list[Finding]:
+        """The findings that follow from one."""
+        return [g for g in (*self.findings, *self.remarks) if g.cause is not None and (g.cause.code, g.cause.line) == (f.code, f.line)]
+
+    def _stores(self, place: Callable[[Location], Location]) -> str:
+        """What may have written the shared memory that no copy of a recorded launch wrote: the stores of the program."""
+        body = self.launch.program.inlined.body
+        stores = [i for i in body if i.op in STORES and any(word.startswith("shared") for word in i.modifiers)]
+        lines = list(
+            dict.fromkeys(f"PTX line {i.line}" if i.location is None else place(i.location).path.rpartition("/")[2] for i in stores)
+        )
+        if not lines:
+            return "nothing, or a generic store" if any(i.op in STORES for i in body) else "nothing"
+        more = f" and {len(lines) - MOST_STORES} more" if len(lines) > MOST_STORES else ""
+        return f"threads, or nothing (threads store to shared memory at {', '.join(lines[:MOST_STORES])}{more})"
 
     def _checks(self) -> tuple[str, ...]:
         """What was checked, and what was not, a line each."""
@@ -909,6 +929,8 @@ def _counted(findings: list[Finding]) -> str:
     return f"{len(first) or 'no'} finding{'s' * (len(first) != 1)}{at}{follow}"
 
 
+STORES = ("st", "stmatrix", "atom", "red", "wmma")  # of threads
+MOST_STORES = 4  # of a launch that a page lists
 AROUND = 4  # lines of PTX or source before and after a finding's, on a page
 MOST_ENTRIES = 40  # findings on a page
 
@@ -924,25 +946,21 @@ def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Ent
     """A finding on a page: lines of the PTX around its own, the line of its source, and where its picture is."""
     from smemsim.core.picture.model import Entry, Excerpt
 
-    excerpt = None
-    if f.line:
-        numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)
-        excerpt = Excerpt(
-            tuple((n, shortened(ptx[n - 1])) for n in numbers),
-            f.line,
-            tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")),
-        )
+    excerpt, sides = None, _sides(f, ptx)
+    around = tuple((n, shortened(ptx[n - 1])) for n in range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1))
+    if f.line and not any(side.source.lines == around for side in sides):  # else the lines are drawn already
+        excerpt = Excerpt(around, f.line, () if sides else tuple(line for line in f.excerpt() if not line.startswith(f"{f.line} | ")))
     others = f.others() if f.count > 1 else ""
     where = f.parts.where[0] if f.place is None or not isinstance(f.at, InLaunch) else Half("", "", f.at.instruction, f.place).at("")
-    return Entry(str(f.severity), f.code, where, told(f.what), told(f.repair), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
-                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=_sides(f, ptx))  # fmt: skip
+    return Entry(str(f.severity), f.code, where, told(f.what), f.fix_text(), f.because, others=others, excerpt=excerpt, rows=f.page_rows(),
+                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code), sides=sides)  # fmt: skip
 
 
 def _sides(f: Finding, ptx: list[str]) -> tuple[Side, ...]:
     """The accesses of a finding with the source around each line; that of the finding itself if it names no access;
     none for a remark.
     """
-    from smemsim.core.picture.model import Side
+    from smemsim.core.picture.model import Side, Told
 
     if f.severity is Severity.NOTE:
         return ()
@@ -950,7 +968,17 @@ def _sides(f: Finding, ptx: list[str]) -> tuple[Side, ...]:
     halves = [half for half in f.halves if half.instruction is not None]
     if not halves and isinstance(f.at, InLaunch) and f.at.instruction is not None:
         halves = [Half("at", f.at.instruction.name, f.at.instruction, f.place)]
-    return tuple(Side(half.does, told(half.text), half.at(launch), _source_around(half, f, ptx)) for half in halves)
+    sides: list[Side] = []
+    for half in halves:
+        access, source = Told(half.does, told(half.text), half.at(launch)), _source_around(half, f, ptx)
+        near = [n for n, side in enumerate(sides) if (source.at, dict(source.lines)[source.at]) in side.source.lines]
+        if len(halves) > 2 and near:  # no race of two: several accesses are in one piece of source
+            side = sides[near[0]]
+            also = tuple(dict.fromkeys((*side.source.also, source.at)))
+            sides[near[0]] = Side((*side.accesses, access), dataclasses.replace(side.source, also=also))
+        else:
+            sides.append(Side((access,), source))
+    return tuple(sides)
 
 
 def _source_around(half: Half, f: Finding, ptx: list[str]) -> Excerpt:

@@ -7,11 +7,12 @@ import enum
 import itertools
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from smemsim.base.errors import SmemsimError
-from smemsim.core.finding import Finding, at_line
+from smemsim.core.finding import PTX_LINE, Finding, Half
+from smemsim.core.ptx.module import Location
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.findings import Severity
@@ -62,13 +63,17 @@ class Written:
         item = self.steps[f.path.step]
         return item if isinstance(item, Load) else item.events[min(f.first["step"] if f.first else 0, len(item.events) - 1)]
 
-    def step_names(self, ptx: str) -> dict[int, str]:
-        """The name of each step: the PTX lines of its instructions."""
+    def step_names(self, ptx: str, place: Callable[[Location], Location] = lambda location: location) -> dict[int, str]:
+        """The name of each step: the source line of its first instruction, by `place`, and the PTX lines of all."""
         names = {}
         for number, item in enumerate(self.steps):
             events: Sequence[Load | Mma] = (item,) if isinstance(item, Load) else item.events
             lines = sorted({event.instruction.line for event in events})
-            names[number] = at_line(ptx, lines[0]) + (f" to {lines[-1]}" if len(lines) > 1 else "")
+            location = events[0].instruction.location
+            first = Half("", "", events[0].instruction, None if location is None else place(location)).at(ptx)
+            if len(lines) > 1:
+                first = first.replace(PTX_LINE, f"{PTX_LINE}s") + f" to {lines[-1]}"
+            names[number] = first
         return names
 
     def arrays(self, f: Finding) -> tuple[int, ...]:

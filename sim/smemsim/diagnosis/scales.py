@@ -21,6 +21,7 @@ from smemsim.core.words.instr import InstrDescriptor
 from smemsim.diagnosis.causes.cause import judge
 from smemsim.diagnosis.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.diagnosis.instructions import kind_of_step
+from smemsim.diagnosis.parts import part_name
 from smemsim.diagnosis.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import AnyOperand, CopyStep, Meant, MmaStep, ScenarioTables
@@ -178,7 +179,7 @@ def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: Mma
         return
     any_copy = wrong.any(axis=2)
     counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, part, wrong), "grade": part.grade}
-    share = share_rows(counts["wrong"], counts["of"], "scale factors", _told(counts["first"]))
+    share = share_rows(counts["wrong"], counts["of"], "scale factors", _told(counts["first"], shape))
     places = [
         part.cells.places(machine, part.meant[at], part.mode.ids) if wrong[at].any() else [(int(part.column[at]), int(part.id[at]))]
         for at in np.ndindex(shape)
@@ -253,7 +254,7 @@ def _contradiction(part: Slice) -> Finding | None:
         both = (part.meant[at] >= 0) & (part.meant[before] >= 0)
         if (part.meant[at] != part.meant[before])[both].any():
             return finding("S702", part.where / "tmem", part.title,
-                           f"step {before[1]} of block {before[0]} and step {at[1]} of block {at[0]} both read column {key[0]}, scale id {key[1]}",
+                           f"{part_name(*before, *part.column.shape)} and {part_name(*at, *part.column.shape)} both read column {key[0]}, scale id {key[1]}",
                            _advance(part), why="they need different scale factors", numbers={"column": key[0], "id": key[1]}, grade=part.grade)  # fmt: skip
     return None
 
@@ -277,10 +278,11 @@ def _first(machine: Machine, part: Slice, wrong: np.ndarray) -> Element:
             "lane": at[0], "column": at[1] + column, "byte": at[2] + id_}  # fmt: skip
 
 
-def _told(first: Element) -> str:
+def _told(first: Element, parts: tuple[int, ...]) -> str:
+    part = part_name(first["block"], first["step"], *parts)
     return (
-        f"block {first['block']}, K step {first['step']}, row {first['row']}, scale {first['k']}: reads {first['read']} in lane {first['lane']}, column "
-        f"{first['column']}, byte {first['byte']}, needs {first['meant']}"
+        f"{part}, row {first['row']}, scale {first['k']}: reads {first['read']} in lane {first['lane']}, column {first['column']}, "
+        f"byte {first['byte']}, needs {first['meant']}"
     )
 
 
@@ -309,7 +311,11 @@ def _other_slice(
             changes = (Fix(where, f"{idesc:#010x}", f"{new:#010x}"),)
         elif part.id_key.key != "tmem":
             changes = (Fix(where, plain(part.operand.id), as_given(needed, (0,) if part.operand.id is None else part.operand.id)),)
-    illegal = "" if legal.all() else f"{part.mode.name} begins at byte {' or '.join(map(str, part.mode.ids))}"
+    why = {
+        "tmem": "the columns that it reads hold the scale factors of other rows or of another k",
+        "id": "the scale id selects a byte of the column, and has to advance with k",
+    }[next(iter(differ))]
+    illegal = why if legal.all() else f"{part.mode.name} begins at byte {' or '.join(map(str, part.mode.ids))}"
     idesc_path = Path.of("step", number, "idesc")
     refused = next((f for f in machine.findings if f.code == "I603" and f.path == part.id_key == idesc_path), None)
     numbers = {name: {"used": a.tolist(), "needed": b.tolist()} for name, (a, b) in differ.items()}

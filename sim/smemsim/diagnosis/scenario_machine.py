@@ -599,7 +599,9 @@ class Machine:
             total += moved.transaction_bytes
             touched.append(moved.shared_address)
             if isinstance(step, TmaLoad):
-                self.write(shared, Issue(number, issue, buffer.name, f"tma_load {step.map} at {list(at)} to {address:#x}", moved.sources))
+                self.write(
+                    shared, Issue(number, issue, buffer.name, f"TMA load of {step.map} at {list(at)} to {address:#x}", moved.sources)
+                )
             else:
                 self.touch(shared)
         for trap in traps.values():

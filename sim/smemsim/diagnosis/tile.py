@@ -26,6 +26,7 @@ from smemsim.core.tables import frozen
 from smemsim.core.words.operand import operand_addresses
 from smemsim.core.words.operand_layout import rules_in_force, used_strides, weakest
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.parts import part_name
 from smemsim.diagnosis.reads import made_words, meant_places
 from smemsim.diagnosis.scenario import AnyOperand
 from smemsim.diagnosis.scenario_machine import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
@@ -249,7 +250,7 @@ class TilePicture:
     def title(self) -> str:
         """The title of the picture: the operand, its type, its major-ness and its extents."""
         blocks, steps = self.words.shape
-        times = f", {steps} K steps" * (steps > 1) + f", {blocks} blocks of M / N" * (blocks > 1)
+        times = f", {steps} K steps" * (steps > 1) + f", {blocks} row blocks" * (blocks > 1)
         return f"{self.name}: {self.dtype} {self.major}-major, {self.rows} x {self.k}{times}"
 
     @property
@@ -316,6 +317,10 @@ class TilePicture:
         line, column = place
         across = column // self.chunks_of_one
         return (line // self.rows, across) if self.major == "K" else (across, line // self.k)
+
+    def part(self, instruction: Place) -> str:
+        """A (block, K step) in words."""
+        return part_name(*instruction, *self.words.shape)
 
     def start(self, instruction: Place) -> int:
         """Start address of the descriptor of a (block, K step)."""
@@ -563,7 +568,7 @@ class _Drawing:
         """The marks that occur in the shown lines, and what they mean."""
         shown = [cell for line in self.lines if isinstance(line, int) for cell in self.tile.lines[line]]
         cells = [cell for cell in shown if cell]
-        entries = [Legend(f"block {self.chosen[0]}, K step {self.chosen[1]} reads it", mark=Mark.CHOSEN)] if self.chosen else []
+        entries = [Legend(f"{self.tile.part(self.chosen)} reads it", mark=Mark.CHOSEN)] if self.chosen else []
         if any(c.wrong for c in cells):
             entries.append(Legend("other than was meant", colour(3), Mark.WRONG, below="← what arrives, ≠ what was meant"))
         if any(len(c.readers) > 1 for c in cells) and not self.tile.held:
@@ -687,11 +692,10 @@ def _told(tile: TilePicture, cell: Cell) -> str:
         assert cell.home is not None
         return "; ".join([*sentences, f"holds {held.text(held.meant_at(cell.home))}, which is read elsewhere"])
     place = cell.wrong[0] if cell.wrong else cell.readers[0]
-    block, step = tile.instruction(place)
     at = next((i for i, wrong in enumerate(held.wrong[place]) if wrong), 0)
     sentences.append(f"holds {held.text(held.got_at(place, at))}")
     sentences.append(
-        f"read by block {block}, K step {step}" + (f", which meant {held.text(held.meant_at(place, at))}" if cell.wrong else "")
+        f"read by {tile.part(tile.instruction(place))}" + (f", which meant {held.text(held.meant_at(place, at))}" if cell.wrong else "")
     )
     if len(cell.readers) > 1:
         sentences.append(f"{len(cell.readers)} chunks of the tile read it")
@@ -795,6 +799,9 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 # ---- What a page knows of operands, compact: a number or two for each chunk, and the names to make sentences of them
 
 
+UNTOUCHED = "nothing"
+
+
 def step_name(step: int, names: Mapping[int, str]) -> str:
     """The name of a step on a page: its own, else its place in the scenario's list, from 0 on.
 
@@ -804,11 +811,14 @@ def step_name(step: int, names: Mapping[int, str]) -> str:
     return names.get(step) or f"step[{step}]"
 
 
-def page_data(machine: Machine, tiles: Sequence[TilePicture], names: Mapping[int, str] = {}) -> dict[str, Any]:
-    """The data of a tile for the script of a page; `names` are what its steps are called."""
+def page_data(machine: Machine, tiles: Sequence[TilePicture], names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> dict[str, Any]:
+    """The data of a tile for the script of a page. `names` are what its steps are called; `unfilled` says what may have
+    written the bytes that no step wrote.
+    """
     return {
+        "unwritten": unfilled,
         "tensors": [{"name": t.name, "axes": list(t.extent), "extent": list(t.extent.values())} for t in machine.tensors.values()],
-        "issues": [f"{step_name(issue.step, names)}: {issue.text}" for issue in machine.issues],
+        "issues": [_issued(issue, names) for issue in machine.issues],
         "names": {str(code): text for code, text in NAMES.items()},
         "banks": [BANKS.count, BANKS.width],
         "operands": [tile.data() for tile in tiles],
@@ -877,17 +887,17 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 # ---- The buffers: which issue filled which range of each
 
 
-BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "nothing"
-BY_THREADS = "threads, or nothing (TMA did not write it)"  # of a run, whose steps are what TMA and matrix instructions did
+BAND_HEADS = ("range", "bytes", "written last by")
 
 
-def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Strip, ...]:
-    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last; what no step filled has an empty band.
+def buffer_strips(machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> tuple[Strip, ...]:
+    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. What no step
+    filled has an empty band, with `unfilled` as its text.
 
-    The cells of a band are its range, its bytes, and who wrote them.
+    The cells of a band are its range, its bytes, and what wrote them.
     """
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
-    strips, empty = [], BY_THREADS if names else UNTOUCHED
+    strips = []
     for buffer, after in zip(ordered, [*(b.address for b in ordered), REACH][1:], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
         writer = machine.memory.of(np.arange(buffer.address, min(end, REACH)))[0].astype(np.int64) - 1
@@ -897,14 +907,19 @@ def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Stri
         cuts = [0, *(np.flatnonzero(np.diff(writer)) + 1).tolist(), len(writer)] if len(writer) else []
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
-        bands = tuple(_band(machine, names, *run, empty) for run in runs)
-        strips.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=empty))
+        bands = tuple(_band(machine, names, *run, unfilled) for run in runs)
+        strips.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=unfilled))
     return tuple(strips)
+
+
+def _issued(issue: Issue, names: Mapping[int, str]) -> str:
+    """What a step did, with its place."""
+    return f"{issue.text} ({step_name(issue.step, names)})"
 
 
 def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int, empty: str) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = f"{step_name(written.step, names)}: {written.text}" if written else empty
+    told = _issued(written, names) if written else empty
     fill = colour(issue) if written else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))

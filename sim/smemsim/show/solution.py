@@ -7,6 +7,7 @@ from smemsim.core.picture.lines import table_lines
 from smemsim.core.picture.table import Column, Line, Table
 from smemsim.core.spec.architectures import architecture
 from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Nearest
+from smemsim.diagnosis.parts import element_name
 from smemsim.diagnosis.product import ProductExplanation
 
 __all__ = ["answer_view", "conflicts_view", "explanation_view"]
@@ -72,14 +73,12 @@ def _steps(number: int, descriptor: FoundDescriptor) -> list[Line]:
 
 
 def _nearest(near: Nearest) -> list[Line]:
-    block, step, row, k = near.first
+    first = element_name(near.first, near.reads.shape)
     lies = f"lies at {near.lies:#x}" if near.lies >= 0 else "lies nowhere"
     should = int(near.reads[near.first])
     return [
         Line([(f"nearest of those that were tried: {int(near.found.words[0, 0]):#018x} {near.found.descriptor!r}", "")]),
-        Line(
-            [(f"  reads {near.right} of {near.of} elements right; the first wrong one is block {block} step {step} row {row}, k {k}:", "")]
-        ),
+        Line([(f"  reads {near.right} of {near.of} elements right; the first wrong one is {first}:", "")]),
         Line([(f"  it {lies}, and would have to lie at {should:#x}; {near.of - near.right} elements would have to move", "")]),
     ]
 

@@ -37,6 +37,7 @@ __all__ = [
     "Stages",
     "Stride",
     "Strip",
+    "Told",
     "colour",
 ]
 
@@ -250,21 +251,28 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Excerpt:
-    """Numbered lines of a source, one of them marked, and lines that belong to it below."""
+    """Numbered lines of a source, one of them marked, and lines that belong to it below. `also` are further lines that
+    are marked.
+    """
 
     lines: tuple[tuple[int, str], ...]
     at: int
     below: tuple[str, ...] = ()
+    also: tuple[int, ...] = ()
 
 
-class Side(NamedTuple):
-    """One access of a finding: what it does ("write"), the thread or instruction in words, its place, and the source
-    around its line.
-    """
+class Told(NamedTuple):
+    """One access of a finding in words: what it does ("write"), the thread or instruction, and its place."""
 
     does: str
     text: str
     where: str
+
+
+class Side(NamedTuple):
+    """Accesses of a finding that are in one piece of source: one, if the finding is a race."""
+
+    accesses: tuple[Told, ...]
     source: Excerpt
 
 
@@ -279,6 +287,7 @@ class Entry:
     repair: str = ""
     because: str = ""
     grade: str = ""
+    card: str = ""  # how a reader with a card measures the rule, if it was not measured
     others: str = ""
     target: tuple[int, int] | None = None
     excerpt: Excerpt | None = None
@@ -287,6 +296,7 @@ class Entry:
     link: str = ""  # another page that shows it
     rows: tuple[Labelled, ...] = ()  # the accesses that it is about, and why
     sides: tuple[Side, ...] = ()  # the accesses with their source, both halves of a race
+    followers: tuple[Entry, ...] = ()  # findings that follow from this one
 
 
 class HeatLine(NamedTuple):
@@ -303,11 +313,11 @@ class HeatLine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Heat:
-    """A table of source lines with a column of heat; `sums` is a sentence above it."""
+    """A table of source lines with a column of heat; `sums` are sentences above it."""
 
     heads: tuple[str, ...]
     lines: tuple[HeatLine, ...]
-    sums: str = ""
+    sums: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,6 +33,7 @@
     const [line, column] = place(o, i), across = Math.floor(column / o.one);
     return o.major === "K" ? [Math.floor(line / o.rows), across] : [across, Math.floor(line / o.k)];
   };
+  const part = (b, s) => (o.blocks > 1 ? `row block ${b}, ` : "") + `K step ${s}`;
   const first = (o, i, e) => {
     const [line, column] = place(o, i), inner = Math.floor(column / o.one) * along(o) + (column % o.one) * per(o) + e;
     return o.major === "K" ? [line, inner] : [inner, line];
@@ -181,7 +182,7 @@
       e.classList.toggle("mine", on);
     });
     $("step").textContent = `K step ${state.step} (0 to ${o.steps - 1})`;
-    $("block").textContent = `block ${state.block} (0 to ${o.blocks - 1})`;
+    $("block").textContent = `row block ${state.block} (0 to ${o.blocks - 1})`;
     $("word").textContent = o.words[state.block][state.step];
     $("before").disabled = state.step === 0;
     $("after").disabled = state.step === o.steps - 1;
@@ -198,17 +199,17 @@
     say("element", `row ${row}, k ${k} of the tile` + (o.meant ? `: ${long(meant(o, i, e))}` : ""));
     say("shared address", `${hex(address)}: line ${hex(address - address % LINE)}, chunk ${address % LINE >> 4}, byte ${address % CHUNK}`, "mono");
     say("bank", String(bank(address)));
-    say("read by", `block ${b}, K step ${s}, descriptor ${o.words[b][s]}`);
+    say("read by", `${part(b, s)}, descriptor ${o.words[b][s]}`);
     if (o.meant) {
-      say(bad ? "arrives" : "holds", long(got(o, i, e)), bad ? "no" : "");
+      say(bad ? "is there" : "holds", long(got(o, i, e)), bad ? "no" : "");
       if (bad) {
-        say("was meant", long(meant(o, i, e)));
-        say("lies, in the end, at", o.lies[i] < 0 ? "no shared address" : hex(o.lies[i] + o.offsets[e]), "mono");
+        say("needed", long(meant(o, i, e)));
+        say("which is at", o.lies[i] < 0 ? "no shared address" : hex(o.lies[i] + o.offsets[e]), "mono");
       }
-      say("written by", o.writer[i] < 0 ? "no step" : data.issues[o.writer[i]]);
+      say("written by", o.writer[i] < 0 ? data.unwritten : data.issues[o.writer[i]]);
     }
     const c = cells.get(o.address[i] - o.address[i] % CHUNK);
-    if (c.readers.length > 1) say("also read", `${c.readers.length - 1} more chunks of the tile are read from these 16 bytes`);
+    if (c.readers.length > 1) say("also read", `${c.readers.length - 1} more chunk${c.readers.length > 2 ? "s" : ""} of the tile from these 16 bytes`);
     $("info").replaceChildren(list);
   };
   const tellMissed = (c) => {
@@ -217,7 +218,7 @@
     say("shared address", `${hex(c.address)}: chunk ${c.address % LINE >> 4}, banks ${bank(c.address)} to ${bank(c.address + CHUNK - 1)}`);
     say("holds", long(meant(o, i, 0)));
     const [b, s] = instruction(o, i);
-    say("but", `block ${b}, K step ${s} reads ${hex(o.address[i])} for it`);
+    say("but", `${part(b, s)} reads ${hex(o.address[i])} instead`);
     $("info").replaceChildren(list);
   };
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Stages, Strip
+from smemsim.core.picture.model import COLOURS, Above, Entry, Excerpt, Heat, Page, Part, Side, Stages, Strip, Told
 from smemsim.core.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
@@ -97,32 +97,56 @@ def _entries(page: Page) -> str:
     if not page.entries:
         return f"<p class=clean>{html.escape(page.clean)}</p>"
     more = f"<p>and {page.more} more</p>" if page.more else ""
-    return f"<ol class=findings>{''.join(map(_entry, page.entries))}</ol>{more}{_severities(page.entries)}"
+    items = "".join(_entry(e, f"f{n}") for n, e in enumerate(page.entries))
+    return f"{_index(page.entries)}<ol class=findings>{items}</ol>{more}{_severities(page.entries)}"
+
+
+def _index(entries: Sequence[Entry]) -> str:
+    """A line for each entry, if there are several: its code, its line of the source, and what is wrong."""
+    if len(entries) < 2:
+        return ""
+    rows = "".join(
+        f'<li><a href="#f{n}"><b>{html.escape(e.code)}</b> <span class=mono>{html.escape(e.where)}</span></a> {html.escape(e.message)}'
+        for n, e in enumerate(entries)
+    )
+    return f"<ul class=index>{rows}</ul>"
 
 
 def _severities(entries: Sequence[Entry]) -> str:
     """The words for how grave a finding is, of those that occur."""
     told = {e.severity: e.severity_says for e in entries if e.severity_says}
+    told |= {e.grade: f"the grade of the rule, which was not measured. {e.card}" for e in entries if e.card and e.grade}
     words = "; ".join(f"<b>{html.escape(severity)}</b>: {html.escape(says)}" for severity, says in told.items())
     return f"<p class=dim>{words}</p>" if words else ""
 
 
-def _entry(e: Entry) -> str:
+def _entry(e: Entry, name: str = "") -> str:
     tag, more = "div", ""
     if e.target is not None:
         tag, more = "button", f" type=button data-operand={e.target[0]} data-chunk={e.target[1]} aria-pressed=false"
     grade = f" ({html.escape(e.grade)})" if e.grade else ""
     because = f"follows from {e.because.removeprefix('follows from ')}" if e.because and not e.rows else ""
     why = "".join(f"<span class=why>{html.escape(told)}</span>" for told in (because, e.others) if told)
-    told = {side.does for side in e.sides}  # with their source, below
-    rows = "".join(_row(row.label, row.text, row.right) for row in e.rows if row.label not in told)
-    fix = _row("fix", e.repair, "", " fix") if e.repair else ""
+    told = {access.does for side in e.sides for access in side.accesses}  # with their source, below
+    rows = "".join(_row(row.label, row.text, row.right, " fix" * (row.label == "fix")) for row in e.rows if row.label not in told)
+    fix = _row("fix", e.repair, "", " fix") if e.repair and all(row.label != "fix" for row in e.rows) else ""
     parts = f"<span class=parts>{rows}{fix}</span>" if rows or fix else ""
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
     said = f'<{tag} class="finding {e.severity}"{more}>{head}<span class=what>{html.escape(e.message)}</span>{parts}{why}{seen}</{tag}>'
     link = f'<p><a href="{html.escape(e.link)}">the page of this launch</a></p>' if e.link else ""
-    return f"<li>{said}{_sides(e.sides)}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
+    anchor = f' id="{name}"' if name else ""
+    return f"<li{anchor}>{said}{_sides(e.sides)}{_excerpted(e.excerpt)}{_explained(e)}{_followers(e.followers)}{link}</li>"
+
+
+def _followers(entries: Sequence[Entry]) -> str:
+    """The findings that follow from an entry, which a reader opens."""
+    if not entries:
+        return ""
+    few = ", ".join(dict.fromkeys(f"{e.code} at {e.where.partition(', PTX')[0]}" for e in entries))
+    count = f"{len(entries)} finding{'s follow' if len(entries) > 1 else ' follows'} from it"
+    items = "".join(map(_entry, entries))
+    return f"<details class=more><summary>{count}: {html.escape(few)}</summary><ol class=findings>{items}</ol></details>"
 
 
 def _row(label: str, text: str, right: str, more: str = "") -> str:
@@ -136,11 +160,15 @@ def _sides(sides: Sequence[Side]) -> str:
     if not sides:
         return ""
     figures = "".join(
-        f"<figure><figcaption><b>{html.escape(side.does)}</b> {html.escape(side.text)}<br><span class=dim>{html.escape(side.where)}</span></figcaption>"
-        f"<pre tabindex=0 role=region aria-label='source of the {html.escape(side.does)}'>{_excerpt(side.source)}</pre></figure>"
+        f"<figure><figcaption>{''.join(map(_access, side.accesses))}</figcaption>"
+        f"<pre tabindex=0 role=region aria-label='source of the {html.escape(side.accesses[0].does)}'>{_excerpt(side.source)}</pre></figure>"
         for side in sides
     )
     return f'<div class="sides of{len(sides)}">{figures}</div>'
+
+
+def _access(one: Told) -> str:
+    return f"<div><b>{html.escape(one.does)}</b> {html.escape(one.text)} <span class=dim>{html.escape(one.where)}</span></div>"
 
 
 def _excerpted(excerpt: Excerpt | None) -> str:
@@ -148,7 +176,7 @@ def _excerpted(excerpt: Excerpt | None) -> str:
     if excerpt is None:
         return ""
     line = next((text for number, text in excerpt.lines if number == excerpt.at), "")
-    summary = html.escape(f"{excerpt.at} | {line.strip()}")
+    summary = html.escape(f"PTX line {excerpt.at} | {line.strip()}")
     return f"<details class=more><summary class=cut><code>{summary}</code></summary><pre tabindex=0 role=region aria-label='lines around {excerpt.at}'>{_excerpt(excerpt)}</pre></details>"
 
 
@@ -187,8 +215,9 @@ def _heat(heat: Heat) -> str:
         f"{''.join(f'<td class=num>{html.escape(number)}</td>' for number in line.numbers)}</tr>"
         for line in heat.lines
     )
+    sums = "".join(f"<li>{html.escape(line)}</li>" for line in heat.sums)
     head = f"<thead><tr><th scope=col>heat</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
-    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><p class=dim>{html.escape(heat.sums)}. A bar is the line's share of the launch, relative to the most costly line; red bars lose more than their bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
+    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of the launch, relative to the most costly line; red bars lose more than their bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
 
 
 def _stages(stages: Stages) -> str:
@@ -217,7 +246,7 @@ def _excerpt(excerpt: Excerpt) -> str:
     lines = []
     for number, line in excerpt.lines:
         text = html.escape(f"{number:6} | {line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + '…'}")
-        lines.append(f"<span class=at>{text}</span>" if number == excerpt.at else text)
+        lines.append(f"<span class=at>{text}</span>" if number in (excerpt.at, *excerpt.also) else text)
     return "\n".join([*lines, *map(html.escape, excerpt.below)])
 
 
@@ -295,8 +324,8 @@ def _workplace() -> str:
 <div class=bar id=strides role=group aria-label="Strides of the first descriptor"></div>
 <div class=views><div class=view><p id=tilename></p><div class=grid id=tile tabindex=0 role=group aria-labelledby=tilename aria-describedby=info></div></div>
 <div class=view><p id=memoryname></p><div class=grid id=memory tabindex=0 role=group aria-labelledby=memoryname aria-describedby=info></div></div></div>
-<ul class=legend>{swatches} chunk column before swizzling (mod 8)<li><i class="k7 one"></i>the selected instruction reads it<li><i class="k7 bad"></i>other than was meant
-<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>meant, but read nowhere<li><i class=none></i>not read<li><i class="k7 sel"></i>the element that is told of below<li><i class=begins></i>a swizzle atom begins</ul>
+<ul class=legend>{swatches} chunk column before swizzling (mod 8)<li><i class="k7 one"></i>the selected instruction reads it<li><i class="k7 bad"></i>wrong
+<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>needed, but not read<li><i class=none></i>not read<li><i class="k7 sel"></i>the element described below<li><i class=begins></i>a swizzle atom begins</ul>
 <div class=info id=info aria-live=polite></div><p class=dim id=grade></p></section>"""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from smemsim.diagnosis.causes.repairs import Repair, descriptor_repairs, named_c
 from smemsim.diagnosis.causes.threads import refused_for_its_swizzle
 from smemsim.diagnosis.causes.writers import all_right, paired_repairs, writer_repairs
 from smemsim.diagnosis.instructions import idesc_with
+from smemsim.diagnosis.parts import element_name
 from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import MmaStep, ScenarioTables
 from smemsim.diagnosis.scenario_machine import (
@@ -56,7 +57,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
     first = _first(seen)
     shape = pattern(seen)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
-    share = share_rows(counts["wrong"], wrong.size, "elements", _told(first), shape)
+    share = share_rows(counts["wrong"], wrong.size, "elements", _told(first, seen.wrong.shape), shape)
     repairs = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
     if blamed is not None and any(r.code != "R508" for r in repairs):
         blamed = None  # the map brings the right data, and something else makes the operand wrong
@@ -276,11 +277,9 @@ def _first(seen: Seen) -> Element:
             "address": int(seen.addresses[at])}  # fmt: skip
 
 
-def _told(first: Element) -> str:
-    return (
-        f"block {first['block']}, K step {first['step']}, row {first['row']}, k {first['k']}: reads {first['read']} at {first['address']:#x}, "
-        f"needs {first['meant']}"
-    )
+def _told(first: Element, shape: Sequence[int]) -> str:
+    where = element_name((first["block"], first["step"], first["row"], first["k"]), shape)
+    return f"{where}: reads {first['read']} at {first['address']:#x}, needs {first['meant']}"
 
 
 def _buffer_of(machine: Machine, blamed: Finding | None) -> str:

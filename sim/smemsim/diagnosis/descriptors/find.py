@@ -22,6 +22,7 @@ from smemsim.diagnosis.descriptors.answers import Answer, FoundDescriptor, Neare
 from smemsim.diagnosis.descriptors.places import chunk_places, inverted
 from smemsim.diagnosis.descriptors.search import MOST_FOUND, Contents, Search, TooAmbiguousError
 from smemsim.diagnosis.descriptors.shapes import Shape
+from smemsim.diagnosis.parts import element_name
 
 __all__ = ["find_descriptors", "of_memory"]
 
@@ -157,7 +158,7 @@ def _shared(shape: Shape, places: np.ndarray) -> str:
     again = np.flatnonzero(first[of] != np.arange(flat.size))
     if not again.size:
         return ""
-    two = [_at(tuple(int(x) for x in np.unravel_index(int(n), places.shape))) for n in (first[of[again[0]]], again[0])]
+    two = [element_name([int(x) for x in np.unravel_index(int(n), places.shape)], places.shape) for n in (first[of[again[0]]], again[0])]
     return (
         f"{again.size} of {flat.size} elements have the address of another element, such as {two[1]} that of {two[0]}; no kernel can store "
         "different elements there"
@@ -171,7 +172,7 @@ def of_memory(shape: Shape, memory: Owners, wanted: np.ndarray) -> Answer:
     if missing.any():
         first: Any = tuple(np.argwhere(missing)[0].tolist())
         what = f"global byte {int(wanted[first]):#x}" if wanted[first] >= 0 else "what lies outside its tensor,"
-        text = f"{int(missing.sum())} of {missing.size} elements are not in shared memory; the first is {what} of {_at(first)}"
+        text = f"{int(missing.sum())} of {missing.size} elements are not in shared memory; the first is {what} of {element_name(first, places.shape)}"
         chunks = shape.lined(places)[..., :: shape.per_chunk]
         return _answer(shape, [], [], nearest(shape, chunks, lambda reads: memory.source(reads) == wanted), text)
     if not np.isin(wanted, memory.repeated()).any():
@@ -238,7 +239,7 @@ def _of_contents(shape: Shape, contents: Contents) -> Answer:
     if lost.any():
         block, step, line, chunk = (int(x) for x in np.argwhere(lost)[0])
         at = (block, step, *shape.element(line, chunk))
-        text = f"{int(lost.sum())} of {lost.size} 16-byte chunks of the operand lie nowhere in it, at no multiple of 16; the first begins with {_at(at)}"
+        text = f"{int(lost.sum())} of {lost.size} 16-byte chunks of the operand lie nowhere in it, at no multiple of 16; the first begins with {element_name(at, (shape.blocks, shape.steps, shape.rows, shape.k))}"
         return _answer(shape, [], [], nearest(shape, chunks, lambda reads: _right(shape, contents, reads)), text)
     if (count == 1).all():
         return _of_places(shape, shape.lined(np.repeat(chunks, shape.per_chunk, axis=-1)[..., : shape.along] + shape.inside))
@@ -308,8 +309,3 @@ def _told(refuted: list[Witness]) -> str:
     several = any(witness.base_offset for witness in refuted)
     other = " (other base offsets fail too: see witnesses)" if several else ""
     return "; ".join(f"{name}: {witness.text}" for name, witness in zip(names, first, strict=True)) + other
-
-
-def _at(at: tuple[int, ...]) -> str:
-    block, step, row, k = at
-    return f"block {block} step {step} row {row}, k {k}"

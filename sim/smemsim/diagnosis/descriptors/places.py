@@ -11,6 +11,7 @@ from smemsim.core.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
 from smemsim.core.spec.smem_descriptor import REACH
 from smemsim.diagnosis.descriptors.answers import FoundDescriptor, Witness, described, read_addresses
 from smemsim.diagnosis.descriptors.shapes import Kind, Shape
+from smemsim.diagnosis.parts import element_name
 
 __all__ = ["chunk_places", "inverted", "partial_solutions", "solutions"]
 
@@ -228,5 +229,4 @@ def _elements(shape: Shape, chunks: np.ndarray, ats: list[At]) -> tuple[tuple[tu
 
 def _named(shape: Shape, ats: list[tuple[int, int, int, int]]) -> str:
     """Elements in words."""
-    several = shape.blocks * shape.steps > 1
-    return " and ".join(f"({f'block {block} step {step} ' if several else ''}row {row}, k {k})" for block, step, row, k in ats)
+    return " and ".join(f"({element_name(at, (shape.blocks, shape.steps, shape.rows, shape.k))})" for at in ats)
