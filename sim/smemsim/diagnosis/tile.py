@@ -570,7 +570,7 @@ class _Drawing:
         cells = [cell for cell in shown if cell]
         entries = [Legend(f"{self.tile.part(self.chosen)} reads it", mark=Mark.CHOSEN)] if self.chosen else []
         if any(c.wrong for c in cells):
-            entries.append(Legend("other than was meant", colour(3), Mark.WRONG, below="← what arrives, ≠ what was meant"))
+            entries.append(Legend("wrong", colour(3), Mark.WRONG, below="← what is read, ≠ what is needed"))
         if any(len(c.readers) > 1 for c in cells) and not self.tile.held:
             entries.append(Legend("read for several chunks", colour(3), Mark.SHARED))
         if any(c.readers and c.home is None for c in cells):
@@ -695,13 +695,13 @@ def _told(tile: TilePicture, cell: Cell) -> str:
     at = next((i for i, wrong in enumerate(held.wrong[place]) if wrong), 0)
     sentences.append(f"holds {held.text(held.got_at(place, at))}")
     sentences.append(
-        f"read by {tile.part(tile.instruction(place))}" + (f", which meant {held.text(held.meant_at(place, at))}" if cell.wrong else "")
+        f"read by {tile.part(tile.instruction(place))}" + (f", which needs {held.text(held.meant_at(place, at))}" if cell.wrong else "")
     )
     if len(cell.readers) > 1:
         sentences.append(f"{len(cell.readers)} chunks of the tile read it")
     if cell.wrong:
         lies = int(held.lies[place])
-        sentences.append(f"in the end that lies at {lies:#x}" if lies >= 0 else "in the end that lies nowhere")
+        sentences.append(f"what it needs is at {lies:#x}" if lies >= 0 else "what it needs is nowhere in shared memory")
     writer = int(held.writer[place][at])
     if writer >= 0:
         sentences.append(f"written by step[{held.issues[writer].step}]: {held.issues[writer].text}")
