@@ -628,7 +628,14 @@ class TestTorch:
         x = torch.cuda.FloatTensor([1, 2])
         assert isinstance(x, torch.cuda.FloatTensor)
         assert torch.ones(2).type("torch.cuda.HalfTensor").is_cuda
-        assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == torch.cuda.memory_allocated() > 0
+        stats = torch.cuda.memory_stats()
+        assert stats["allocated_bytes.all.current"] == torch.cuda.memory_allocated() > 0
+        assert stats["allocated_bytes.all.peak"] == torch.cuda.max_memory_allocated() >= torch.cuda.memory_allocated()
+        before = torch.cuda.max_memory_allocated()
+        gone = torch.empty(1 << 22, dtype=torch.uint8, device="cuda")
+        del gone
+        assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == torch.cuda.max_memory_allocated() >= max(before, 1 << 22)
+        assert [stats[f"inactive_split{what}.all.{when}"] for what in ("", "_bytes") for when in ("current", "peak")] == [0] * 4
         assert "allocated" in torch.cuda.memory_summary().lower()
         torch.cuda.empty_cache()
         torch.cuda.current_stream().synchronize()

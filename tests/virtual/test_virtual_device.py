@@ -24,10 +24,11 @@ import numpy as np
 import pytest
 
 from places import TESTS
-from smemsim import InputError, Unmodelled
+from smemsim import Gpu, InputError, Unmodelled
 from smemsim.core.ptx import read_module
 from smemsim.core.spec.cards import CARDS
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.evidence.launches import read_launch_file
 from smemsim.virtual import (
     CudaError,
     Event,
@@ -197,6 +198,34 @@ def test_what_cannot_be_kept_of_a_launch_is_told_once_and_changes_nothing_else(t
     assert device.view(a, 256).view(np.uint32).tolist() == [2] * 64
     assert [x.error for x in device.launches] == [0, 0, 0]
     assert capsys.readouterr().err.count("cannot be") == 1
+
+
+def test_numbers_among_the_arguments_of_a_recorded_launch_are_numbers_and_keep_every_bit(tmp_path):
+    """A float is written as its number. What no number of the file is (NaN, infinity) stays in hexadecimal digits."""
+    values = {
+        "f32": [0x3DCCCCCD, 0x80000000, 0x00000001, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFA00001],
+        "f64": [0x3FB999999999999A, 0x8000000000000000, 0x0000000000000001, 0x7FF0000000000000, 0x7FF4000000000001],
+        "s32": [0xFFFFFFFB], "u64": [0xFFFFFFFFFFFFFFFF], "f16": [0x3C01, 0x7E01],
+    }  # fmt: skip
+    taken = [(kind, int(kind[1:]), bits) for kind, numbers in values.items() for bits in numbers]
+    parameters = "".join(f", .param .{kind} p{n}" for n, (kind, *_) in enumerate(taken))
+    body = "".join(f"ld.param.b{size} %{size}, [p{n}]; st.global.b{size} [%to+{8 * n}], %{size};\n" for n, (_, size, _) in enumerate(taken))
+    ptx = f""".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry keeps(.param .u64 to{parameters}) {{
+    .reg .b64 %to, %64; .reg .b32 %32; .reg .b16 %16; ld.param.u64 %to, [to];\n{body}ret; }}"""
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, record=tmp_path))
+    a, raw = device.allocate(8 * len(taken)), [bits.to_bytes(size // 8, "little") for _, size, bits in taken]
+    device.launch(device.load(ptx).function("keeps"), 1, 1, [a.to_bytes(8, "little"), *raw])
+    (folder,) = tmp_path.iterdir()
+    file = read_launch_file(folder / "launch.toml")
+    numbers = [
+        struct.unpack({"f32": "<f", "f64": "<d"}.get(kind, "<b"), own)[0]
+        for (kind, *_), own in zip(taken, raw, strict=True)
+        if kind[0] == "f" and kind != "f16"
+    ]
+    assert ["value" in arg for arg in file.about["args"][1:14]] == [math.isfinite(x) for x in numbers]
+    gpu = Gpu("sm_90a")
+    _, args = file.placed(gpu)
+    assert [bytes(arg) for arg in args[1:]] == raw
 
 
 def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):

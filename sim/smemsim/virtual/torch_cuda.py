@@ -235,7 +235,7 @@ def _memory_stats(device: Any = None) -> dict[str, int]:
     now = {"allocated_bytes": tensors.bytes, "active_bytes": tensors.bytes, "reserved_bytes": tensors.bytes, "requested_bytes": tensors.bytes,
            "allocation": len(tensors.live), "active": len(tensors.live), "segment": len(tensors.live), "inactive_split": 0,
            "inactive_split_bytes": 0}  # fmt: skip
-    most = {key: tensors.most_bytes if key.endswith("_bytes") and value else value for key, value in now.items()}
+    most = {key: tensors.most_bytes if key.endswith("_bytes") and key != "inactive_split_bytes" else value for key, value in now.items()}
     stats = {
         f"{key}.{pool}.{when}": 0
         for key in now
