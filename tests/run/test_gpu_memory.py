@@ -359,22 +359,23 @@ def test_the_systems_part_of_shared_memory_is_memory_and_told():
     assert "the memory of the CTA begins at 0x400" in run.findings[0].message
 
 
-BELOW = """shl.b32 %r2, %r1, 2; add.u32 %r3, %r2, {at}; mov.u32 %r5, sm; add.u32 %r5, %r5, %r2; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1;
+WAITED = "cp.async.wait_group 0;"
+BELOW = """shl.b32 %r2, %r1, 2; add.u32 %r3, %r2, {at}; mov.u32 %r5, sm+512; add.u32 %r5, %r5, %r2; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1;
     mov.u32 %r6, %ctaid.x; mul.wide.u32 %d3, %r6, 512; add.u64 %d1, %d20, %d1; add.u64 %d1, %d1, %d3; ld.global.u32 %r8, [%d2];
     cp.async.ca.shared.global [%r3], [%d2], 4; cp.async.commit_group; st.shared.u32 [%r5], %r1; {after}
-    cp.async.wait_group 0; bar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%d1], %r4; xor.b32 %r7, %r5, 64; ld.shared.u32 %r4, [%r7]; st.global.u32 [%d1+256], %r4;"""
+    {wait} bar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%d1], %r4; xor.b32 %r7, %r5, 64; ld.shared.u32 %r4, [%r7]; st.global.u32 [%d1+256], %r4;"""
 
 
 @pytest.mark.parametrize("cohorts", ["", "off"])
 @pytest.mark.parametrize("schedule", [None, 1, 2])
 def test_copies_into_the_systems_part_touch_no_window(cohorts, schedule, monkeypatch):
-    """A place there is none of the windows of the first CTAs, which have the same numbers."""
+    """A place there is none of the windows of the first CTAs, which have the same numbers. Lanes may be on both sides of the window's begin."""
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     numbers = np.arange(7, 71, dtype=np.uint32)
-    for at in (0, 0x200):
+    for at in (0, 0x200, 0x3C0, 0x37C):
         gpu = Gpu("sm_90a")
         out, source = gpu.zeros(3 * 128, np.uint32), gpu.array(numbers)
-        text = kernel(2, BELOW.format(at=at, after=""))
+        text = kernel(2, BELOW.format(at=at, after="", wait=WAITED))
         run = gpu.launch(text, grid=3, block=64, args=[out, source], progress=False, schedule=schedule)
         got = out.numpy().reshape(3, 2, 64)
         assert (got[:, 0] == numbers).all()
@@ -384,12 +385,19 @@ def test_copies_into_the_systems_part_touch_no_window(cohorts, schedule, monkeyp
 
 @pytest.mark.parametrize("cohorts", ["", "off"])
 def test_a_race_in_the_window_is_found_beside_copies_below_it(cohorts, monkeypatch):
-    """The same kernel, and other threads store into the window without a barrier before it is read."""
+    """The same kernel, and other threads read the window without a barrier, or lanes on both sides of its begin do not wait for their copies."""
     monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
     gpu = Gpu("sm_90a")
-    wrong = kernel(2, BELOW.format(at=0, after="xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7];"))
-    run = gpu.launch(wrong, grid=3, block=64, args=[gpu.zeros(3 * 128, np.uint32), gpu.zeros(64, np.uint32)], progress=False)
-    assert {f.code for f in run.findings} == {"X001", "X008"}
+    for at, after, wait, code in (
+        (0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7];", WAITED, "X008"),
+        (0x3C0, "xor.b32 %r7, %r5, 128; ld.shared.u32 %r4, [%r7];", WAITED, "X008"),
+        (0x3C0, "", "", "X004"),
+        (0x3C0, "bar.sync 0; ld.shared.u32 %r4, [sm];", WAITED, "X004"),
+    ):
+        wrong = kernel(2, BELOW.format(at=at, after=after, wait=wait))
+        run = gpu.launch(wrong, grid=3, block=64, args=[gpu.zeros(3 * 128, np.uint32), gpu.zeros(64, np.uint32)], progress=False)
+        assert {f.code for f in run.findings} >= {"X001", code}, (at, after)
+        assert {f.code for f in run.findings} <= {"X001", "X005", code}, (at, after)
 
 
 def test_sums_in_the_systems_part_are_those_of_the_window():

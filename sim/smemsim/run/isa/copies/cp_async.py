@@ -17,7 +17,7 @@ from smemsim.run.events import Access
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.run.isa.barriers.mbarrier_operations import barriers
 from smemsim.run.isa.memory.load_store import gathered, merged, own_values, scattered
-from smemsim.run.isa.memory.spaces import Locate, in_windows, locate, note_read, own
+from smemsim.run.isa.memory.spaces import Locate, in_windows_or_below, locate, note_read, own
 from smemsim.run.isa.registry import Step, implements, unmodelled
 from smemsim.run.origins import followed_copy
 
@@ -50,8 +50,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     amount = _amount(c, operands[3], size) if len(operands) == 4 else None
     follow = followed_copy(i, c, operands[1], size, amount)
 
-    def copy(x: Wave) -> None:
-        piece = in_windows(x, i, to, or_below=True)
+    def take(x: Wave, piece: Piece) -> None:
         if amount is None:
             values = _words(x, i, sources[size](x), size)
         else:
@@ -78,7 +77,21 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
         _put(x, i, piece, size, values)
         follow.ends(x, piece)
 
-    return copy
+    return lambda x: _each(x, in_windows_or_below(x, i, to), take)
+
+
+def _each(x: Wave, pieces: list[Piece], take: Callable[[Wave, Piece], None]) -> None:
+    """Lanes copy; those on both sides of the window's begin each for themselves."""
+    if len(pieces) == 1:
+        take(x, pieces[0])
+        return
+    kept, threads = x.sel, x.threads
+    for piece in pieces:
+        x.select(threads[piece.part])
+        try:
+            take(x, piece._replace(part=None))
+        finally:
+            x.select(kept)
 
 
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "Locate",
     "global_operand",
     "in_windows",
+    "in_windows_or_below",
     "locate",
     "note_read",
     "note_update",
@@ -181,20 +182,28 @@ def _in_constant(c: Linker, address: Read) -> Read:
     return find
 
 
-def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False) -> Piece:
-    """The bytes of all running threads in the CTAs' windows of shared memory, `or_below` those of all in what the
-    system keeps there; Unmodelled where some are elsewhere.
-    """
-    pieces = where(x)
-    if or_below and len(pieces) == 1 and pieces[0].space == "reserved":
-        return pieces[0]
-    for piece in pieces:
+def in_windows(x: Wave, i: Instruction, where: Locate) -> Piece:
+    """The bytes of all running threads in the CTAs' windows of shared memory; Unmodelled where some are elsewhere."""
+    for piece in (pieces := where(x)):
         if piece.space == "reserved":
             raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, which the system reserves")
-        if piece.space != "shared":
-            raise unmodelled(i, f"at an address in {piece.space} memory (undefined: it accesses shared memory)")
+        _check_shared(i, piece)
     (piece,) = pieces
     return piece
+
+
+def in_windows_or_below(x: Wave, i: Instruction, where: Locate) -> list[Piece]:
+    """The same, apart from those in what the system keeps there."""
+    pieces = where(x)
+    for piece in pieces:
+        if piece.space != "reserved":
+            _check_shared(i, piece)
+    return pieces
+
+
+def _check_shared(i: Instruction, piece: Piece) -> None:
+    if piece.space != "shared":
+        raise unmodelled(i, f"at an address in {piece.space} memory (undefined: it accesses shared memory)")
 
 
 def _in_window(address: Any) -> Any:
