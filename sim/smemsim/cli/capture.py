@@ -27,7 +27,9 @@ SEND = "https://github.com/smemsim/smemsim/issues/new?template=trace.yml"
 )
 @click.option("--out", type=click.Path(path_type=pathlib.Path, file_okay=False), help="Folder of the traces.  [default: capture-ARCH]")
 @click.option("--dry-run", is_flag=True, help="Print what would run and what it would settle. Needs no GPU.")
-@click.option("--arch", help="With --dry-run: the card, sm_90a, sm_100a or sm_103a.  [default: the GPU of this machine, else all three]")
+@click.option(
+    "--arch", help="With --dry-run: the card, such as sm_100a.  [default: the GPU of this machine, else sm_90a, sm_100a and sm_103a]"
+)
 @json_option
 @click.pass_context
 def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pathlib.Path | None, dry_run: bool, arch: str | None, as_json: bool) -> None:  # fmt: skip
@@ -126,11 +128,11 @@ def _print_plans(archs: list[str], suites: tuple[str, ...], minutes: float, *, a
         return
     for name, (planned, runs) in plans.items():
         seconds = sum(p.seconds for p in planned)
-        click.echo(
-            f"{name}: {len(runs)} of {len(planned)} suites fit {minutes:g} minutes; all take about {seconds / 60:.0f} (-: does not fit)"
-        )
+        length = f"about {seconds / 60:.0f} minutes" if seconds >= 60 else f"about {seconds} seconds"
+        left = "; those marked with x do not" if len(runs) < len(planned) else ""
+        click.echo(f"{name}: all {len(planned)} suites take {length}; {len(runs)} of them fit {minutes:g} minutes{left}")
         for p in planned:
-            mark = "  " if p.suite in runs else "- "
+            mark = "  " if p.suite in runs else "x "
             click.echo(f"  {mark}{p.suite:26}{p.seconds:4} s  {p.question}{f' (needs {p.needs})' if p.needs else ''}")
 
 

@@ -131,8 +131,8 @@ def _block(one: dict[str, Any], *, with_experiment: bool) -> str:
         rows.append(("refuted by", "no program that is known to be right"))
         if own:
             rows.append(("", f"but by {', '.join(own[:2])}, written for smemsim"))
-        changed = f"it would change the result of {runs} recorded run{'s' * (runs > 1)}, and none is known to fail under it"
-        rows.append(("runs", one["alike"] or (changed if runs else "it would change the result of no recorded run")))
+        changed = f"{runs} recorded run{'s' * (runs > 1)} would have another result, and none is known to be wrong then"
+        rows.append(("runs", one["alike"] or (changed if runs else "no recorded run would have another result, so none can decide")))
     rows += [
         ("published", f"{o['source']}, {o['card']}, contradicts it: {o['says']} ({o['reach']}). Not repeated here, so it refutes nothing")
         for o in one["published"]
