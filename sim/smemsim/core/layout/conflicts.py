@@ -342,7 +342,7 @@ def read_access(text: str, *, steps: int = 1, layout: CuteLayout | None = None, 
             f"{shown(text)}: needs OP:BYTES:EXPRESSION, as ld:16:lane * 16 or ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16"
         )
     if int(size) not in (1, 2, 4, 8, 16):
-        raise InputError(f"{shown(text)}: BYTES = {int(size)}: needs 1, 2, 4, 8 or 16")
+        raise InputError(f"{shown(text)}: BYTES = {int(size)}: needs one of 1, 2, 4, 8, 16 bytes")
     is_matrix = op in ("ldmatrix", "stmatrix")
     active = matrix_lanes(ALL_LANES, int(count or 4)) if is_matrix else ALL_LANES
     return BankAccess(op, offsets_of(expression, steps=steps, layout=layout, element_bytes=element_bytes), int(size), active, text)
