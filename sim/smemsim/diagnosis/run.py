@@ -37,7 +37,8 @@ from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.diagnosis.operands.scaled import wrong_factors
-from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, mismatches, swapped, unreached
+from smemsim.diagnosis.operands.steps import begun_anew, is_discarded, unreached
+from smemsim.diagnosis.operands.sums import exchanged, mismatches, undecided
 from smemsim.diagnosis.operands.tiles import turned, unread
 from smemsim.diagnosis.outputs import Output
 from smemsim.diagnosis.pairs import halves
@@ -358,6 +359,8 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         done = 0
     if written is not None and written.left_out:
         missed["different products beyond the first ones"] = written.left_out
+    if done and undecided(reads):
+        missed["whether A and B have the same k and rows throughout each sum"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
@@ -537,7 +540,7 @@ class Run:
         """What the loads, operands and stores show: the causes, and the rest."""
         causes = []
         if self.reads is not None:
-            causes = swapped(self.reads)
+            causes = exchanged(self.reads)
             causes += of_maps(self.reads, self.launch, [f.line for f in causes])
             causes = causes or turned(self.reads)
         executed = []

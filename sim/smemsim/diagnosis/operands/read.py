@@ -157,6 +157,11 @@ class OperandRead:
         return self.loads[0].transfer.tensor_map.rank == 2
 
     @property
+    def is_plain(self) -> bool:
+        """Is each axis one dimension of the tensor map? Further dimensions, such as a batch, do not move within the tile."""
+        return all(len(modes) == 1 for modes in self.modes)
+
+    @property
     def corner(self) -> tuple[int, int]:
         """(row, k) at which the tile begins that the first element lies in."""
         outer, inner = self.matrix.place(self.loads[0].event.coordinates)

@@ -516,7 +516,7 @@ class Reads(MergeableObserver):
         """Is one operand past the last k, and the other not? Fill times data does not matter if the first k of the tile
         are data times data. A K that is not a multiple of the tile ends like that, in one box or in several.
         """
-        if not (a.is_matrix and b.is_matrix):
+        if not (a.is_plain and b.is_plain):
             return
         is_past = a.is_past(a.at[1], count["a"])
         if is_past == b.is_past(b.at[1], count["b"]):

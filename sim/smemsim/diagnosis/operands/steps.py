@@ -1,6 +1,4 @@
-"""Do A and B step through the same K, and through all of it? The products that add up in one accumulator must multiply
-the same k of both.
-"""
+"""Do sums go through all of K, and does a new sum go on with the one before?"""
 
 from __future__ import annotations
 
@@ -10,105 +8,13 @@ from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding, InLaunch, at_instruction
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.spec.findings import Severity
-from smemsim.diagnosis.operands.read import OperandRead, Product, Reach
+from smemsim.diagnosis.operands.read import OperandRead, Reach
 from smemsim.diagnosis.operands.recorded import Reads
 from smemsim.run.engine.records import Mma
 from smemsim.run.lower.cfg import leads_by
 from smemsim.run.lower.program import Program
 
-__all__ = ["begun_anew", "is_discarded", "mismatches", "swapped", "unreached"]
-
-
-def mismatches(reads: Reads) -> list[Finding]:
-    """R508 for the first product in which the k of A and of B part, at the load that brought the wrong one."""
-    before: dict[tuple[object, ...], Product] = {}
-    for p in reads.products:
-        a, b = p.a[0], p.b[0]
-        if a is None or b is None or not (a.is_matrix and b.is_matrix):
-            before.pop(p.accumulator, None)
-            continue
-        last = before.get(p.accumulator)
-        before[p.accumulator] = p
-        if last is None or p.events[0].begins:
-            continue
-        last_a, last_b = last.a[0], last.b[0]
-        if last_a is None or last_b is None or (last_a.base, last_b.base) != (a.base, b.base):
-            continue
-        if (last_a.at[0], last_b.at[0]) != (a.at[0], b.at[0]):  # another tile of the result
-            continue
-        if a.modes[1][0].extent != b.modes[1][0].extent:  # one of them may be packed: blocks of a sparse matrix
-            continue
-        step_a, step_b = a.at[1] - last_a.at[1], b.at[1] - last_b.at[1]
-        if step_a != step_b:
-            return [_found(p, a, b, step_a, step_b)]
-    return []
-
-
-def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> Finding:
-    """The operand that stays, or goes the shorter way, is the one that was loaded wrongly."""
-    name, wrong, other = ("A", a, b) if abs(step_a) < abs(step_b) else ("B", b, a)
-    line = p.events[0].instruction.line
-    return at_instruction(
-        "R508",
-        wrong.loads[0].event.instruction,
-        f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B",
-        f"load {name} at k = {other.at[1]}, or read it from the stage that holds that k",
-        why=f"since the product before, A advanced by {step_a} and B by {step_b}; {name} was loaded at coordinates {list(wrong.loads[0].event.coordinates)}",
-    )
-
-
-def swapped(reads: Reads) -> list[Finding]:
-    """R508 for loads whose coordinates of row and k are exchanged.
-
-    It is certain if all of this holds. The products of one accumulator advance along the k of one operand. The tile
-    of the other operand advances by as much along its rows, at the coordinates that its k should have, while its k
-    stays. Both tensors have as many k. Within a tile the instructions step along k (with the wrong major-ness they do
-    not).
-    """
-    sums: dict[tuple[object, ...], list[tuple[OperandRead, OperandRead]]] = {}
-    for p in reads.products:
-        a, b = p.first
-        if a is None or b is None or not (a.is_matrix and b.is_matrix and _steps_along_k(p)):
-            sums.pop(p.accumulator, None)
-            continue
-        held = sums.setdefault(p.accumulator, [])
-        if p.events[0].begins or not held or (held[0][0].base, held[0][1].base) != (a.base, b.base):
-            held.clear()
-        held.append((a, b))
-        for name, wrong, other in (("A", 0, 1), ("B", 1, 0)):
-            if _goes_along_rows([(one[wrong], one[other]) for one in held[-2:]]):
-                return [_found_swapped(name, held[-1][wrong], held[-1][other])]
-    return []
-
-
-def _steps_along_k(p: Product) -> bool:
-    """Do the instructions of a product go on along the k of both tiles?"""
-    steps = [(one, two, event.k) for side in (p.a, p.b) for one, two, event in zip(side, side[1:], p.events, strict=False)]
-    return bool(steps) and all(
-        one is None or two is None or (two.at[0] == one.at[0] and two.at[1] == one.at[1] + k) for one, two, k in steps
-    )  # fmt: skip
-
-
-def _goes_along_rows(held: list[tuple[OperandRead, OperandRead]]) -> bool:
-    """Do rows of the first operand go where its k should, as the k of the second one does?"""
-    if len(held) < 2:
-        return False
-    (now, other), (then, other_then) = held
-    rows, k = [read.corner[0] for read in (now, then)], [read.corner[1] for read in (other, other_then)]
-    stays = now.corner[1] == then.corner[1] and other.corner[0] == other_then.corner[0]
-    return stays and rows == k and rows[0] != rows[1] and now.modes[1][0].extent == other.modes[1][0].extent
-
-
-def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding:
-    load, at = wrong.loads[0], wrong.loads[0].event.coordinates
-    names = "{k, row}" if wrong.along_k else "{row, k}"
-    return at_instruction(
-        "R508",
-        load.event.instruction,
-        f"the coordinates {list(at)} of {name}'s tile are swapped: k = {wrong.corner[1]}, rows from {wrong.corner[0]} on",
-        f"coordinates {names}, dimension 0 (the contiguous one) first: [{at[1]}, {at[0]}] here",
-        why=f"the other operand has k = {other.corner[1]}; from product to product the rows of {name} advance, and its k stays",
-    )
+__all__ = ["begun_anew", "is_discarded", "unreached"]
 
 
 def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:

@@ -1,0 +1,409 @@
+"""Do all products of one sum multiply the same rows of A and of B, and the same k of both? The loads that do not."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from smemsim.core.finding import Finding, at_instruction
+from smemsim.core.spec.findings import Severity
+from smemsim.diagnosis.operands.places import SURE
+from smemsim.diagnosis.operands.read import OperandRead, Product
+from smemsim.diagnosis.operands.recorded import Reads
+
+__all__ = ["exchanged", "mismatches", "undecided"]
+
+NAMES = ("A", "B")
+_NONE, _BOTH = (False, False), (True, True)  # of which operands the coordinates are exchanged
+
+
+class _At(NamedTuple):
+    """What a product adds to a sum: the first rows of A and B, and how much further A's k is than B's."""
+
+    rows: tuple[int, int]
+    apart: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Entry:
+    """A product of a sum with both operands from tensor loads. Each axis of an operand is one dimension of its map."""
+
+    product: Product
+    reads: tuple[OperandRead, OperandRead]
+    scales: tuple[int, int]  # k of the sum for each k that is stored: 2 for sparse A
+
+    @property
+    def is_fill(self) -> bool:
+        """Is an operand nothing but fill? Then its k says little."""
+        return any(read.is_fill for read in self.reads)
+
+    @property
+    def has_one_k(self) -> bool:
+        """Have both tensors as many k? Else one of them may be packed, such as the blocks of a sparse matrix."""
+        a, b = (read.modes[1][0].extent * scale for read, scale in zip(self.reads, self.scales, strict=True))
+        return a == b
+
+    def place(self, side: int, *, is_exchanged: bool = False) -> tuple[int, int]:
+        """(row, k) of an operand's first element; if the coordinates of its load were exchanged."""
+        read = self.reads[side]
+        row, k = read.at
+        if is_exchanged:
+            first, begin = read.corner
+            row, k = row - first + begin, k - begin + first
+        return row, k * self.scales[side]
+
+    def at(self, by: tuple[bool, bool] = _NONE) -> _At:
+        """What it adds, if the coordinates of these operands were exchanged."""
+        (a_row, a_k), (b_row, b_k) = (self.place(side, is_exchanged=by[side]) for side in (0, 1))
+        return _At((a_row, b_row), a_k - b_k)
+
+    def line(self, side: int) -> int:
+        """The line of the load that brought an operand."""
+        return self.reads[side].loads[0].event.instruction.line
+
+    def may_be_exchanged(self, side: int) -> bool:
+        """Are exchanged coordinates others, and inside of the tensor?"""
+        read = self.reads[side]
+        (row, k), (rows, depth) = read.corner, read.modes
+        return row != k and 0 <= k < rows[0].extent and 0 <= row < depth[0].extent
+
+
+@dataclasses.dataclass(eq=False)
+class _Sum:
+    """Products that add up. `is_split`: each one begins its own sum, and others add these up (two-level accumulation)."""
+
+    entries: list[_Entry]
+    is_split: bool = False
+
+    @property
+    def is_one_tile(self) -> bool:
+        """Do all products multiply the same rows, and k of A and B that are as far apart?"""
+        return len({entry.at() for entry in self.entries}) == 1
+
+    def most(self) -> _At | None:
+        """What more than half of the products have; of sums that are split, three quarters: heads may go on along k, too."""
+        solid = [entry.at() for entry in self.entries if not entry.is_fill]
+        (at, count), *_ = collections.Counter(solid).most_common(1) or [(None, 0)]
+        return at if count >= 2 and (4 * count >= 3 * len(solid) if self.is_split else 2 * count > len(solid)) else None
+
+    def wanted(self) -> _At | None:
+        """What the products should have: the same k of A and B, if one has that with most products' rows; else what most have."""
+        most = self.most()
+        if most is not None and not self.is_split and any(e.at() == most._replace(apart=0) and not e.is_fill for e in self.entries):
+            return most._replace(apart=0)
+        return most
+
+
+def _entry(p: Product) -> _Entry | None:
+    """A product of two operands that tensor loads brought, each of one plane; None for others."""
+    a, b = p.first
+    if a is None or b is None:
+        return None
+    if not (a.is_plain and b.is_plain) or min(a.share, b.share) < SURE:
+        return None
+    return _Entry(p, (a, b), (2 if p.events[0].is_sparse else 1, 1))
+
+
+def _sums(reads: Reads) -> list[_Sum]:
+    """The sums of the kept pieces: products of the same two matrices on one accumulator."""
+    sums: list[_Sum] = []
+    running: dict[tuple[object, ...], dict[tuple[int, ...], _Sum]] = {}
+    for p in reads.products:
+        entry = _entry(p)
+        if entry is None:
+            running.pop(p.accumulator, None)
+            continue
+        if p.events[0].begins:
+            running.pop(p.accumulator, None)
+        of = running.setdefault(p.accumulator, {})
+        matrices = tuple(x for read in entry.reads for x in (read.base, read.matrix.address, read.along_k))
+        if matrices not in of:
+            sums.append(of.setdefault(matrices, _Sum([])))
+        of[matrices].entries.append(entry)
+    return _joined(sums)
+
+
+def _joined(sums: list[_Sum]) -> list[_Sum]:
+    """The sums; those of one product each that go on along K on one accumulator are one."""
+    found: list[_Sum] = []
+    last: dict[tuple[object, ...], _Sum] = {}
+    for its in sums:
+        first = its.entries[0]
+        key = (*first.product.accumulator, *(read.base for read in first.reads))
+        before = last.get(key)
+        if len(its.entries) > 1:
+            last.pop(key, None)
+        elif before is not None and _goes_on(before.entries[-1], first):
+            before.entries.append(first)
+            before.is_split = True
+            continue
+        else:
+            last[key] = its
+        found.append(its)
+    return found
+
+
+def _goes_on(before: _Entry, now: _Entry) -> bool:
+    """Has a product further k than the one before, of the same rows of one operand?"""
+    places = [(before.place(side), now.place(side)) for side in (0, 1)]
+    return any(k < new_k for (_, k), (_, new_k) in places) and any(row == new_row for (row, _), (new_row, _) in places)
+
+
+# ---- Coordinates of row and k that are exchanged
+
+
+def exchanged(reads: Reads) -> list[Finding]:
+    """R508 for loads whose coordinates of row and k are exchanged, one for each load and operand.
+
+    It is certain if all of this holds. The products of a sum do not multiply the same rows and k. With the
+    coordinates of some loads exchanged, they do, and every k once. Both tensors have as many k. If all loads of an
+    operand are exchanged, the instructions step along k within a tile (with the wrong major-ness they do not).
+    """
+    findings: dict[tuple[int, int], Finding] = {}
+    for its in _sums(reads):
+        changes = _exchanges(its.entries) if not its.is_split or its.most() is not None else []
+        for entry, by in zip(its.entries, changes, strict=False):
+            for side in (0, 1):
+                line = entry.line(side)
+                if by[side] and (side, line) not in findings:
+                    findings[side, line] = _found_exchanged(entry, side, changes)
+    return list(findings.values())
+
+
+def _exchanges(entries: list[_Entry]) -> list[tuple[bool, bool]]:
+    """Of which operands of each product the coordinates are exchanged; empty if that does not explain the products."""
+    if len(entries) < 2 or len({entry.at() for entry in entries}) == 1 or not all(entry.has_one_k for entry in entries):
+        return []
+    ways = [_ways(entry) for entry in entries]
+    found = []
+    for wanted in dict.fromkeys(ways[0]):
+        if all(wanted in some for some in ways):
+            found.append((wanted, [some[wanted] for some in ways]))
+    certain = [(sum(map(sum, by)), wanted.apart != 0, by) for wanted, by in found if _is_certain(entries, wanted, by)]
+    return min(certain, key=lambda one: one[:2])[2] if certain else []
+
+
+def _ways(entry: _Entry) -> dict[_At, tuple[bool, bool]]:
+    """What a product may be meant to add, with the fewest operands that are exchanged for it."""
+    ways: dict[_At, tuple[bool, bool]] = {}
+    for by in sorted(itertools.product((False, True), repeat=2), key=sum):
+        if all(entry.may_be_exchanged(side) for side in (0, 1) if by[side]):
+            ways.setdefault(entry.at(by), by)
+    return ways
+
+
+def _is_certain(entries: list[_Entry], wanted: _At, by: list[tuple[bool, bool]]) -> bool:
+    """Can nothing else be meant than products with these coordinates exchanged?"""
+    k = [entry.place(1, is_exchanged=own[1])[1] for entry, own in zip(entries, by, strict=True)]
+    right = by.count(_NONE)
+    if len(set(k)) < len(k) or (wanted.apart and 2 * right <= len(by)):
+        return False
+    whole = [side for side in (0, 1) if all(own[side] or not entry.may_be_exchanged(side) for entry, own in zip(entries, by, strict=True))]
+    if whole and not all(_steps_along_k(entry.product) for entry in entries):
+        return False
+    if len(whole) < 2 or _BOTH not in by:
+        return True
+    # Products of several matrices that lie below each other add up, too: one k, and rows that go on by whole tiles.
+    steps = {abs(new - old) for old, new in itertools.pairwise(k)}
+    rows = max(read.loads[0].transfer.tensor_map.box_dim[read.modes[0][0].dimension] for read in entries[0].reads)
+    return min(steps) < rows or any(entry.at().apart for entry in entries)
+
+
+def _steps_along_k(p: Product) -> bool:
+    """Do the instructions of a product go on along the k of both tiles?"""
+    steps = [(one, two, event.k) for side in (p.a, p.b) for one, two, event in zip(side, side[1:], p.events, strict=False)]
+    return bool(steps) and all(
+        one is None or two is None or (two.at[0] == one.at[0] and two.at[1] == one.at[1] + k) for one, two, k in steps
+    )  # fmt: skip
+
+
+def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]]) -> Finding:
+    name, other, wrong = NAMES[side], entry.reads[1 - side], entry.reads[side]
+    load, at = wrong.loads[0], wrong.loads[0].event.coordinates
+    names = "{k, row}" if wrong.along_k else "{row, k}"
+    row, k = wrong.corner
+    exchanged_at = list(at)
+    dimensions = [modes[0].dimension for modes in wrong.modes]
+    exchanged_at[dimensions[0]], exchanged_at[dimensions[1]] = at[dimensions[1]], at[dimensions[0]]
+    why = f"the other products of this sum multiply rows from {k} on of {name}, and {NAMES[1 - side]} has k = {other.corner[1]} here"
+    if all(by[side] for by in changes):
+        why = f"in this sum the rows of {name} advance and its k stays {k}"
+        why += "" if changes[0][1 - side] else f"; the k of {NAMES[1 - side]} advances ({other.corner[1]} here)"
+    return at_instruction(
+        "R508",
+        load.event.instruction,
+        f"the coordinates {list(at)} of {name}'s tile are swapped: k = {k}, rows from {row} on",
+        f"coordinates {names}, dimension 0 (the contiguous one) first: {exchanged_at} here",
+        why=why,
+    )
+
+
+# ---- Another k, or other rows
+
+
+def mismatches(reads: Reads) -> list[Finding]:
+    """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
+
+    Rows that differ are certain if the difference is another one at the same place of another sum of the launch. Else
+    they may be meant (channels that are shifted in time): a remark.
+    """
+    sums = [its for its in _sums(reads) if its.entries[0].has_one_k]
+    findings: dict[tuple[int, int], Finding] = {}
+    for its in sums:
+        wanted = its.wanted()
+        odd = _parting(its) if wanted is None else _other_k(its, wanted)
+        for entry, side in odd:
+            findings.setdefault((side, entry.line(side)), _found_k(entry, side, wanted))
+        if wanted is None and findings:
+            break
+    if not findings:
+        rows = _Rows(sums)
+        for its in sums:
+            for entry, side, other in rows.odd(its):
+                is_sure = rows.vary(its, entry, side)
+                if is_sure or its.most() is not None:
+                    findings.setdefault((side, entry.line(side)), _found_rows(entry, side, other, is_sure=is_sure))
+    sure = [f for f in findings.values() if f.severity is not Severity.NOTE]
+    return sure or list(findings.values())
+
+
+def _other_k(its: _Sum, wanted: _At) -> Iterator[tuple[_Entry, int]]:
+    """The products in which the k of A and B are not as far apart as in the others; with the operand."""
+    for n, entry in enumerate(its.entries):
+        at = entry.at()
+        others = [side for side in (0, 1) if at.rows[side] != wanted.rows[side]]
+        if at.apart != wanted.apart and not entry.is_fill and len(others) < 2:
+            yield entry, others[0] if others else _wrong_side(its.entries, n)
+
+
+def _wrong_side(entries: list[_Entry], n: int) -> int:
+    """The operand with a k that another product has, too, or that advances less evenly; else the one that advances less."""
+    k = [[entry.place(side)[1] for entry in entries] for side in (0, 1)]
+    twice = [k[side].count(k[side][n]) > 1 for side in (0, 1)]
+    if twice[0] != twice[1]:
+        return twice.index(True)
+    uneven = [len({new - old for old, new in itertools.pairwise(of)}) for of in k]
+    if uneven[0] != uneven[1]:
+        return uneven.index(max(uneven))
+    before = n - 1 if n else 1
+    return 0 if abs(k[0][n] - k[0][before]) < abs(k[1][n] - k[1][before]) else 1
+
+
+def _parting(its: _Sum) -> Iterator[tuple[_Entry, int]]:
+    """The first product in which the k of A and of B part, of the same rows as the one before."""
+    for before, now in itertools.pairwise(() if its.is_split else its.entries):
+        if before.at().rows != now.at().rows or before.is_fill or now.is_fill:
+            continue
+        a, b = (now.place(side)[1] - before.place(side)[1] for side in (0, 1))
+        if a != b:
+            yield now, 0 if abs(a) < abs(b) else 1
+            return
+
+
+class _Rows:
+    """The rows of one operand that differ within sums, while both operands have the same k."""
+
+    def __init__(self, sums: list[_Sum]) -> None:
+        self.rows: dict[tuple[int, int], set[int]] = {}  # that a load brings: by operand and line
+        self.moved: dict[tuple[int, int, int, int], set[int]] = {}  # how far from those of the sum, see `_key`
+        for its in sums:
+            base = self._base(its)
+            if any(entry.is_fill for entry in its.entries):
+                continue
+            for entry in its.entries:
+                for side in (0, 1):
+                    row = entry.place(side)[0]
+                    self.rows.setdefault((side, entry.line(side)), set()).add(row)
+                    self.moved.setdefault(self._key(its, entry, side), set()).add(row - base.rows[side])
+
+    @staticmethod
+    def _base(its: _Sum) -> _At:
+        return its.most() or its.entries[-1].at()
+
+    @staticmethod
+    def _key(its: _Sum, entry: _Entry, side: int) -> tuple[int, int, int, int]:
+        """Operand, line, the place in the sum, and the sum's length."""
+        return side, entry.line(side), its.entries.index(entry), len(its.entries)
+
+    def odd(self, its: _Sum) -> Iterator[tuple[_Entry, int, _Entry]]:
+        """The products with other rows of an operand than the sum's, the operand, and a product with the sum's rows.
+
+        A load that always brings the same rows is the wrong one if those of the other load vary.
+        """
+        base, k = self._base(its), [entry.place(1)[1] for entry in its.entries]
+        others = next(entry for entry in its.entries if entry.at() == base)
+        is_certain = not its.is_split and len(set(k)) == len(k) and not any(entry.is_fill for entry in its.entries)
+        if not is_certain or len({entry.at().apart for entry in its.entries}) > 1:
+            return
+        for entry in its.entries:
+            sides = [side for side in (0, 1) if entry.at().rows[side] != base.rows[side]]
+            if len(sides) == 1 and not entry.is_fill:
+                own, usual = (len(self.rows[sides[0], one.line(sides[0])]) for one in (entry, others))
+                yield (others, sides[0], entry) if own > usual == 1 else (entry, sides[0], others)
+
+    def vary(self, its: _Sum, entry: _Entry, side: int) -> bool:
+        """Is the difference another one in other sums of the launch?"""
+        return any(len(self.moved.get(self._key(its, one, side), ())) > 1 for one in its.entries)
+
+
+def _found_k(entry: _Entry, side: int, most: _At | None) -> Finding:
+    name, wrong, other = NAMES[side], entry.reads[side], entry.reads[1 - side]
+    k = [read.at[1] for read in entry.reads]
+    if most is None:
+        why = "A and B advance by different steps of k in this sum"
+    elif most.apart:
+        why = f"in the other products of this sum the k of A is {most.apart} from that of B"
+    else:
+        why = "the other products of this sum multiply the same k of both"
+    return at_instruction(
+        "R508",
+        wrong.loads[0].event.instruction,
+        f"the product at line {entry.product.events[0].instruction.line} multiplies k = {k[0]} of A with k = {k[1]} of B",
+        f"load {name} at k = {_k_wanted(entry, side, most)}, or read it from the stage that holds that k",
+        why=f"{why}; the coordinates are {list(wrong.loads[0].event.coordinates)} for {name}, {list(other.loads[0].event.coordinates)} for {NAMES[1 - side]}",
+    )
+
+
+def _k_wanted(entry: _Entry, side: int, most: _At | None) -> int:
+    """The k that an operand should have, in its own elements."""
+    apart = 0 if most is None else most.apart
+    k = entry.place(1 - side)[1] + (apart if side == 0 else -apart)
+    return k // entry.scales[side]
+
+
+def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Finding:
+    name, wrong = NAMES[side], entry.reads[side]
+    load = wrong.loads[0].event
+    (row, k), (others_row, others_k) = entry.reads[side].at, other.reads[side].at
+    meant = list(load.coordinates)
+    meant[wrong.modes[0][0].dimension] += others_row - row
+    return at_instruction(
+        "R508",
+        load.instruction,
+        f"the sum at line {entry.product.events[0].instruction.line} multiplies {name}'s rows from {row} on at k = {k}, and from {others_row} on at k = {others_k}",
+        f"coordinates {meant} instead of {list(load.coordinates)}{'' if is_sure else ', unless shifted rows are meant'}",
+        why=f"a sum is one tile of D: it has the same rows of {name} at every k",
+        milder=None if is_sure else Severity.NOTE,
+    )
+
+
+# ---- What is not decided
+
+
+def undecided(reads: Reads) -> bool:
+    """Is there a sum of products of two operands from tensor loads of which nothing shows whether both have the same k?"""
+    for its in _sums(reads):
+        if not its.entries[0].has_one_k or (its.is_one_tile and its.entries[0].at().apart):
+            return True
+        if not its.is_one_tile and its.most() is None and not _exchanges(its.entries) and not any(_parting(its)):
+            return True
+    running: set[tuple[object, ...]] = set()
+    for p in reads.products:
+        if any(read is not None and not read.is_plain for read in p.first):
+            if p.accumulator in running and not p.events[0].begins:
+                return True
+            running.add(p.accumulator)
+    return False
