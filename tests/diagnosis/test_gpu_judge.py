@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
@@ -681,6 +682,103 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
     assert gemm(range(0, 4, 2), 256).findings == []  # some blocks of a sparse matrix
     assert gemm(range(4), 256, split=True).findings == []
     assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
+
+
+# ---- the rows and the k of one sum
+
+
+def summed(at: Callable[[int, int], tuple[object, object]], *, tiles: int = 4, rank: int = 2, k: int = 256, sums: bool = True) -> Run:
+    """Two CTAs, each with one sum of tiles of 64 k; `at` has (k, row) of a side's (0: A) tile, %y is 64 times the CTA's number. `sums`: else each tile is a
+    sum of its own."""
+    gpu = Gpu("sm_90a")
+    more = (1,) * (rank - 2)
+    maps = [tensor(gpu, (*more, 256, k), (BOX, ROWS, *more), name=name) for name in "AB"]
+    loads = [
+        Load(side, (2 * n + side) * TILE, (*at(side, n), *[0 for _ in more]))
+        for n in range(tiles) for side in (0, 1)
+    ]  # fmt: skip
+    products = [p for n in range(tiles) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]
+    if not sums:
+        products = [p if n % 4 else dataclasses.replace(p, first=ZEROED) for n, p in enumerate(products)]
+    return run(kernel(2, loads, products), gpu, *maps, grid=2)
+
+
+def right(side: int, n: int) -> tuple[object, object]:
+    return 64 * n, "%y" if side == 0 else 64
+
+
+def but(
+    wrong: int, those: Collection[int], other: Callable[[object, object], tuple[object, object]]
+) -> Callable[[int, int], tuple[object, object]]:
+    """The right coordinates, but of some tiles of a side (2: of both)."""
+    return lambda side, n: other(*right(side, n)) if wrong in (side, 2) and n in those else right(side, n)
+
+
+def swap(k: object, row: object) -> tuple[object, object]:
+    return row, k
+
+
+SWAPPED = [(0, (0,)), (0, (2,)), (1, (3,)), (0, (1, 2)), (1, range(4)), (2, (2,)), (2, range(4))]
+
+
+@pytest.mark.parametrize(("side", "those"), SWAPPED)
+@pytest.mark.parametrize("rank", [2, 3])
+def test_swapped_coordinates_of_any_loads_are_found(side: int, those: Collection[int], rank: int):
+    """Also where exchanged coordinates are those of another tile's row or k, and of a tensor with a batch."""
+    found = summed(but(side, those, swap), rank=rank)
+    assert {f.code for f in found.findings} == {"R508"}, found.text()
+    assert all("tile are swapped" in f.message for f in found.findings)
+    assert {f.message[f.message.index("of ") + 3] for f in found.findings} == {0: {"A"}, 1: {"B"}, 2: {"A", "B"}}[side]
+
+
+PARTED: dict[str, tuple[Callable[[int, int], tuple[object, object]], int, int, str]] = {
+    "another k": (but(0, (2,), lambda k, row: (192, row)), 0, 2, "k = 192 of A with k = 128 of B"),
+    "the stage before": (but(1, (1,), lambda k, row: (0, row)), 1, 1, "k = 64 of A with k = 0 of B"),
+    "k and row": (but(0, (1,), lambda k, row: (128, 192)), 0, 1, "k = 128 of A with k = 64 of B"),
+    "one k": (but(1, range(4), lambda k, row: (0, row)), 1, 1, "k = 64 of A with k = 0 of B"),
+    "one row": (but(0, (3,), lambda k, row: (k, 0)), 0, 3, "rows from 0 on at k = 192, and from 64 on at k = 0"),
+}
+
+
+@pytest.mark.parametrize("name", PARTED)
+def test_a_tile_from_elsewhere_than_those_of_its_sum_is_found(name: str):
+    at, side, n, message = PARTED[name]
+    found = summed(at)
+    (first,) = found.findings
+    loads = [i for i, line in enumerate(found.ptx.splitlines(), 1) if "cp.async.bulk.tensor" in line]
+    assert (first.code, first.line, message in first.message) == ("R508", loads[2 * n + side], True), found.text()
+
+
+def test_a_tile_from_elsewhere_is_found_if_each_tile_is_a_sum_of_its_own():
+    assert summed(right, sums=False).findings == []
+    found = summed(but(0, (2,), lambda k, row: (192, row)), sums=False)
+    assert [f.code for f in found.findings] == ["R508"], found.text()
+
+
+RIGHT: dict[str, tuple[Callable[[int, int], tuple[object, object]], dict[str, int], bool]] = {
+    "k in another order": (lambda side, n: (64 * (2, 0, 3, 1)[n], right(side, n)[1]), {}, True),
+    "k of a batch below each other": (lambda side, n: (0, 64 * n), {"k": 64}, False),
+    "one k of a batch": (lambda side, n: (64, 64 * n), {}, False),
+    "some of k": (lambda side, n: right(side, n + 1), {"tiles": 2}, True),
+    "k of B a tile further": (lambda side, n: (64 * (n + side), right(side, n)[1]), {"tiles": 2}, False),
+    "two products": (lambda side, n: (64 * (n % 2), 64 * (n // 2)), {}, False),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_may_be_meant_is_no_finding(name: str):
+    """What is not decided is listed as not checked."""
+    at, more, is_decided = RIGHT[name]
+    found = summed(at, **more)
+    assert found.findings == []
+    assert ("not checked: whether A and B have the same k" in found.summary()) != is_decided
+
+
+def test_rows_that_are_always_as_far_away_may_be_meant():
+    """Such as channels that are shifted in time: a remark."""
+    found = summed(but(1, (1,), lambda k, row: (k, 128)))
+    assert found.findings == []
+    assert [f.code for f in found.remarks if "shifted rows" in f.repair] == ["R508"], found.text()
 
 
 # ---- two products on one accumulator

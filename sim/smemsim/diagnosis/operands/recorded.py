@@ -696,7 +696,8 @@ class Reads(MergeableObserver):
             key.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
                          load.transfer.smem_address, by, load.clipped))  # fmt: skip
         for p in products:
-            key.append(p.accumulator[1:])
+            a, b = p.first
+            key.append((p.accumulator[1:], a is not None and b is not None and a.at[1] == b.at[1]))
             for event, *reads in zip(p.events, p.a, p.b, strict=True):
                 key.append(
                     (
