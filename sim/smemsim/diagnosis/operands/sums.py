@@ -86,7 +86,9 @@ class _Sum:
     def most(self) -> _At | None:
         """What more than half of the products have; of sums that are split, three quarters: heads may go on along k, too."""
         solid = [entry.at() for entry in self.entries if not entry.is_fill]
-        (at, count), *_ = collections.Counter(solid).most_common(1) or [(None, 0)]
+        if not solid:
+            return None
+        at, count = collections.Counter(solid).most_common(1)[0]
         return at if count >= 2 and (4 * count >= 3 * len(solid) if self.is_split else 2 * count > len(solid)) else None
 
     def wanted(self) -> _At | None:
@@ -189,7 +191,7 @@ def _exchanges(entries: list[_Entry]) -> list[tuple[bool, bool]]:
 def _ways(entry: _Entry) -> dict[_At, tuple[bool, bool]]:
     """What a product may be meant to add, with the fewest operands that are exchanged for it."""
     ways: dict[_At, tuple[bool, bool]] = {}
-    for by in sorted(itertools.product((False, True), repeat=2), key=sum):
+    for by in (_NONE, (True, False), (False, True), _BOTH):
         if all(entry.may_be_exchanged(side) for side in (0, 1) if by[side]):
             ways.setdefault(entry.at(by), by)
     return ways
