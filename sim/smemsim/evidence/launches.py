@@ -143,7 +143,7 @@ ARRAY_KEYS: dict[str, Key] = {
     "random": Key("any", "a second distribution, for `--random`"),
     "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "an .npy file instead of a distribution, in the folder of this file or below"),
     "address": Key(Kind("an address, 0 or more", _is_address, {"type": "integer"}), "the address of its first byte in global memory. Default: any free one"),
-    "variable": Key("text", "a variable of the PTX: the array is the content of that variable"),
+    "variable": Key("text", "the name of a variable of the PTX. The array is its content before the launch"),
 }  # fmt: skip
 ARGUMENTS: dict[str, Key] = {
     "array": Key("any", "the address of an array"),

@@ -86,7 +86,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}",
                 "",
                 measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
-                why=f"at least {moved - inside} of {moved} elements of every load are fill, and the mbarrier counts their bytes",
+                why=f"at least {moved - inside} of {moved} elements of every load along dimension {i} are fill, and the mbarrier counts their bytes",
             )
 
 
