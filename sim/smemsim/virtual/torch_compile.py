@@ -8,6 +8,7 @@ first one is taken, and nothing of it is kept for a card.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -140,7 +141,33 @@ def _open_inductor(mode: Any) -> None:
     heuristics.CachingAutotuner.coordinate_descent_tuning = lambda self, launcher, *args, **kwargs: launcher
     heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
     algorithms.AlgorithmSelectorCache.benchmark_choices = classmethod(_unmeasured)
-    code.CompiledFxGraph.__call__ = with_mode(mode, code.CompiledFxGraph.__call__)
+    code.CompiledFxGraph.__call__ = with_mode(mode, _noted(code.CompiledFxGraph.__call__))
+
+
+def _noted(call: Any) -> Any:
+    """A call of compiled code, after which the end of the program looks for launches."""
+
+    @functools.wraps(call)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "cuda" in self.device_types:
+            _look_at_end()
+        return call(self, *args, **kwargs)
+
+    return called
+
+
+@functools.cache
+def _look_at_end() -> None:
+    """Compiled code without a kernel of its own is no simulation: a card would run the library's products."""
+
+    def look() -> None:
+        if not process.device().launches:
+            _refuse(
+                "torch.compile: the compiled code launched no kernel; its operations ran on the CPU, where a card runs a "
+                'library (mode="max-autotune" writes products as kernels)'
+            )
+
+    atexit.register(look)
 
 
 def _unmeasured(cls: Any, choices: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
