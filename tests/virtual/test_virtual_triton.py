@@ -273,6 +273,22 @@ def test_workers_of_xdist_tell_what_they_launched(tmp_path):
     assert all((tmp_path / "report" / name).is_file() for name in linked)
 
 
+@pytest.mark.parametrize(
+    ("function", "code", "told"),
+    [("x @ x", 2, "the compiled code launched no kernel"), ("(x @ x).relu().sum(1)", 0, "launches of 1 kernel")],
+)
+def test_compiled_code_that_launches_nothing_is_no_success(function, code, told, tmp_path):
+    """Inductor leaves a product to cuBLAS, which is not simulated."""
+    (tmp_path / "program.py").write_text(
+        f"import torch\ncalled = torch.compile(lambda x: {function}, mode='reduce-overhead')\n"
+        "x = torch.ones(64, 64, device='cuda')\nprint(bool((called(x) > 0).all() and (called(x) > 0).all()))\n", encoding="utf-8"
+    )  # fmt: skip
+    ended, out, err = run("-m", "smemsim", "exec", "--arch", "sm_90a", "--", sys.executable, "program.py", folder=tmp_path)
+    assert (ended, out) == (code, "True\n"), err
+    assert told in err
+    assert "no graph is captured" in err
+
+
 def test_an_unknown_card_is_told_in_a_sentence(tmp_path):
     code, out, err = run("-m", "pytest", *PLUGIN, "--smemsim-gpu", "sm_12", folder=tmp_path)
     assert code == 4
