@@ -626,6 +626,11 @@ def test_factors_that_threads_store_for_others_are_found(gemm, code, words):
     assert words in done.findings[0].message
 
 
+def test_the_same_factors_in_other_columns_are_followed():
+    """A has the columns before those of B."""
+    assert run(Stored(by="tensor", is_shared=True))[0].judged.scales == (8, 8)
+
+
 def test_factors_of_tcgen05_that_threads_look_up_in_a_table_are_not_judged():
     """The addresses of a table come from data. Rows share its bytes in no order."""
     done, _ = run(Stored(by="looked up", wrong="a", id=first_of_a))

@@ -287,13 +287,14 @@ class Stored(Gemm):
     turn: str = ""
     tile: Callable[[int], int] = int
     only: str = ""  # a guard of what is stored
+    is_shared: bool = False  # do both sides have the factors of A?
 
     def packed(self, scales: np.ndarray) -> np.ndarray:
         return scales
 
     def _address(self, side: str, tile: int) -> str:
         row, tile = (self.turn, self.tile(tile)) if side in self.wrong else ("", tile)
-        at, cta = ("%rd3", "%r3") if side == "a" else ("%rd4", "%r4")
+        at, cta = ("%rd3", "%r3") if side == "a" or self.is_shared else ("%rd4", "%r4")
         return (
             f"{row} shl.b32 %r33, {cta}, 7; add.u32 %r33, %r33, %r30; mul.lo.u32 %r33, %r33, {4 * self.tiles}; cvt.u64.u32 %rd10, %r33; add.u64 %rd10, %rd10, {at}; "
             f"add.u64 %rd10, %rd10, {4 * tile};"

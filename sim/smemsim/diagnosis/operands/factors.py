@@ -175,6 +175,7 @@ class Factors:
         self._cells: dict[Wave, dict[int, _Cells]] = {}
         self._offsets: dict[tuple[tuple[int, ...], bytes], tuple[int, np.ndarray]] = {}
         self._unknown: set[int] = set()  # of those the numbers that have bytes of no array
+        self._tables: dict[int, bool] = {}  # of those by number: are they the offsets of a table?
         self._taken: dict[Any, tuple[int, np.ndarray, int, _CellsRead]] = {}
         self._of_bulk: dict[Any, tuple[int, np.ndarray, int]] = {}
         self._forms: dict[Any, tuple[Transfer, _Form | None]] = {}
@@ -392,7 +393,13 @@ class Factors:
             copies = (*(cells.copies[n] for n in used), *by_threads)
             elements = event.k // places.lane.shape[1]
             uses[place] = Use(event, spot.k, elements, base, offsets, copies, layout, part.other, spot.size)
-        return {TABLE} if isinstance(layout, ScaleLayout) and uses[place].is_looked_up else set()
+        return {TABLE} if isinstance(layout, ScaleLayout) and uses[place].by_threads and self._is_table(number, offsets) else set()
+
+    def _is_table(self, number: int, offsets: np.ndarray) -> bool:
+        """Are offsets, which have this number, those of a table?"""
+        if number not in self._tables:
+            self._tables[number] = is_looked_up(offsets)
+        return self._tables[number]
 
     def _stored_in_cells(self, x: Wave, cta: Cta, event: Mma, places: _CellsRead) -> Brought | None:
         """Factors that threads have stored to all lanes of some columns, as a copy made by the last of their
@@ -405,7 +412,8 @@ class Factors:
         values = (cta.tensor.cells[lane, column] >> (BYTE * byte).astype(np.uint32)).astype(np.uint8)
         sources = unchanged(x, x.origins.in_tensor(cta.index, lane, column, byte), values).reshape(LANES, -1)
         stored = Brought(Copy(event.cta, event.thread, writer, "", "", 0, first), first, *self._known(sources), ())
-        return self.brought.setdefault((stored.base, stored.key), stored)
+        self.brought.setdefault((stored.base, stored.key), stored)
+        return stored
 
     def _spot(self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> _Spot | None:
         """The rows of a tensor that an operand is, and its first k; None if no tensor load shows it."""
