@@ -96,7 +96,7 @@ def finding(_: Page, number: str) -> str:
         "luck": "right today, not guaranteed",
         "note": "worth knowing",
     }
-    return f"**{c.severity}** ({grave[str(c.severity)]}): {c.says}."
+    return filled(f"**{c.severity}** ({grave[str(c.severity)]}): {c.says}.")
 
 
 # Headings of the page of rules: the first word of a rule's name, and what a reader has to know about the group.
@@ -539,7 +539,7 @@ def pipeline_twins(_: Page) -> str:
         flying = " and ".join(map(str, dict.fromkeys(rings["in_flight"])))
         mark = " \\*" if name in model["exceptions"] else ""
         rows.append((f"`{name}`", one["says"], str(rings["stages"][0]), f"{flying}{mark}", f"{one['best_ms']:.3f}"))
-    told = "\n".join(f"- `{name}`: {why}." for name, why in model["exceptions"].items())
+    told = "\n".join(filled(f"`{name}`: {why}.", "- ") for name, why in model["exceptions"].items())
     head = ("kernel", "what it does", "stages", "loads in flight, by its barriers", "ms")
     return f"{table(head, rows)}\n\n\\* Exceptions:\n\n{told}"
 
