@@ -1,6 +1,7 @@
 """Counters of launches: every kind of access on its line, sums by line and source, by every tier; off they cost nothing."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -27,7 +28,9 @@ ret; }}"""
 def counted(body: str, *, block: int = 32, grid: int = 1, **options) -> smemsim.Run:
     gpu = smemsim.Gpu("sm_90a")
     a = gpu.array(np.arange(4096, dtype=np.uint32))
-    return gpu.launch(kernel(body), block=block, grid=grid, args=[a], counters=True, progress=False, **options)
+    mode = os.environ.get("SMEMSIM_TIERS"), os.environ.get("SMEMSIM_COHORTS"), options
+    text = f"{kernel(body)}// {mode}"  # a program keeps its tiers
+    return gpu.launch(text, block=block, grid=grid, args=[a], counters=True, progress=False, **options)
 
 
 def row(run: smemsim.Run, name: str) -> dict[str, object]:
@@ -47,6 +50,47 @@ def test_bank_conflicts_of_a_stride(monkeypatch: pytest.MonkeyPatch, stride: int
     assert (found["executed"], found["lanes"], found["shared_requests"]) == (8, 256, 8)
     assert (found["wavefronts"], found["ideal_wavefronts"], found["worst_degree"]) == (8 * degree, 8, degree)
     assert found["sure"] == "exact"
+
+
+KINDS_OF_BLOCKS = {
+    "a loop without accesses, its lanes leave one by one": """mov.u32 %y, 0; and.b32 %z, %t, 7; setp.gt.u32 %p, %t, 40;
+        AGAIN: add.u32 %y, %y, 1; @%p add.u32 %x, %x, %y; mul.lo.u32 %x, %x, 3; setp.le.u32 %q, %y, %z; @%q bra AGAIN;
+        st.global.u32 [%h], %x;""",
+    "accesses with and without a predicate, of several sizes": """setp.lt.u32 %p, %t, 37; mul.lo.u32 %a, %t, 48; and.b32 %a, %a, 4080; add.u32 %a, %a, %s;
+        mov.u32 %y, 0;
+        AGAIN: @%p st.shared.u32 [%a+4], %x; st.shared.u16 [%a+2], %c; bar.sync 0;
+        ld.shared.v4.b32 {%x, %z, %w, %v}, [%a]; ld.shared.v2.b32 {%x, %z}, [%a+8]; ld.shared.u8 %c, [%a+3]; @!%p ld.global.u32 %v, [%h+64]; ld.global.u32 %x, [%h]; ld.global.u32 %v, [%h+4];
+        and.b32 %z, %t, 12; shl.b32 %z, %z, 4; add.u32 %z, %z, %s; ld.shared.v4.b32 {%x, %v, %w, %v}, [%z]; ld.shared.b64 %b, [%z+24];
+        bar.sync 0; add.u32 %a, %a, 32; add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 5; @%q bra AGAIN;
+        st.global.u32 [%h], %x;""",
+    "lanes that branch over a few instructions between shuffles": """mov.u32 %y, 0; setp.gt.u32 %p, %t, 70; and.b32 %z, %t, 1; setp.eq.u32 %r, %z, 0;
+        AGAIN: shfl.sync.bfly.b32 %z, %x, 1, 31, -1; add.u32 %x, %x, %z;
+        @%p bra OVER; add.u32 %x, %x, 5; @%r add.u32 %x, %x, %t;
+        OVER: shfl.sync.bfly.b32 %z, %x, 2, 31, -1; @%r add.u32 %x, %x, %z; xor.b32 %x, %x, %t;
+        add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 6; @%q bra AGAIN;
+        st.global.u32 [%h], %x;""",
+    "half of the threads": """mov.u32 %y, 0; setp.ge.u32 %p, %t, 50; @%p bra END; shl.b32 %a, %t, 3; add.u32 %a, %a, %s;
+        AGAIN: st.shared.v2.b32 [%a], {%x, %y}; ld.shared.b64 %b, [%a]; ld.global.u32 %z, [%h+128]; mad.lo.u32 %x, %z, %x, %y;
+        add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 4; @%q bra AGAIN; st.global.u32 [%h], %x;
+        END:""",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_BLOCKS)
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_compiled_blocks_count_as_interpreted_ones(monkeypatch: pytest.MonkeyPatch, kind: str, sanitize: bool) -> None:
+    """Every column, every note, with and without the sanitizer and cohorts, for 4 CTAs of 96 threads."""
+    monkeypatch.setenv("SMEMSIM_LLVM_LEVEL", "0")
+    body = f".reg .pred %q, %r; .reg .b32 %v; mul.wide.u32 %h, %t, 4; add.u64 %h, %h, %g; mov.b16 %c, 1;\n{KINDS_OF_BLOCKS[kind]}"
+    found = []
+    for tier, cohorts in (("closures", "on"), ("compiled", "on"), ("compiled", "off")):
+        monkeypatch.setenv("SMEMSIM_TIERS", tier)
+        monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+        run = counted(body, block=96, grid=4, sanitize=sanitize)
+        notes = [str(f) for f in run.findings if f.code.startswith("P")]
+        found.append(({name: run.counters[name].tolist() for name in run.counters.columns}, notes))
+    assert found[1] == found[0]
+    assert found[2] == found[0]
 
 
 def test_every_kind_of_access_is_counted_on_its_line() -> None:

@@ -111,7 +111,7 @@ def limit_findings(table: Counters, limits: Sequence[Limit], body: Sequence[Inst
 def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
     """One note for each buffer, at the instruction that loses most."""
     total = sum(row.wavefronts for row in counting.rows.values())
-    for buffer in _buffers(counting):
+    for buffer in _buffers(counting) if any(row.worst_degree > 1 for row in counting.rows.values()) else ():
         lost = {key: _excess(counting, key, counting.rows[key]) for key in buffer.keys if counting.rows[key].sure is not Sure.NONE}
         lost = {key: excess for key, excess in lost.items() if excess > 0}
         if sum(lost.values()) < max(FEWEST, SHARE * total) or not lost:

@@ -22,6 +22,7 @@ import numpy as np
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.accesses import Piece, Values
 from smemsim.run.scopes import GPU
+from smemsim.run.tallies import CompiledAccesses, Tally
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp, GlobalWrite, TensorAccess
@@ -102,11 +103,12 @@ class Interest(NamedTuple):
     accesses: bool = False  # each access of memory by a thread
     instructions: bool = False  # which instructions run
     operands: bool = False  # what matrix instructions multiply; then it is followed where their bytes come from
+    counts: bool = False  # compiled code counts for it: it overrides `tallied` and `accessed_together`
 
     @property
     def is_stepwise(self) -> bool:
         """Has each instruction to be executed by itself?"""
-        return self.accesses or self.instructions
+        return (self.accesses or self.instructions) and not self.counts
 
 
 class Observer:
@@ -137,9 +139,21 @@ class Observer:
         """The running threads execute these instructions, one after the other. It is the same sequence each time."""
 
     def guarded(self, x: Wave, i: Instruction, holds: np.ndarray) -> None:
-        """The running threads come to an instruction with a predicate, which `holds` for these. Reported only if
-        some observer overrides `executes` or `accessed`.
+        """The running threads come to an instruction with a predicate, which `holds` for these. Compiled code does not
+        report it: an observer needs `executes` or `accessed`, or `tallied`, too.
         """
+
+    def tallied(self, x: Wave, tally: Tally) -> None:
+        """Compiled code counts in `tally` from now on: lanes that predicates leave out, and blocks that `executes` does
+        not report. Reported once for each tally, whose numbers are read after the launch.
+
+        An observer that overrides this event and `accessed_together` leaves blocks compiled, even if it overrides
+        `executes`, `guarded` and `accessed`: it gets these from interpreted code alone. (`executes` is reported for
+        compiled blocks too.)
+        """
+
+    def accessed_together(self, x: Wave, accesses: CompiledAccesses) -> None:
+        """Compiled code has executed loads and stores, which `accessed` does not report."""
 
     def block_entered(self, x: Wave, block: Any) -> None:
         """The running threads begin a block of instructions, or go on in it; `block.slots` are the registers that it
@@ -348,6 +362,7 @@ class Observer:
 
 EVENTS = tuple(name for name, _ in inspect.getmembers(Observer, inspect.isfunction))
 _ACCESSES = ("accessed", "updates")
+_COUNTS = {"tallied", "accessed_together"}
 
 
 class MergeableObserver(Observer):
@@ -407,7 +422,9 @@ def interest_of(observer: Observer) -> Interest:
     kind = type(observer)
     if kind not in _INTERESTS:
         overrides = {name for name, body in _BODIES.items() if getattr(kind, name) is not body}
-        _INTERESTS[kind] = Interest(not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides)
+        _INTERESTS[kind] = Interest(
+            not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides, overrides >= _COUNTS
+        )
     return _INTERESTS[kind]
 
 

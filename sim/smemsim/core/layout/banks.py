@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.core.layout.bank_loops import busiest_banks, different_sectors, paired_lanes
+from smemsim.core.layout.bank_loops import LINE, busiest_banks, different_sectors, fewest, load_costs, paired_lanes
 from smemsim.core.spec.counters import ACCESS_COSTS, LANES, LANES_TOGETHER, OPERAND_BYTES, PAIRED, SECTOR, TAG_LINE, Counts
 from smemsim.core.spec.shared_memory import BANKS
 
@@ -24,12 +24,13 @@ __all__ = [
     "ideal_wavefronts",
     "matrix_lanes",
     "operand_wavefronts",
+    "paired_distances",
     "pairs",
     "sectors",
     "shared_cost",
 ]
 
-_LINE = BANKS.count * BANKS.width
+PAIRED_OPS = ("ld",)
 
 
 class Cost(NamedTuple):
@@ -79,16 +80,24 @@ def shared_cost(op: str, at: Any, active: Any, size: int) -> Cost:
     if rule.counts is Counts.NOTHING:
         return Cost(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64), exact)
     together = LANES_TOGETHER[size]
+    if op in PAIRED_OPS:
+        cost, worst = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        load_costs(rows, masks, max(size // BANKS.width, 1), together, paired_distances(op, size), cost, worst)
+        return Cost(cost, worst, exact)
     cost, worst = _busiest(rows, masks, size, together, by_lane=rule.counts is not Counts.WORDS)
     if op == "cas":
         cost, worst = 2 * cost, 2 * worst
-    if op == "ld" and together < LANES:
-        paired = pairs(rows, masks)
-        if paired.any():
-            wide, wide_worst = _busiest(rows[paired], masks[paired], size, 2 * together, by_lane=False)
-            is_less = wide < cost[paired]
-            cost[paired], worst[paired] = np.where(is_less, wide, cost[paired]), np.where(is_less, wide_worst, worst[paired])
     return Cost(cost, worst, exact)
+
+
+def paired_distances(op: str, size: int) -> np.ndarray:
+    """The distances of lanes at one address for which two groups go together: those of `pairs`, if the access is a load
+    of more than one group.
+
+    >>> paired_distances("ld", 16), len(paired_distances("st", 16)), len(paired_distances("ld", 4))
+    (array([1, 2]), 0, 0)
+    """
+    return np.array(PAIRED if op in PAIRED_OPS and LANES_TOGETHER[size] < LANES else (), np.int64)
 
 
 def matrix_lanes(active: Any, count: int) -> Any:
@@ -106,7 +115,7 @@ def ideal_wavefronts(active: Any, size: int) -> np.ndarray:
     >>> ideal_wavefronts([0xFFFFFFFF, 0x1, 0x0], 16)
     array([4, 1, 0])
     """
-    out: np.ndarray = -(-_count(active) * size // _LINE)
+    out: np.ndarray = fewest(_count(active), size, LINE)
     return out
 
 
@@ -158,7 +167,7 @@ def ideal_sectors(touched: Any, active: Any, size: int) -> np.ndarray:
     >>> ideal_sectors([32], [0xFFFFFFFF], 4)
     array([4])
     """
-    out: np.ndarray = np.minimum(np.asarray(touched), -(-_count(active) * size // SECTOR))
+    out: np.ndarray = np.minimum(np.asarray(touched), fewest(_count(active), size, SECTOR))
     return out
 
 

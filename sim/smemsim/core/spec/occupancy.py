@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import NamedTuple
 
 from smemsim.core.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, Card
@@ -69,4 +70,6 @@ def registers_for(card: Card, threads: int, ctas: int, most: int = 255) -> int:
     >>> registers_for(card_of("sm_90a"), 384, 1), registers_for(card_of("sm_90a"), 128, 4)
     (168, 128)
     """
-    return next((n for n in range(most, 0, -1) if (cta_fit(card, threads, 0, n).registers or 0) >= ctas), 0)
+    counts = range(most, 0, -1)
+    found = bisect.bisect_left(counts, True, key=lambda n: (cta_fit(card, threads, 0, n).registers or 0) >= ctas)
+    return counts[found] if found < len(counts) else 0

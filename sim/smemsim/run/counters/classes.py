@@ -111,8 +111,10 @@ def product_of(i: Instruction) -> Product | None:
     """What a matrix instruction of registers or of wgmma computes; None for others, tcgen05 among them, whose shape
     stands in a register.
     """
+    if i.op not in ("mma", "wmma", "wgmma") or (i.op == "wmma" and "mma" not in i.modifiers):
+        return None
     shape = next((found for word in i.modifiers if (found := _SHAPE.fullmatch(word))), None)
-    if shape is None or i.op not in ("mma", "wmma", "wgmma") or (i.op == "wmma" and "mma" not in i.modifiers):
+    if shape is None:
         return None
     m, n, k = (int(x) for x in shape.groups())
     if i.op != "wgmma":

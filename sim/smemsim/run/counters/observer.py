@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,18 +13,28 @@ from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
 from smemsim.run.counters.classes import Product, counted_ones, op_of, product_of
+from smemsim.run.counters.compiled import MOST_WARPS, CompiledCosts
 from smemsim.run.counters.rows import Row, by_warp
 from smemsim.run.events import Access, Observer
 
 if TYPE_CHECKING:
     from smemsim.run.async_ops import AsyncOp
+    from smemsim.run.tallies import CompiledAccesses, Tally
     from smemsim.run.views import Cta, Wave
 
 __all__ = ["Counting"]
 
-MOST_WARPS = 128  # accesses of warps that are kept for each instruction
 _MATRIX = "machine code chooses how a fragment is loaded and stored"
 _REMOTE_CTA = "remote"
+
+
+class _Sample(NamedTuple):
+    """What some warps access; `at` are places in the wave's shared memory."""
+
+    op: str
+    at: np.ndarray
+    size: int
+    active: np.ndarray
 
 
 class Counting(Observer):
@@ -32,11 +43,14 @@ class Counting(Observer):
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.instructions: dict[int, Instruction] = {}
-        self.samples: dict[int, list[BankAccess]] = {}
         self.tensor_columns = 0  # the most that a CTA has allocated at once
         self._blocks: dict[int, tuple[Sequence[Instruction], list[int]]] = {}
         self._ones: set[int] = set()  # atomics whose number is 1 and whose result nothing reads
         self._memories: dict[int, tuple[np.ndarray, int]] = {}
+        self._kept: dict[int, tuple[Instruction, list[_Sample]]] = {}
+        self._pitch = 1  # bytes from the window of a CTA to the next one's
+        self._tallies: list[Tally] = []
+        self._compiled: dict[int, CompiledCosts] = {}  # by the identity of `CompiledAccesses.accesses`
         self._sources: dict[
             int, list[tuple[np.ndarray, np.ndarray]]
         ] = {}  # of cp.async: threads and global addresses that it has read, before it writes
@@ -90,6 +104,16 @@ class Counting(Observer):
         else:
             self._shared(x, row, access, threads)
 
+    def tallied(self, x: Wave, tally: Tally) -> None:
+        self._tallies.append(tally)
+
+    def accessed_together(self, x: Wave, accesses: CompiledAccesses) -> None:
+        costs = self._compiled.get(id(accesses.accesses))
+        if costs is None:
+            costs = self._compiled[id(accesses.accesses)] = CompiledCosts(accesses.accesses)
+        costs.add(accesses)
+        self._pitch = x.pitch
+
     def _everywhere(self, x: Wave, row: Row, access: Access, threads: np.ndarray) -> None:
         i, at = access.instruction, access.piece.at + self._begin(x, access.piece.memory)
         if i.op == "cp":
@@ -128,14 +152,14 @@ class Counting(Observer):
                 op = "uniform"
             row.shared(op, rows, active, size)
             if op in OPS and access.piece.space == "shared":
-                self._keep(x, access, op, rows, active)
+                self._pitch = x.pitch
+                self._keep(i, size, op, rows, active)
 
-    def _keep(self, x: Wave, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
-        """Some accesses of each instruction, by offset in the window: what a layout is tried on."""
-        kept, size = self.samples.setdefault(id(access.instruction), []), access.size
-        room = MOST_WARPS - sum(len(a.at) for a in kept)
+    def _keep(self, i: Instruction, size: int, op: str, rows: np.ndarray, active: np.ndarray) -> None:
+        kept = self._kept.setdefault(id(i), (i, []))[1]
+        room = MOST_WARPS - sum(len(one.at) for one in kept)
         if room > 0:
-            kept.append(BankAccess(op, rows[:room] % x.pitch, size, active[:room]))
+            kept.append(_Sample(op, rows[:room], size, active[:room]))
 
     def _copied(self, row: Row, access: Access, op: str, rows: np.ndarray, active: np.ndarray) -> None:
         """cp.async: lanes of one warp may have read bytes of several lengths, or none."""
@@ -167,6 +191,18 @@ class Counting(Observer):
 
     def finish(self) -> None:
         """Give every instruction of the blocks that ran its counts. Once."""
+        for costs in self._compiled.values():
+            costs.put(self.row)
+        for tally in self._tallies:
+            for i, entry in tally.off:
+                if tally.numbers[entry]:
+                    self.row(i).predicated_off += int(tally.numbers[entry])
+            for instructions, warps, lanes in tally.blocks:
+                if not tally.numbers[warps]:
+                    continue
+                counts = self._blocks.setdefault(id(instructions), (instructions, [0, 0, 0]))[1]
+                counts[0] += int(tally.numbers[warps])
+                counts[1] += int(tally.numbers[lanes])
         products: dict[int, tuple[Row, Product]] = {}
         for instructions, (warps, lanes, _) in self._blocks.values():
             for i in instructions:
@@ -182,3 +218,14 @@ class Counting(Observer):
             if product.b_bytes:
                 row.operand_wavefronts = row.mmas * operand_wavefronts(product.a_bytes, product.b_bytes)
         self._blocks.clear()
+        self._tallies.clear()
+
+    @functools.cached_property
+    def samples(self) -> dict[int, list[BankAccess]]:
+        """Some accesses of each instruction, by offset in the window: what a layout is tried on. After the launch."""
+        for costs in self._compiled.values():
+            for access, rows, active in costs.samples():
+                self._keep(access.instruction, access.size, op_of(access.instruction), rows, active)
+        return {
+            key: [BankAccess(one.op, one.at % self._pitch, one.size, one.active) for one in kept] for key, (_, kept) in self._kept.items()
+        }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from smemsim.core.layout.banks import Cost, copy_cost, ideal_sectors, ideal_wavefronts, sectors, shared_cost
 from smemsim.core.spec.counters import ACCESS_COSTS, COLUMNS, LANES, Counts, Sure
 
-__all__ = ["SUMMED", "Row", "by_warp"]
+__all__ = ["SUMMED", "Row", "by_warp", "sum_of"]
 
 WORD = 4  # bytes of local memory of one lane, beside those of the others
 SUMMED = tuple(c.name for c in COLUMNS if c.name != "worst_degree")
@@ -89,6 +90,16 @@ class Row:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.worst_degree = max(self.worst_degree, other.worst_degree)
         self.doubt(other.sure, other.why)
+
+
+def sum_of(rows: Sequence[Row]) -> Row:
+    """What rows cost together; the row itself if there is one."""
+    if len(rows) == 1:
+        return rows[0]
+    total = Row()
+    for row in rows:
+        total.add(row)
+    return total
 
 
 def by_warp(threads: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
 from smemsim.run.counters.classes import class_of
-from smemsim.run.counters.rows import SUMMED, Row
+from smemsim.run.counters.rows import SUMMED, Row, sum_of
 from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ["Counters"]
 
 MOST_LINES = 12
 OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
+_NUMBERS = operator.attrgetter(*(c.name for c in COLUMNS))
 _WORDS = ("source", "line", "instruction", "class")
 
 
@@ -69,23 +71,19 @@ class Counters:
             row.doubt(*OPERANDS)
             one = matrix.setdefault(made[:3], [0, 0])
             one[0], one[1] = one[0] + made.executed, one[1] + made.flop
-        joined: dict[tuple[str, int, str], tuple[Instruction, Row]] = {}
+        joined: dict[tuple[str, int, str], tuple[Instruction, list[Row]]] = {}
         for key, row in counting.rows.items():
             i = counting.instructions[key]
-            where = source(i), i.line, i.name
-            if where in joined:
-                joined[where][1].add(row)
-            else:
-                joined[where] = i, dataclasses.replace(row)
-        rows = sorted(joined.items(), key=lambda x: x[0][1])
+            joined.setdefault((source(i), i.line, i.name), (i, []))[1].append(row)
+        rows = [(where, (i, sum_of(own))) for where, (i, own) in sorted(joined.items(), key=lambda x: x[0][1])]
+        numbers = np.array([_NUMBERS(row) for _, (_, row) in rows], np.int64).reshape(-1, len(COLUMNS))
         data: dict[str, np.ndarray] = {
             "source": np.array([where[0] for where, _ in rows], object),
             "line": np.array([where[1] for where, _ in rows], np.int64),
             "instruction": np.array([where[2] for where, _ in rows], object),
             "class": np.array([class_of(i) for _, (i, _) in rows], object),
         }
-        for column in COLUMNS:
-            data[column.name] = np.array([getattr(row, column.name) for _, (_, row) in rows], np.int64)
+        data |= {column.name: numbers[:, n].copy() for n, column in enumerate(COLUMNS)}
         data["sure"] = np.array([str(row.sure) for _, (_, row) in rows], object)
         data["why"] = np.array([row.why for _, (_, row) in rows], object)
         counts = sorted((MatrixCount(*words, count, flop) for words, (count, flop) in matrix.items()), key=lambda one: -one.flop)

@@ -92,7 +92,7 @@ def _chain(wave: Wave, block: Block) -> CompiledChain | None:
     """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
     tier = block.tier or tier_of(wave.program, block)
     if not tier.is_done and is_joint(wave.program, block.instructions[0]):
-        tier.pays(wave.n, is_watched=wave.checks is not None)
+        tier.pays(wave.n, is_watched=wave.checks is not None, is_counted=wave.is_counted)
     chain = tier.chain
     return chain if chain is not None and chain.chain.may_run(wave) else None
 
@@ -123,7 +123,7 @@ def _run_steps(wave: Wave, block: Block, marks: Taint | None, left: Sequence[Any
     if left is None and steps and not is_doubtful and wave.in_flight is None and not wave.is_stepwise:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
-            tier.pays(wave.n, is_watched=wave.checks is not None)
+            tier.pays(wave.n, is_watched=wave.checks is not None, is_counted=wave.is_counted)
         if tier.loop is not None:
             tier.loop(wave)
             return True

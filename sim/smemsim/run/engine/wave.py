@@ -69,6 +69,7 @@ class Wave:
     taint: Taint | None = None  # what follows values in doubt
     values_wanted: frozenset[str] = frozenset()  # the spaces of which observers ask what stores leave there
     is_stepwise = False  # has each instruction to be executed by itself, for an observer that wants to hear of it?
+    is_counted = False  # does compiled code count for observers (`tallies.py`)?
 
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
         self.launch, self.program = launch, launch.program
@@ -171,6 +172,7 @@ class Wave:
         self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
         self.events = Events([*filter(None, (sanitizer,)), *others])
         self.is_stepwise = any(interest_of(other).is_stepwise for other in others)
+        self.is_counted = not self.is_stepwise and any(interest_of(other).counts for other in others)
 
     def observed_by_another(self, before: Any, after: Any) -> None:
         """One sanitizer takes the place of another."""

@@ -64,9 +64,26 @@ class Chain:
         """Is it more than the one instruction?"""
         return len(self.instructions) > 1
 
-    def code(self, program: Program) -> Code:
-        """The text, for all threads."""
-        return code_of(program, Run(0, len(self.instructions), self.instructions, (), self.joins), masked=False)
+    @property
+    def is_tail(self) -> bool:
+        """Does it begin with the branch at the end of its first block?"""
+        return self.blocks[0].instructions[0] is not self.instructions[0] or self.blocks[0].gate is None
+
+    def code(self, program: Program, *, counted: bool = False) -> Code:
+        """The text, for all threads; `counted`: observers count."""
+        return code_of(
+            program, Run(0, len(self.instructions), self.instructions, (), self.joins, self._starts), masked=False, counted=counted
+        )
+
+    @functools.cached_property
+    def _starts(self) -> tuple[tuple[int, Block], ...]:
+        """The blocks by the place of their first instruction, without the one that a tail is part of."""
+        place, found = 0, []
+        for n, block in enumerate(self.blocks):
+            if n or not self.is_tail:
+                found.append((place, block))
+            place += len(block.instructions) if n or not self.is_tail else 1
+        return tuple(found)
 
     def may_run(self, x: Wave) -> bool:
         """Are all threads of the wave here, in whole warps, are the registers in their arrays, and does no other part

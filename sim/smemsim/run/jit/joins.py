@@ -25,16 +25,20 @@ class Joins:
         """The places of all branches."""
         return frozenset(place for _, places in self.sources for place in places)
 
+    def arrive(self, v: Vectors, place: int) -> None:
+        """The text of lanes that come to a place, if there are any."""
+        for at, places in self.sources:
+            if at == place:
+                for branch in (one for one in places if one in v.parted):
+                    v.path = v.join(v.path, v.parted.pop(branch))
+                if not v.parted:
+                    v.path = None
+
     def follow(self, v: Vectors, place: int, i: Instruction | None) -> bool:
         """The text of lanes that come to a place, and that part there. Is the instruction a branch, and so done?"""
         if not self.sources:
             return False
-        for at, places in self.sources:
-            if at == place:
-                for branch in places:
-                    v.path = v.join(v.path, v.parted.pop(branch))
-                if not v.parted:
-                    v.path = None
+        self.arrive(v, place)
         if i is None or place not in self.branches:
             return False
         part(v, place, i)
@@ -43,8 +47,12 @@ class Joins:
 
 def part(v: Vectors, place: int, i: Instruction) -> None:
     """Lanes go elsewhere by a branch."""
-    here = v.path or Value(splat("i1", 1), "i1")
-    goes = here if i.guard is None else v.binary("and", v.read(i.guard, "pred"), here)
+    here = goes = v.path or Value(splat("i1", 1), "i1")
+    if i.guard is not None:
+        own = v.read(i.guard, "pred")
+        if v.counts is not None:
+            v.counts.leaves_out(v, i, own)
+        goes = v.binary("and", own, here)
     v.parted[place] = goes
     v.path = v.binary("and", here, v.binary("xor", goes, v.number("i1", 1)))
 

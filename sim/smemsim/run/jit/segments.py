@@ -18,11 +18,14 @@ import numpy as np
 from smemsim.base.errors import SmemsimError
 from smemsim.core.ptx.module import Instruction, Label, Register
 from smemsim.run.jit.constants import in_numbers
+from smemsim.run.jit.counted import Counts
 from smemsim.run.jit.direct import ROOM, emit_direct
 from smemsim.run.jit.forms import form_of
 from smemsim.run.jit.joins import NO_JOINS, Joins
 from smemsim.run.jit.memory import (
     BUFFER,
+    HEAD,
+    ROW,
     Access,
     access_of,
     emit_access,
@@ -34,6 +37,7 @@ from smemsim.run.jit.memory import (
     variable_of,
 )
 from smemsim.run.jit.vectors import LANES, Given, Uncompiled, Value, Vectors, llvm_type, vector
+from smemsim.run.tallies import Placed
 
 if TYPE_CHECKING:
     from smemsim.run.lower.program import Block, Program
@@ -50,30 +54,55 @@ MOST_ACCESSES = 48
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Instructions from `first` up to, not including, `last` of a block's plain steps, and the accesses among them."""
+    """Instructions from `first` up to, not including, `last` of a block's plain steps, and the accesses among them.
+
+    A chain has `joins`, and `blocks` by the place of their first instruction.
+    """
 
     first: int
     last: int
     instructions: tuple[Instruction, ...]
     accesses: tuple[Access, ...]
     joins: Joins = NO_JOINS
+    blocks: tuple[tuple[int, Block], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Code:
     """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they
-    are given pointers to.
+    are given pointers to. `counts`: what it counts, if observers count.
     """
 
     text: str
     slots: tuple[int, ...]
     accesses: tuple[Access, ...]
     given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # slots after the registers (`vectors.Given`)
+    counts: Counts | None = None
 
     @functools.cached_property
     def slot_array(self) -> np.ndarray:
         """`slots`, to index with."""
         return np.array(self.slots, np.int64)
+
+    @property
+    def numbers(self) -> int:
+        """Entries that it counts in."""
+        return 0 if self.counts is None else self.counts.size
+
+    @functools.cached_property
+    def are_shared(self) -> np.ndarray:
+        """Which accesses are to shared memory?"""
+        return np.array([access.space == "shared" for access in self.accesses])
+
+    @functools.cached_property
+    def numbers_of_accesses(self) -> np.ndarray:
+        """Their numbers, to index with."""
+        return np.array([access.number for access in self.accesses], np.int64)
+
+    @functools.cached_property
+    def placed(self) -> tuple[Placed, ...]:
+        """The accesses as observers that count get them."""
+        return tuple(Placed(x.instruction, x.space, x.size, x.row.number, x.apart) for x in self.accesses)
 
     @functools.cached_property
     def rows(self) -> int:
@@ -254,26 +283,34 @@ def _guard(v: Vectors, i: Instruction) -> Value | None:
     if i.guard is None:
         return v.path
     own = v.read(i.guard, "pred")
+    if v.counts is not None:
+        v.counts.leaves_out(v, i, own)
     return own if v.path is None else v.binary("and", own, v.path)
 
 
 # ---- the text of functions
 
 
-def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
-    """The functions of a segment; `masked`: for some of the threads."""
+def code_of(program: Program, piece: Run, *, masked: bool, counted: bool = False) -> Code:
+    """The functions of a segment; `masked`: for some of the threads, `counted`: observers count."""
     in_order = piece.accesses if masked else in_rows(piece.instructions, piece.accesses)
     accesses = {id(access.instruction): access for access in in_order}
     given = Given(len(program.registers))
     run = Vectors(program.registers, program.wide, given)
+    active = Value("%active", "i1") if masked else None
+    run.counts = counts = Counts(active) if counted else None
+    blocks = dict(piece.blocks) if counted else {}
     for n, i in enumerate(piece.instructions):
+        if counts is not None and n in blocks:
+            piece.joins.arrive(run, n)
+            if run.path is not None:
+                counts.enters(run, blocks[n])
         if not piece.joins.follow(run, n, i):
             _emit(program, run, i, accesses.get(id(i)), emit_access)
     stores = _stores_text(run, _kept(program, piece.instructions, run), masked=masked)
     parts, declared = [], set(run.declared)
     if piece.accesses:
         prepare = Vectors(program.registers, program.wide, given, run.used)
-        active = Value("%active", "i1") if masked else None
         for i in _slice(piece):
             access = accesses.get(id(i))
             if access is None:
@@ -285,7 +322,7 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
         declared |= prepare.declared
         parts.append(_prepare_text(prepare, in_order, masked=masked))
     parts.append(_run_text(run, in_order, stores, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(run.used), in_order, tuple(given.keys))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(run.used), in_order, tuple(given.keys), counts)
 
 
 def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
@@ -432,6 +469,8 @@ def _window_text() -> list[str]:
 def _run_text(v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
     """`run`: the instructions, for groups from %first to %last."""
     room = [BUFFER] if accesses else []
+    if v.counts is not None and v.counts.size:
+        room.append(f"  %counts = getelementptr i64, ptr %memory, i64 {HEAD + ROW * len(accesses)}")
     lines = [f"define void @run({_HEAD}) {{", "entry:", *room, "  br label %loop", "loop:"]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_rows_text(accesses)]
     lines += [*v.lines, *stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
@@ -483,6 +522,9 @@ def _stores_text(v: Vectors, kept: Sequence[int], *, masked: bool) -> list[str]:
 # ---- loops
 
 
+_COUNTED = ", ptr %counts, ptr %trips"
+
+
 def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
     """The instructions of a block that jumps back to itself, its guarded `bra` last; None where it is none, or where
     some have no compiled form.
@@ -499,11 +541,11 @@ def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
     return (*plain, last)
 
 
-def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
+def code_of_loop(program: Program, instructions: Sequence[Instruction], counted: Block | None = None) -> Code:
     """`run` of a loop: each group goes round until none of its threads goes on, or for %most trips; the mask is left
     with those that would go on.
 
-    It returns the most trips of any group.
+    It returns the most trips of any group. If observers count the block, `%trips` gets those of each group.
     """
     bra = instructions[-1]
     given = Given(len(program.registers))
@@ -520,15 +562,20 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     inside.used = outside.used
     phis = {slot: Value(f"%phi{outside.used[slot]}", value.type) for slot, value in slots.items()}
     inside.current = dict(phis)
+    active = Value("%active.now", "i1")
+    inside.counts = counts = None if counted is None else Counts(active)
+    if counts is not None and counted is not None:
+        counts.runs(inside, counted)
     for i in instructions[:-1]:
         _emit(program, inside, i, None, emit_access)
     p = inside.read(cast(Register, bra.guard), "pred")
+    if counts is not None:
+        counts.leaves_out(inside, bra, p)
     carried = {slot: inside.as_type(inside.canonical(inside.current[slot]), phis[slot].type) for slot in stored}
-    active = Value("%active.now", "i1")
     kept = {slot: inside.select(active, value, phis[slot]) for slot, value in carried.items()}
     goes_on = inside.binary("and", p, active)
     lines = [
-        "define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most) {", "entry:", "  br label %loop", "loop:",
+        f"define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most{_COUNTED * (counts is not None)}) {{", "entry:", "  br label %loop", "loop:",
         "  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %longest = phi i64 [ 0, %entry ], [ %longest.next, %skip ]",
         *_active_text(True), *outside.lines, "  br label %turn", "turn:",
         "  %trip = phi i64 [ 0, %work ], [ %trip.next, %turn ]",
@@ -544,6 +591,8 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     ]  # fmt: skip
     ends = Vectors(program.registers, program.wide)
     ends._names = inside._names
+    if counts is not None:
+        ends.lines.append(f"  store i64 %trip.next, ptr {ends.line('getelementptr i64, ptr %trips, i64 %group')}, align 8")
     for slot, value in kept.items():
         whole = ends.cast(value, "i8", "zext") if value.type == "i1" else value
         ends.lines.append(f"  store {vector(whole.type)} {whole.name}, ptr {outside.at(slot)}, align 1")
@@ -553,4 +602,4 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
         "  %longest.next = phi i64 [ %longest, %loop ], [ %longest.own, %leave ]", f"  %t.next = add i64 %t, {LANES}",
         "  %more = icmp slt i64 %t.next, %last", "  br i1 %more, label %loop, label %done", "done:", "  ret i64 %longest.next", "}",
     ]  # fmt: skip
-    return Code("\n".join((*sorted(inside.declared | outside.declared), *lines)), tuple(outside.used), (), tuple(given.keys))
+    return Code("\n".join((*sorted(inside.declared | outside.declared), *lines)), tuple(outside.used), (), tuple(given.keys), counts)

@@ -32,6 +32,7 @@ from smemsim.run.jit.tiles import LOOK, RUN, Tiles
 from smemsim.run.jit.vectors import LANES
 from smemsim.run.origins import origins_of
 from smemsim.run.slots import Slot
+from smemsim.run.tallies import CompiledAccesses, Tally
 
 if TYPE_CHECKING:
     from smemsim.run.engine.wave import Wave
@@ -53,12 +54,14 @@ CALLS = 1 << 11  # of a loop before the limit of a launch: in between, endless l
 TRIES = 8
 PATIENCE = 16  # times that a segment may fall back to the interpreter in vain, before it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
+NOWHERE_AT = NOWHERE.ctypes.data
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
 
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
 )  # fmt: skip
 _LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+_COUNTED_LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
 
 
 # the arrays that accesses of global memory were in: their rows of the table, the regions
@@ -94,6 +97,8 @@ class Frames:
 
     def _enter(self, x: Wave) -> None:
         """The next wave has them."""
+        for frame in self.made.values():
+            frame.begins = None
         self.windows[:, 0] = x.window_begin + x.grid.rank_bits[:: x.stride]
         self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
         for (_, which, _), array in self._own.items():
@@ -137,11 +142,15 @@ class Frame:
     def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
         self._registers = _pointers(x, code, frames)
         self.count = code.rows
-        self.memory = np.zeros(HEAD + ROW * len(code.accesses), np.int64)
-        self._rows = self.memory[HEAD:].reshape(-1, ROW)
+        self.memory, end = np.zeros(HEAD + ROW * len(code.accesses) + code.numbers, np.int64), HEAD + ROW * len(code.accesses)
+        self.table, self.counts = self.memory[HEAD:end], self.memory[end:]
+        self._rows = self.table.reshape(-1, ROW)
+        if code.counts is not None and code.numbers and x.events.tallied:
+            x.events.tallied(x, Tally(self.counts, code.counts.off, code.counts.blocks))
         self.runs = self._rows[:, 3]  # of each access that may be left out by all threads, whether one did it
         self.regions: list[Any] = [None] * len(code.accesses)
         self.tiles: Tiles | None = None
+        self.begins: np.ndarray | None = None  # of `CompiledAccesses`, as long as the arrays are those that they were
         if self.count:
             self._place(x, frames, found)
         self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
@@ -185,6 +194,11 @@ class Frame:
         """For each row of accesses: the host address of each thread's access."""
         return self._tables[0]
 
+    @property
+    def shapes(self) -> np.ndarray:
+        """For each row of accesses: the shape of each group of threads."""
+        return self._tables[1]
+
     def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
         """The arguments of the functions of a segment, for all its threads."""
         places, shapes = self._tables if self.count else (None, None)
@@ -203,6 +217,36 @@ class Frame:
         found: np.ndarray = self._rows[number]
         return found
 
+    def run_tiles(self, x: Wave, tiles: Tiles, code: Code, given: tuple[int, int, int | None], mode: int) -> int:
+        """`Tiles.go`; observers that count get each tile."""
+        first, last, mask = given
+        if not x.events.accessed_together:
+            return tiles.go(first, last, mask, mode)
+        while first < last:
+            base = first // tiles.tile * tiles.tile
+            end = min(base + tiles.tile, last)
+            if tiles.go(first, end, mask, mode) < end:
+                break
+            x.events.accessed_together(x, self.accessed(x, code, tiles.places, tiles.shapes, first, end, base))
+            first = end
+        return first
+
+    def accessed(
+        self, x: Wave, code: Code, places: np.ndarray, shapes: np.ndarray, first: int, last: int, base: int = 0
+    ) -> CompiledAccesses:
+        """The accesses that have been executed, for observers that count; the places are those of threads from `base`
+        on.
+        """
+        if self.begins is None:
+            begins = self._rows[code.numbers_of_accesses, 0] - self._rows[code.numbers_of_accesses, 2]
+            self.begins = np.where(code.are_shared, -x.shared.ctypes.data, begins)
+        runs = None
+        if x.sel is not ALL:
+            runs = np.zeros(x.total, bool)
+            runs[x.sel] = True
+            runs = runs[base:]
+        return CompiledAccesses(code.placed, self.begins, places, shapes, NOWHERE_AT, first - base, last - base, runs)
+
     def note_stores(self, x: Wave, stores: Sequence[Access]) -> None:
         """That something was stored, by each of these that a thread did, is all that they change beside bytes."""
         runs = self.runs.tolist()
@@ -214,7 +258,7 @@ class Frame:
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.memories.window
         if found is not None:  # else no access may begin in the arrays, which are not known yet
-            self.memory[HEAD:], self.regions = found[0], list(found[1])
+            self.table[:], self.regions = found[0], list(found[1])
 
 
 def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -254,14 +298,16 @@ class Segment:
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
         self._arrays: Slot[dict[tuple[bool, bool], Found]] = Slot(lambda launch: {})
         self.program, self.piece, self.steps = program, piece, steps
-        self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
-        self._texts: dict[tuple[bool, bool], Code] = {}
+        self.codes: dict[tuple[bool, bool, bool], tuple[Code, list[Any]]] = {}
+        self._texts: dict[tuple[bool, bool, bool], Code] = {}
         self.failed = 0
         self.is_followed = any(id(i) in program.copied.instructions for i in piece.instructions)
 
-    def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
-        """The compiled code, for all threads or for some; if it `is_direct`, addresses stay in registers."""
-        key = masked, is_direct
+    def code(self, masked: bool, *, is_direct: bool, is_counted: bool = False) -> tuple[Code, list[Any]]:
+        """The compiled code, for all threads or for some; if it `is_direct`, addresses stay in registers; if it
+        `is_counted`, observers count.
+        """
+        key = masked, is_direct, is_counted
         if key not in self.codes:
             code = self._text(*key)
             has_two = code.stores if is_direct else code.accesses
@@ -269,14 +315,18 @@ class Segment:
             self.codes[key] = code, objects.functions(code.text, *names)
         return self.codes[key]
 
-    def is_kept(self, *, is_watched: bool) -> bool:
+    def is_kept(self, *, is_watched: bool, is_counted: bool) -> bool:
         """Is its machine code on disk?"""
-        return objects.is_kept(self._text(False, self._may_be_direct(is_watched=is_watched)).text)
+        is_direct = self._may_be_direct(is_watched=is_watched, is_counted=is_counted)
+        return objects.is_kept(self._text(False, is_direct, is_counted).text)
 
-    def _text(self, masked: bool, is_direct: bool) -> Code:
-        key = masked, is_direct
+    def _text(self, masked: bool, is_direct: bool, is_counted: bool) -> Code:
+        key = masked, is_direct, is_counted
         if key not in self._texts:
-            self._texts[key] = (direct_code_of if is_direct else code_of)(self.program, self.piece, masked=masked)
+            program, piece = self.program, self.piece
+            self._texts[key] = (
+                direct_code_of(program, piece, masked=masked) if is_direct else code_of(program, piece, masked=masked, counted=is_counted)
+            )
         return self._texts[key]
 
     @functools.cached_property
@@ -287,9 +337,9 @@ class Segment:
     def _stores(self) -> bool:
         return any(not access.is_load for access in self.piece.accesses)
 
-    def _may_be_direct(self, *, is_watched: bool) -> bool:
-        """Has it accesses, and does the sanitizer check none of them?"""
-        return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
+    def _may_be_direct(self, *, is_watched: bool, is_counted: bool) -> bool:
+        """Has it accesses, does the sanitizer check none of them, and does no observer count them?"""
+        return bool(self.piece.accesses) and not is_counted and not (is_watched and (self._uses_shared or self._stores))
 
     def run(self, x: Wave) -> Any:
         """Run the compiled code. Returns the threads for which the interpreter has to run, as in `Wave.sel`: nothing
@@ -309,12 +359,13 @@ class Segment:
         masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        if self._may_be_direct(is_watched=x.checks is not None) and not (x.memories.has_owners and self._uses_shared):
+        may_be_direct = self._may_be_direct(is_watched=x.checks is not None, is_counted=x.is_counted)
+        if may_be_direct and not (x.memories.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
                 return self._left(x, given, first)
             given = first, *given[1:]
-        code, functions = self.code(masked, is_direct=False)
+        code, functions = self.code(masked, is_direct=False, is_counted=x.is_counted)
         frame = self._frame(x, code, is_direct=False)
         if not code.accesses:
             functions[-1](*frame.given(*given))
@@ -396,10 +447,11 @@ class Segment:
         where = region.words.ctypes.data + region.begin - region.words_begin
         frame.row(access.number)[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
         frame.regions[access.number] = region
+        frame.begins = None
 
     def _keep(self, x: Wave, frame: Frame, *, is_direct: bool) -> None:
         """The results are for all waves of the launch."""
-        self._found(x)[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
+        self._found(x)[x.sel is not ALL, is_direct] = frame.table.copy(), list(frame.regions)
 
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Check all addresses, ask the sanitizer, move all bytes. False, and nothing has happened, if the interpreter
@@ -414,6 +466,8 @@ class Segment:
         if x.checks is not None and not self._is_clear(x, frame, code, given):
             return False
         functions[-1](*arguments)
+        if x.events.accessed_together:
+            x.events.accessed_together(x, frame.accessed(x, code, frame.places, frame.shapes, given[0], given[1]))
         for access in code.stores:
             self._note(x, frame, access, given[0])
         return True
@@ -422,24 +476,24 @@ class Segment:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
         (first, last, mask), is_clear = given, False
         if frame.tiles is None:
-            unit = LANES if x.checks is None else x.stride
-            frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
+            unit = x.stride if x.checks is not None else WARP if x.is_counted else LANES
+            frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit, is_counted=x.is_counted)
         if len(looks):
             shadow = _SHADOW(x)
             if shadow.is_folded:
                 if not code.stores:
-                    return self._load_the_same(x, frame.tiles, code, looks, given)
+                    return self._load_the_same(x, frame, frame.tiles, code, looks, given)
                 if not self._do_the_same(x, frame.tiles, code, looks, mask):
                     return first
                 looks, is_clear = looks[:0], True
             frame.tiles.asks(looks, shadow.at)
         if not code.stores:
-            return frame.tiles.go(first, last, mask, RUN if is_clear else LOOK | RUN)
+            return frame.run_tiles(x, frame.tiles, code, given, RUN if is_clear else LOOK | RUN)
         # Nothing of a segment that stores is done before all of it is in order.
         if not is_clear and frame.tiles.go(first, last, mask, LOOK) < last:
             return first
         frame.runs.fill(0)
-        frame.tiles.go(first, last, mask, RUN)
+        frame.run_tiles(x, frame.tiles, code, given, RUN)
         frame.note_stores(x, code.stores)
         return last
 
@@ -451,7 +505,7 @@ class Segment:
         return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
 
     @staticmethod
-    def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
+    def _load_the_same(x: Wave, frame: Frame, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
         """The loads of a segment without stores, tile by tile as long as all CTAs do the same, without a finding for
         the first one. Returns the first thread for which nothing has happened.
         """
@@ -461,7 +515,7 @@ class Segment:
         before = x.checks.shared.reads_of_one()
         if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
             return first
-        reached = tiles.go(0, x.total, mask, LOOK | RUN)
+        reached = frame.run_tiles(x, tiles, code, (0, x.total, mask), LOOK | RUN)
         if reached < x.total:
             x.checks.shared.unfold_where_others_read(reached // x.stride, before)
         return min(max(reached, first), last)
@@ -713,20 +767,30 @@ def _range(x: Wave) -> tuple[int, int, np.ndarray | None]:
 class Loop:
     """A block that jumps back to itself, as machine code."""
 
-    def __init__(self, program: Any, block: Block, code: Code) -> None:
-        self.program, self.block, self.code = program, block, code
+    def __init__(self, program: Any, block: Block) -> None:
+        self.program, self.block = program, block
         self.function: Any = None
+        self.counted_function: Any = None
+
+    def code(self, *, is_counted: bool) -> Code:
+        """The code, with or without counts."""
+        return self._counted if is_counted else self._code
+
+    @functools.cached_property
+    def _code(self) -> Code:
+        return code_of_loop(self.program, tuple(self.block.instructions))
+
+    @functools.cached_property
+    def _counted(self) -> Code:
+        return code_of_loop(self.program, tuple(self.block.instructions), self.block)
 
     def __call__(self, x: Wave) -> None:
         """Run until all threads have left, or for some trips; the keys say where threads are."""
-        if self.function is None:
-            (self.function,) = objects.functions(self.code.text, ("run", _LOOP))
-        frame = Frame.of(x, self, self.code)
         first, last, mask = _range(x)
         if mask is None:
             mask = np.ones(x.total, np.uint8)
         most = max(1, min(MOST_TRIPS, x.launch.limit // CALLS))
-        trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, most)
+        trips = (self._runs_counted if x.is_counted else self._runs)(x, mask.ctypes.data, first, last, most)
         at, threads = self.block.index, x.threads
         if mask.any():
             x.pc[threads] = np.where(mask[threads], at, at + 1)
@@ -734,24 +798,66 @@ class Loop:
             x.jump(at + 1)
         x.progress.steps += trips - 1
 
+    def _runs(self, x: Wave, mask: int, first: int, last: int, most: int) -> int:
+        if self.function is None:
+            (self.function,) = objects.functions(self._code.text, ("run", _LOOP))
+        return int(self.function(Frame.of(x, self, self._code).pointers[0], mask, first, last, most))
+
+    def _runs_counted(self, x: Wave, mask: int, first: int, last: int, most: int) -> int:
+        """The same, counted without the first trip: `Observer.executes` has reported that one."""
+        code = self._counted
+        if self.counted_function is None:
+            (self.counted_function,) = objects.functions(code.text, ("run", _COUNTED_LOOP))
+        frame, trips = Frame.of(x, self, code), np.zeros(x.total // LANES, np.int64)
+        longest = self.counted_function(frame.pointers[0], mask, first, last, most, frame.counts.ctypes.data, trips.ctypes.data)
+        assert code.counts is not None
+        ((_, warps, lanes),) = code.counts.blocks
+        of_warps = trips.reshape(-1, WARP // LANES).max(axis=1)
+        frame.counts[warps] += int(of_warps.sum()) - int(np.count_nonzero(of_warps))
+        frame.counts[lanes] -= x.n
+        return int(longest)
+
 
 class CompiledChain:
     """A chain of blocks as machine code; `steps` are what is left of the last one."""
 
     def __init__(self, program: Any, chain: Chain) -> None:
         self.chain = chain  # first: a profile looks at it while its code is made
-        self.code = chain.code(program)
+        self.program = program
         self.last = chain.blocks[-1]
         self.begins = chain.begins
         self.steps = _steps(program, self.last, chain.left)
-        self.function: Any = None
+        self._functions: dict[bool, Any] = {}
+
+    def code(self, *, is_counted: bool) -> Code:
+        """The code, with or without counts."""
+        return self._counted if is_counted else self._code
+
+    @functools.cached_property
+    def _code(self) -> Code:
+        return self.chain.code(self.program)
+
+    @functools.cached_property
+    def _counted(self) -> Code:
+        return self.chain.code(self.program, counted=True)
+
+    @functools.cached_property
+    def _reported(self) -> tuple[Block, ...]:
+        """The blocks that all lanes run, without the one that `run_block` reports."""
+        counts = self._counted.counts
+        counted = {id(instructions) for instructions, _, _ in counts.blocks} if counts is not None else set()
+        blocks = self.chain.blocks[1:] if self.chain.is_tail else self.chain.blocks[:-1]
+        return tuple(block for block in blocks if id(block.instructions) not in counted)
 
     def __call__(self, x: Wave) -> None:
         """Run the chain: lanes have met as often as its blocks let them."""
-        if self.function is None:
-            (self.function,) = objects.functions(self.code.text, ("run", _RUN))
-        frame = Frame.of(x, self, self.code)
-        self.function(*frame.given(0, x.total, None))
+        code = self.code(is_counted=x.is_counted)
+        if x.is_counted not in self._functions:
+            (self._functions[x.is_counted],) = objects.functions(code.text, ("run", _RUN))
+        self._functions[x.is_counted](*Frame.of(x, self, code).given(0, x.total, None))
+        if x.events.executes:
+            for block in self._reported:
+                x.events.executes(x, block.instructions)
         if x.events.lanes_met and self.chain.joint:
             x.events.lanes_met(x, self.chain.meets_at, times=self.chain.joint)
         x.progress.steps += len(self.chain.blocks) - 1
@@ -789,13 +895,13 @@ class Tier:
         instructions = self.block.instructions
         return sum(is_access(i) for i in instructions) / max(1, len(instructions))
 
-    def pays(self, n: int, *, is_watched: bool) -> None:
+    def pays(self, n: int, *, is_watched: bool, is_counted: bool) -> None:
         """The block runs for n threads: it is compiled where an instruction of it, on average, has cost enough."""
         self.cost += int((CALL + n) * (1 + self._accesses * (WATCHED if is_watched else ACCESS)))
         if self.cost >= self.next:
-            self._look(is_watched=is_watched)
+            self._look(is_watched=is_watched, is_counted=is_counted)
 
-    def _look(self, *, is_watched: bool) -> None:
+    def _look(self, *, is_watched: bool, is_counted: bool) -> None:
         """Compile, or, if that costs too much yet, wait."""
         if self.made is None:
             self.made = self._make()
@@ -807,16 +913,16 @@ class Tier:
             self.is_done, self.made = True, None
             return
         if self.cost >= COMPILING or (
-            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept(is_watched=is_watched) for segment in compiled)
+            all(objects.is_kept(one.code(is_counted=is_counted).text) for one in whole)
+            and all(segment.is_kept(is_watched=is_watched, is_counted=is_counted) for segment in compiled)
         ):
             self.steps, self.loop, self.chain, self.tail, self.is_done = steps, loop, chain, tail, True
         else:
             self.next = COMPILING
 
     def _make(self) -> tuple[list[Any], Loop | None, CompiledChain | None, CompiledChain | None]:
-        loop = loop_of(self.program, self.block)
-        if loop is not None:
-            return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
+        if loop_of(self.program, self.block) is not None:
+            return [], Loop(self.program, self.block), None, None
         chains = chain_of(self.program, self.block), tail_of(self.program, self.block)
         chain, tail = (None if one is None else CompiledChain(self.program, one) for one in chains)
         return _steps(self.program, self.block, 0), None, chain, tail

@@ -22,7 +22,7 @@ __all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
 
 
 LOOK, RUN = 1, 2  # the work of a call: checks addresses and asks the sanitizer, moves bytes; both are one pass
-_BYTES = 1 << 15  # of places in a tile
+_BYTES, _COUNTED_BYTES = 1 << 15, 1 << 18  # of places in a tile: without, and with observers that count, which get each tile
 LOOK_NUMBERS = (
     # of each access that the sanitizer checks: a function's address, the row, the line, the token, the distance from
     # the row's places
@@ -117,13 +117,16 @@ class Tiles:
     that stay together.
     """
 
-    def __init__(self, functions: Sequence[Any], registers: int, memory: int, count: int, total: int, unit: int) -> None:
-        self.tile = min(total, unit * max(1, _BYTES // (8 * count * unit)))
+    def __init__(
+        self, functions: Sequence[Any], registers: int, memory: int, count: int, total: int, unit: int, *, is_counted: bool = False
+    ) -> None:
+        size = _COUNTED_BYTES if is_counted else _BYTES
+        self.tile = min(total, unit * max(1, size // (8 * count * unit)))
         self.places = np.empty((count, self.tile), np.int64)
-        self._shapes = np.empty((count, self.tile // LANES), np.uint8)
+        self.shapes = np.empty((count, self.tile // LANES), np.uint8)
         self.looks = np.zeros((0, LOOK_NUMBERS), np.int64)
         self.plan = np.zeros(len(_ENTRIES), np.int64)
-        given = (_address(functions[0]), _address(functions[-1]), registers, 0, self.places.ctypes.data, self._shapes.ctypes.data, memory)
+        given = (_address(functions[0]), _address(functions[-1]), registers, 0, self.places.ctypes.data, self.shapes.ctypes.data, memory)
         self.plan[:7] = given
         self.plan[7:9] = self.tile, self.looks.ctypes.data
         self._at = self.plan.ctypes.data

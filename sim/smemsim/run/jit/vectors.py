@@ -124,6 +124,7 @@ class Vectors:
         self.bases: dict[tuple[str, int], Any] = {}  # what is known of registers of addresses (`memory.py`)
         self.path: Value | None = None  # the lanes that are here, where branches have parted them (`joins.py`)
         self.parted: dict[int, Value] = {}  # those that have gone elsewhere, by the place of the branch
+        self.counts: Any = None  # the entries that the text adds to, if observers count (`counted.Counts`)
         self._names = 0
 
     # ---- text

@@ -568,7 +568,7 @@ def _guarded(i: Instruction, step: Step) -> Step:
     def holds(x: Wave) -> np.ndarray:
         p: np.ndarray = x.r[slot][x.sel]
         p = ~p if negated else p
-        if x.is_stepwise and x.events.guarded:
+        if x.events.guarded:
             x.events.guarded(x, i, p)
         return p
 
