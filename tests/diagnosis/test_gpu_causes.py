@@ -1,10 +1,13 @@
 """What a finding names as the cause: the part of a multicast that does not come, the bytes that were counted wrongly, coordinates that are exchanged, and
 of a launch that hangs what holds the others up."""
 
+import re
+
 import numpy as np
 import pytest
 
 import smemsim
+from gpu_faults import RING, Fault, launched, sub
 from launches import found, kernel
 
 HEAD = """.version 8.8
@@ -400,3 +403,21 @@ def test_too_many_arrivals_that_another_cta_was_to_get_are_told_by_their_rank(gi
     done = gpu.launch(kernel(0, TWICE.format(**given), arch="sm_90a"), grid=2, cluster=2, block=32, progress=False)
     assert [f.code for f in done.findings] == ([] if repair is None else ["X010"])
     assert all(f.repair.startswith(repair) and ("gets no arrival" in f.message) == ("mapa" in repair) for f in done.findings)
+
+
+def test_a_reader_that_waits_for_no_load_is_the_cause_of_the_hang():
+    """The wait of the consumer is gone: it frees stages that are not full, and the producer waits for ever."""
+    fault = Fault("", RING, "X004", "", edit=sub(r"mbarrier\.try_wait[^;]*%r112\], %r425;", "setp.eq.u32 P, 0, 0;"))
+    run, _ = launched(RING, fault)
+    first, *others = run.findings
+    assert (first.code, "is read before a load has written it" in first.message) == ("X004", True), run.text()
+    assert re.search(r"loads at lines \d+, .*wait for the mbarrier of the loads .* such as one of 0x\d+", first.message + first.repair)
+    assert [(f.code, f.cause.line if f.cause else 0) for f in others] == [("X006", first.line)] * len(others) != []
+
+
+@pytest.mark.parametrize(("address", "text"), [(-4, "the address is -4 as a signed number"), (1 << 60, "no array is near")])
+def test_an_address_far_from_every_array_has_no_distance(address: int, text: str):
+    body = f"mov.b64 %d1, {address & (1 << 64) - 1:#x}; st.global.u32 [%d1], 7;"
+    gpu = smemsim.Gpu("sm_90a")
+    (first,) = gpu.launch(kernel(1, body, arch="sm_90a"), args=[gpu.array(np.zeros(4, np.uint32))], progress=False).findings
+    assert (first.code, text in first.message, "within" in first.message) == ("X001", True, False)

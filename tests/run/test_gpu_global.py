@@ -633,7 +633,7 @@ def test_a_third_launch_may_run_beside_the_first(middle, third, is_found):
     for body, given in ((middle, [c, b]), (third, [a, b])):
         run = gpu.launch(DEPENDENT.format(body, lets=""), "second", block=64, args=given, progress=False, after=run)
     assert [f.code for f in run.findings] == ["X008"] * is_found
-    assert not is_found or "the launch before, of first" in run.findings[0].message
+    assert not is_found or "the launch before: kernel 'first'" in run.findings[0].message
 
 
 @pytest.mark.parametrize(("waiting", "waits", "is_found"), [(0, WAITS, False), (1, WAITS, False), (2, WAITS, False), (0, "", True)])

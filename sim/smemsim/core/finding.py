@@ -912,9 +912,9 @@ def of_ctas(ctas: Sequence[object]) -> str:
     """CTAs in which the same is found, by the first one and how many they are.
 
     >>> of_ctas(["(0, 0, 0)"]), of_ctas([4, 5, 9])
-    ('of CTA (0, 0, 0)', 'in 3 CTAs, first CTA 4')
+    ('of CTA (0, 0, 0)', 'of 3 CTAs (first: 4)')
     """
-    return f"of CTA {ctas[0]}" if len(ctas) == 1 else f"in {len(ctas)} CTAs, first CTA {ctas[0]}"
+    return f"of CTA {ctas[0]}" if len(ctas) == 1 else f"of {len(ctas)} CTAs (first: {ctas[0]})"
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -40,6 +40,8 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
         return cause.code == BULK_SIZE and isinstance(brings, list) and cause.line in brings
     if cause.code == f.code:
         return (f.code == HANG and f.severity is Severity.TRAP) or _of_one_stage(cause, f)
+    if f.code == HANG and cause.code == "X004" and any(half.instruction is None for half in cause.halves):
+        return True  # loads had not been issued: the reader is ahead of the thread that issues them, and frees stages that are not full
     bytes_ = cause.touched
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))

@@ -164,14 +164,20 @@ def exchanged(reads: Reads) -> list[Finding]:
     coordinates of some loads exchanged, they do, and every k once. Both tensors have as many k. If all loads of an
     operand are exchanged, the instructions step along k within a tile (with the wrong major-ness they do not).
     """
-    findings: dict[tuple[int, int], Finding] = {}
+    explained = []
+    right: set[int] = set()  # loads that another sum reads at their own coordinates: the wrong stage is read here
     for its in _sums(reads):
         changes = _exchanges(its.entries) if not its.is_split or its.most() is not None else []
-        for entry, by in zip(its.entries, changes, strict=False):
-            for side in (0, 1):
-                line = entry.line(side)
-                if by[side] and (side, line) not in findings:
-                    findings[side, line] = _found_exchanged(entry, side, changes)
+        explained.append((its.entries, changes))
+        for entry, by in zip(its.entries, changes or [_NONE] * len(its.entries) * its.is_one_tile, strict=False):
+            right |= {id(load) for side in (0, 1) if not by[side] for load in entry.reads[side].loads}
+    findings: dict[tuple[int, int], Finding] = {}
+    for entries, changes in explained:
+        wrong = [(entry, side) for entry, by in zip(entries, changes, strict=False) for side in (0, 1) if by[side]]
+        if any(id(load) in right for entry, side in wrong for load in entry.reads[side].loads):
+            continue
+        for entry, side in wrong:
+            findings.setdefault((side, entry.line(side)), _found_exchanged(entry, side, changes))
     return list(findings.values())
 
 

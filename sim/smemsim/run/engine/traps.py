@@ -198,6 +198,15 @@ def _near(x: Wave, address: int) -> Region | None:
     return near
 
 
+def _far_from(away: Region, address: int, size: int) -> str:
+    """The distance of an address from the nearest array, if a reader can do something with it."""
+    below = (1 << 64) - address
+    if below <= FAR:
+        return f"the address is {-below} as a signed number"
+    distance = max(away.begin - address, address + size - away.end)
+    return "no array is near" + (f": the nearest one is {distance:,} bytes away" if distance < 1 << 40 else "")
+
+
 def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
     if address < NULL_PAGE:
         return f"a null pointer and an offset of {address}", "pass an array for the pointer"
@@ -209,7 +218,7 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         if away is None:
             return "there is no array at all", ""
         return (
-            f"no array is near, within {max(away.begin - address, address - away.end):,} bytes",
+            _far_from(away, address, size),
             "look for a pointer of the host, one that was never set or whose memory was freed, or an offset that overflowed",
         )
     if near.chunks is not None:

@@ -121,7 +121,7 @@ class Prerequisite:
         )
         mine = Access("write" if writes else "read", f"warp {int(warps[n]) % (self.x.stride // WARP)}", i)
         theirs = Access(
-            "read" if "read" in does else "write", f"the launch before, of {before.name}, {does} at its line {other.line} ({other.name})"
+            "read" if "read" in does else "write", f"the launch before: kernel '{before.name}', line {other.line} ({other.name})"
         )
         said = unordered(mine, theirs, self.where(i, array, int(cells[n, k])), begins)
         self.x.launch.find(

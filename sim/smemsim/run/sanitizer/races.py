@@ -27,6 +27,7 @@ __all__ = [
     "overwritten_in_flight",
     "own_tensor_access",
     "read_before_arrival",
+    "read_before_issue",
     "tensor_memory",
     "tensor_read_early",
     "unfenced",
@@ -115,6 +116,11 @@ def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
 def read_before_arrival(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:
     """X004: bytes are read that an asynchronous operation writes, and the reader has not waited for it."""
     return Clauses("X004", f"{where} is read before the asynchronous write of it is complete", (mine.half, operation.half), why)
+
+
+def read_before_issue(mine: Access, operation: Access, where: str = "{where}", why: str = "") -> Clauses:
+    """X004: bytes are read before the asynchronous operation that writes them has been issued."""
+    return Clauses("X004", f"{where} is read before a load has written it", (mine.half, operation.half), why)
 
 
 def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED) -> Clauses:

@@ -14,7 +14,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.waits import before_loads, is_wait
 from smemsim.run.sanitizer.operations import Operation
-from smemsim.run.sanitizer.races import Access, read_before_arrival
+from smemsim.run.sanitizer.races import Access, read_before_arrival, read_before_issue
 from smemsim.run.sanitizer.reporting import WORD, Reporting, Waited
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.uninitialised import uninitialised
@@ -71,7 +71,7 @@ class UninitialisedReads:
                 del self._reads[line]
                 why, repair = self.reporting.other_stage(self._waits.get(line), late, op)
                 said = read_before_arrival(
-                    Access("read", "a thread", i),
+                    Access("read", _reader(i), i),
                     self.reporting.by(op, "write"),
                     why=why.removeprefix(": ") or "nothing makes the reader wait",
                 )
@@ -125,14 +125,20 @@ class UninitialisedReads:
         for line, (i, words) in list(self._reads.items()):
             of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
             if loads and of_cta >= LOADED and self.x.launch.result.findings.pop(("R507", line), None) is not None:
-                lines = ", ".join(str(n.line) for n in loads[:6])
-                said = read_before_arrival(
-                    Access("read", "a thread", i), Access("write", f"never issued (line {lines} may)"), why="nothing makes the reader wait"
+                lines = ", ".join(str(n.line) for n in loads[:6]) + (", …" if len(loads) > 6 else "")
+                loads_of = Access(
+                    "write", f"issued later, or never: the load{'s' * (len(loads) > 1)} at line{'s' * (len(loads) > 1)} {lines}"
                 )
-                self.reporting.find(
-                    i, np.flatnonzero(words), said,
-                    self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
-                )  # fmt: skip
+                said = read_before_issue(Access("read", _reader(i), i), loads_of, why="nothing makes the reader wait for the loads")
+                self.reporting.find(i, np.flatnonzero(words), said, self._passed(i) or self._missing_wait(i))
+
+    def _missing_wait(self, i: Instruction) -> str:
+        """The fix for a reader that waits for no load: the mbarriers for which no thread waits."""
+        states = {offset: b.state for cta in self.x.ctas.made[:1] for offset, b in mbarriers(cta).items() if not b.waits}
+        idle = [f"{offset:#x}" for offset, state in sorted(states.items()) if not state.phase and state.pending == state.expected]
+        which = "" if not idle else f", such as that at {idle[0]}" if len(idle) == 1 else f", such as one of {', '.join(idle[:6])}"
+        names = f"{which}: no thread has waited or arrived there" if idle else ""
+        return f"before line {i.line}, wait for the mbarrier of the loads (mbarrier.try_wait.parity, with the parity of the round){names}"
 
     def _passed(self, i: Instruction, op: Operation | None = None) -> str:
         """The fix if the last wait before a read, one of its consumer, passed before the first phase of the mbarrier
@@ -151,3 +157,8 @@ class UninitialisedReads:
                         "wait for parity 0 in the first round"
                     )
         return ""
+
+
+def _reader(i: Instruction) -> str:
+    """Who reads: the threads that execute an instruction together."""
+    return {"wgmma": "a warpgroup", "ldmatrix": "a warp"}.get(i.op, "a thread")
