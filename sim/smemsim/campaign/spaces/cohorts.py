@@ -72,6 +72,7 @@ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%sm+{s}], [%i
     "multiply": """wgmma.fence.sync.aligned; add.u64 %da, %desc, {d}; add.u64 %db, %desc, {e};
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %db, 1, 1, 1, 0, 0; wgmma.commit_group.sync.aligned;""",
     "multiplied": "wgmma.wait_group.sync.aligned {k};",
+    "product": "mov.b32 %x, %f1; add.u32 %acc, %acc, %x;",
     "flag": "@%first st.release.gpu.global.u32 [%flags+{f}], 1;",
     "look": "ld.acquire.gpu.global.u32 %x, [%flags+{f}]; setp.ne.u32 %p, %x, 0; @!%p bra {l}; ld.global.u32 %x, [%other+{w}]; add.u32 %acc, %acc, %x; {l}:",
     "vouch": """setp.ne.u32 %q, %cta, 0; @%q bra {l}; W{l}: mbarrier.try_wait.parity.shared.b64 %p, [%bars+{b}], {k}; @!%p bra W{l};
@@ -114,7 +115,7 @@ _COMMITS = {
     2: "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%bars+{b}], 3",
 }
 _COLUMNS = 32  # of tensor memory, of each CTA
-_WGMMA = {"multiply", "multiplied"}
+_WGMMA = {"multiply", "multiplied", "product"}
 _PLACE = re.compile(r"%(sm|own|wide|row|bars|in|tm|tl)(?=\+)")
 _HANGS = {"wait", "half", "expect", "tell", "send", "vouch", "trust"}  # steps that rarely fit the others
 # Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in those with a star.
@@ -122,7 +123,7 @@ _PATTERNS = (
     "store meet* load", "store meet* load meet* store", "bulk wait* load", "bulk* wait vector meet*", "store* fence* meet* out drain* meet* store", "store fence* meet* out flush*",
     "ampere* settle* meet* vector", "matrix meet* fragment", "store fence* meet* multiply* multiplied* meet* store", "bulk wait* multiply multiplied* meet*", "write meet* flag* meet* look",
     "bulk vouch trust vector meet", "bulk vouch trust wait* vector meet", "count* reduce*", "bulk wait* out* drain* meet*", "vector meet* read* write*", "store meet* load meet* fence* bulk* wait* load",
-    "remote* cluster* load", "cluster* fetch cluster*", "cluster* expect send* wait* load", "cluster* spread* wait* load cluster*", "store cluster* fetch cluster* store",
+    "store meet multiply multiplied* product", "store fence meet multiply multiplied product* multiply multiplied* product*", "remote* cluster* load", "cluster* fetch cluster*", "cluster* expect send* wait* load", "cluster* spread* wait* load cluster*", "store cluster* fetch cluster* store",
     "store fence* meet* mma commit wait* after loads*", "store fence meet mma* adds* commit* wait* after loads* before meet* after mma", "bulk vouch trust meet mma commit flush",
     "fills filled* before* meet* after* loads*", "fills filled before meet after adds commit wait* after* loads*", "store fence meet copies* commit wait* after loads*",
     "store fence meet mma commit vouch trust after loads*", "store fence meet mma commit wait after begins* meet* loaded* fills filled", "bulk wait mma* commit* meet*",
