@@ -65,8 +65,10 @@ def _parameter_maps(launch: Launch) -> list[TensorMap]:
     for p in places.parameters:
         begin = places.of(p.name).offset
         for at in range(-(-begin // unit) * unit, begin + p.size - SIZE + 1, unit):
-            with contextlib.suppress(SmemsimError):
-                found.append(_decoded(launch.parameters[at : at + SIZE].tobytes()))
+            raw = launch.parameters[at : at + SIZE].tobytes()
+            if launch.memory.holds(int.from_bytes(raw[:8], "little")):  # a map begins with the address of its array
+                with contextlib.suppress(SmemsimError):
+                    found.append(_decoded(raw))
     return found
 
 
