@@ -124,48 +124,47 @@ class Gpu(Device):
 
         - `ptx`, `entry`: the text and the name of the kernel. `entry` may be left out if there is one.
         - `grid`, `block`, `cluster`: one to three numbers each.
-        - `args`: the arguments in the order of the parameters. An array of `Gpu.array` passes its address,
-          a TensorMap its 128 bytes, None a zero. Numbers are converted to the parameter's type. Structures
-          are bytes.
-        - `shared_bytes`: dynamic shared memory of a CTA. `cooperative`: a cooperative launch, whose CTAs must fit
-          on the card together.
-        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters. "sample" runs the
-          corners, the edges and an interior CTA of the grid (`Run.sample`), and all of a small grid.
-        - `name`: what findings call the PTX. `sources`: folders of the sources that the PTX names.
+        - `args`: the arguments in the order of the parameters. An array of `Gpu.array` passes its address, a TensorMap
+          its 128 bytes, None a zero. Numbers are converted to the parameter's type. Structures are bytes.
+        - `shared_bytes`: dynamic shared memory of a CTA. `cooperative`: a cooperative launch, whose CTAs must fit on
+          the card together.
+        - `ctas`: the CTAs to run, `range(0, 4)` for example, with those of their clusters. "sample" runs the corners,
+          the edges and an interior CTA of the grid (`Run.sample`), and all of a small grid.
+        - `name`: the name of the PTX in findings. `sources`: folders of the source files that the PTX names.
 
         What is checked:
 
         - `sanitize` False executes without checks. `watch_global` False leaves out races in global memory.
         - `after`: the previous run, if this launch has programmatic stream serialization.
         - `assume`: an alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved" for example.
-        - `overrun`: threads may access so many bytes past an array. The access is reported (X001), and the
-          kernel goes on.
+        - `overrun`: bytes past an array that threads may access. The access is reported (X001), and the kernel
+          continues.
         - `observers`: objects of `smemsim.run.events.Observer`, with or without the sanitizer.
         - `counters`: count what each line costs (`Run.counters`). A table of upper bounds, {"shared_wavefronts": 1024}
           for example, reports what is above them (P905).
-        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes another
-          cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
+        - `pipeline`: record the stages that the loads of the first cluster fill (`Run.pipeline`). {"cta": 3} takes
+          another cluster, {"costs": {"load": 600}} sets lengths that the picture assumes.
         - `try_fixes`: execute the fixes that are changes of the PTX, as `smemsim run` does (`run_and_compare`).
 
         Which order:
 
-        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs the
-          usual order, both extremes and N seeds, and compares them (X030, `Run.schedules`).
+        - `schedule`: a seed, "earliest" or "latest" for one order that the memory model allows. "all:N" runs the launch
+          without a schedule, with both extremes and with N seeds, and compares the results (X030, `Run.schedules`).
         - `cancel`: the answers of `clusterlaunchcontrol.try_cancel`: "resident", "never", "one", "always". "all"
           compares them (X020).
-        - `multiprocessors`: those of the card, if it has not the usual number.
+        - `multiprocessors`: their number, if the card does not have the usual one.
 
         How long, and where:
 
         - `limit`: blocks of instructions that a CTA may execute (X006). A loop that stores nothing ends after a
           twentieth of that.
         - `limit_seconds`: the launch ends after so many seconds, with `out_of_time` and without a finding.
-        - `workers`: the number of processes. Without it idle processors are used if that saves time. `client`: a
-          Dask `distributed.Client`. Results and findings are the same.
-        - `progress` False draws no bar on a terminal, and elsewhere prints no line every 30 seconds. Ctrl-C keeps what has run.
+        - `workers`: the number of processes. Without it idle processors are used if that saves time. `client`: a Dask
+          `distributed.Client`. Results and findings are the same.
+        - `progress` False: no progress bar, and no line every 30 seconds. Ctrl-C keeps the results so far.
 
-        Raises InputError for arguments that no launch could have, and Unmodelled with the lines of all
-        instructions that are not modelled. Both come before anything runs.
+        Raises InputError for arguments that no launch could have, and Unmodelled with the lines of all instructions
+        that are not modelled. Both come before anything runs.
 
         >>> import numpy as np
         >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
@@ -251,7 +250,8 @@ class Gpu(Device):
         return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
-        """Like `run`, but fixes are tried, and a launch with unfinished asynchronous operations runs once more with `schedule = "latest"`.
+        """Like `run`, but fixes are tried, and a launch with unfinished asynchronous operations runs once more with
+        `schedule = "latest"`.
 
         The usual order completes asynchronous operations when they are issued, so results may be right in spite of such
         a finding. `Run.later` has the differences of the second run. It is left out if the arrays or the first run are
@@ -273,7 +273,8 @@ class Gpu(Device):
         return run
 
     def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions, at: Sequence[str] = ()) -> Run:
-        """Like `run`, and then once more for each wait that is weakened: P102 for those that were not needed in this launch.
+        """Like `run`, and then once more for each wait that is weakened: P102 for those that were not needed in this
+        launch.
 
         `at` names the waits: a line of the PTX, a source line, or the begin of an instruction's name. Default: all but
         those for mbarriers.
@@ -292,7 +293,9 @@ class Gpu(Device):
         return run
 
     def _try_fixes(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, run: Run, before: MemoryCopy) -> None:
-        """Execute the fixes of the findings where they are changes of the PTX: each with the memory of before the launch. The run's results are left."""
+        """Execute the fixes of the findings where they are changes of the PTX: each with the memory of before the
+        launch. The run's results are left.
+        """
         from smemsim.diagnosis.trials.trial import MOST_SECONDS, try_fixes
 
         def again(module: Module, seconds: float) -> Run:
@@ -308,7 +311,9 @@ class Gpu(Device):
     def _stages_of_hang(
         self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, before: MemoryCopy
     ) -> PipelineRecorder | None:
-        """The stages of a launch that never ends, which runs once more with the memory of before; None without a ring. The first run's results are left."""
+        """The stages of a launch that never ends, which runs once more with the memory of before; None without a ring.
+        The first run's results are left.
+        """
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
         asked = dataclasses.replace(
             options, sanitize=False, workers=1, limit_seconds=seconds, progress=False, observers=(), counters=False, pipeline=True
@@ -321,7 +326,9 @@ class Gpu(Device):
         return again.stages if again.pipeline.rings and again.pipeline.lanes.stuck else None
 
     def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> MemoryCopy | None:
-        """A copy of global memory; None if no second run is made. Memory that the host may write meanwhile is not put back."""
+        """A copy of global memory; None if no second run is made. Memory that the host may write meanwhile is not put
+        back.
+        """
         program = kernel.program
         is_plain = options.sanitize and options.schedule is None and options.client is None and options.after is None and not options.assume
         if not is_plain or config.cancel == EVERY or program.allocates or kernel.name in self._compared:
@@ -333,7 +340,9 @@ class Gpu(Device):
         return MemoryCopy(self.memory)
 
     def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: MemoryCopy) -> str:
-        """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's results are left."""
+        """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's
+        results are left.
+        """
         from smemsim.diagnosis.schedules import apart
 
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
@@ -371,7 +380,9 @@ class Gpu(Device):
         return run
 
     def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
-        """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
+        """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual
+        one's results are left.
+        """
         from smemsim.diagnosis.schedules import Outcome, compared, schedules_of
 
         regions = self.memory.filled()
@@ -406,7 +417,9 @@ class Gpu(Device):
 
 
 def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:
-    """X020: with another answer to requests for others' work, other bytes are left in these arrays; a remark where floats are added atomically."""
+    """X020: with another answer to requests for others' work, other bytes are left in these arrays; a remark where
+    floats are added atomically.
+    """
     body = launch.program.inlined.body
     sums = any(
         ("add" in i.modifiers and i.op in ("atom", "red", "cp")) and any(m.lstrip("b").startswith("f") for m in i.modifiers) for i in body
@@ -421,7 +434,9 @@ def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Regi
 
 
 def _part_of(launch: Launch, ctas: Any) -> tuple[list[int] | None, Sample | None]:
-    """(the clusters that hold some CTAs, by their numbers, or None for all; the sample among them). Numbers of CTAs are x + grid.x (y + grid.y z)."""
+    """(the clusters that hold some CTAs, by their numbers, or None for all; the sample among them). Numbers of CTAs are
+    x + grid.x (y + grid.y z).
+    """
     if ctas is None:
         return None, None
     wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4), or {SAMPLE!r}"

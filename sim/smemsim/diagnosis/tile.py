@@ -130,7 +130,9 @@ class Held:
         return f"{named[0]}[{at}]" + " (outside the tensor)" * outside
 
     def short(self, named: Named | int) -> str:
-        """The indices of an element along the axes of rows and of K, as `64,0`; the tensor's name stands before them where it is another one."""
+        """The indices of an element along the axes of rows and of K, as `64,0`; the tensor's name stands before them
+        where it is another one.
+        """
         if isinstance(named, int):
             return {UNWRITTEN: "empty", OUTSIDE: "fill", FOREIGN: "foreign"}[named]
         at = dict(zip(self.tensors[named[0]].extent, named[1], strict=True))
@@ -163,14 +165,12 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture:
-    """What the descriptors of one operand read: addresses and contents of every 16-byte chunk, as a value that can be
-    drawn.
+    """A picture of the bytes that the descriptors of one operand read: address and content of every 16-byte chunk.
 
     The tile has a line for each index along the strided axis: a row of a K-major operand, a K of an MN-major one. It
-    has a column for each 16
-    bytes along the contiguous axis. All M or N blocks and K steps are in it. `address` has shape (lines, columns,
-    elements of a chunk), with -1 where an
-    instruction has no element. `held` is what was there, if known.
+    has a column for each 16 bytes along the contiguous axis. All M or N blocks and K steps are in it. `address` has
+    shape (lines, columns, elements of a chunk). It is -1 if no instruction reads the element. `held` is the content, if
+    known.
 
     >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16, k_add=[0, 32])
     >>> tile.address.shape, tile.address[1, :, 0].tolist(), tile.first((1, 2))
@@ -206,7 +206,9 @@ class TilePicture:
         k_add: list[int] | int = 0,
         mn_add: list[int] | int = 0,
     ) -> TilePicture:
-        """The picture of a raw descriptor; `k_add` and `mn_add` are the bytes that K steps and M / N blocks add to its start address."""
+        """The picture of a raw descriptor; `k_add` and `mn_add` are the bytes that K steps and M / N blocks add to its
+        start address.
+        """
         d = SmemDescriptor.decode(word, arch=arch)
         fmt = element_format(dtype)
         for name, adds in (("k_add", k_add), ("mn_add", mn_add)):
@@ -390,30 +392,34 @@ class TilePicture:
         """The tile with the address of each chunk, and shared memory with its content: at most `most` 128-byte lines of
         it.
 
-        `selected` is the (block, K step) whose reads are marked. Default: that of the first wrong element, or the
-        first one.
+        `selected` is the (block, K step) whose reads are marked. Default: that of the first wrong element, or the first
+        one.
         """
         return _Drawing(self, most, selected).picture()
 
     def atoms(self) -> Picture:
-        """The tile as its swizzle atoms, with what the instructions read and where the strides lead; InputError for more atoms than a picture has."""
+        """The tile as its swizzle atoms, with what the instructions read and where the strides lead; InputError for
+        more atoms than a picture has.
+        """
         return _atoms(self)
 
     def data(self) -> dict[str, Any]:
         """Everything for a page's script, chunk by chunk along the lines of the tile. Lists have one entry for each
         chunk:
 
-        - `address`; `wrong`: a mask of elements in hex, 0 for none; `lies`: the place of the meant data; `home`: the
-          chunk whose data was read.
+        - `address`; `wrong`: a mask of elements in hex, 0 for none; `lies`: where the intended data is; `home`: where
+          the data that was read belongs.
         - `meant`: the index along every axis of the tensor. `writer`: an issue.
-        - `got`: 1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every axis];
-          or {"each": [...]}.
+        - `got`: 1 as meant; a code of NAMES; [tensor, axis along which the elements follow, index along every axis]; or
+          {"each": [...]}.
         """
         return _tile_data(self) | (_held_data(self, self.held) if self.held else {})
 
 
 def tiled(array: np.ndarray, major: str, per_chunk: int) -> np.ndarray:
-    """(blocks, steps, rows, k) as (lines, chunk columns, elements of a chunk); a last chunk that is not full is filled with -1."""
+    """(blocks, steps, rows, k) as (lines, chunk columns, elements of a chunk); a last chunk that is not full is filled
+    with -1.
+    """
     order = (0, 2, 1, 3) if major == "K" else (1, 3, 0, 2)  # (.., lines of one, .., elements along one)
     turned = array.transpose(order)
     a, lines, b, along = turned.shape
@@ -434,7 +440,9 @@ CHUNK_COLUMNS = 16  # chunk columns of the tile beside each other
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """Lines that are left out between two that are shown; `count` of them hold something, and `alike` says whether all look like earlier ones."""
+    """Lines that are left out between two that are shown; `count` of them hold something, and `alike` says whether all
+    look like earlier ones.
+    """
 
     first: int
     last: int
@@ -891,8 +899,8 @@ BAND_HEADS = ("range", "bytes", "written last by")
 
 
 def buffer_strips(machine: Machine, names: Mapping[int, str] = {}, unfilled: str = UNTOUCHED) -> tuple[Strip, ...]:
-    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. What no step
-    filled has an empty band, with `unfilled` as its text.
+    """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last. What no
+    step filled has an empty band, with `unfilled` as its text.
 
     The cells of a band are its range, its bytes, and what wrote them.
     """

@@ -1,8 +1,8 @@
 """Clusters: how an address names the shared memory of another CTA, and who receives a multicast load.
 
-In a cluster the `.shared` addresses of a CTA have its rank in bits 31:24, because the shared::cta window is inside
-the shared::cluster window. An array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is
-CTA 0's in every CTA. So a constant address that works without clusters reaches into CTA 0 with them.
+In a cluster the `.shared` addresses of a CTA have its rank in bits 31:24, because the shared::cta window is inside the
+shared::cluster window. An array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is CTA
+0's in every CTA. So a constant address that works without clusters reaches into CTA 0 with them.
 
     >>> ClusterAddress.decode(0x3000400), ClusterAddress.decode(0x400)
     (ClusterAddress(cta_rank=3, smem_address=0x400), ClusterAddress(cta_rank=0, smem_address=0x400))
@@ -65,7 +65,8 @@ class ClusterAddress:
 
     @classmethod
     def decode(cls, address: Any) -> ClusterAddress:
-        """The CTA and the offset of a 32-bit shared::cluster address, or of a `.shared` address that a CTA of a cluster sees.
+        """The CTA and the offset of a 32-bit shared::cluster address, or of a `.shared` address that a CTA of a cluster
+        sees.
 
         An address without a rank is CTA 0's, also where another CTA uses it. Measured: trace cluster_addresses.
         """
@@ -73,7 +74,8 @@ class ClusterAddress:
 
 
 def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
-    """The shared::cluster address of `smem_address` in the CTA of rank `cta_rank`, as `mapa.shared::cluster` gives it; a rank in the address is replaced.
+    """The shared::cluster address of `smem_address` in the CTA of rank `cta_rank`, as `mapa.shared::cluster` gives it;
+    a rank in the address is replaced.
 
     Raises InputError for what is no address of shared memory, or no rank of a cluster.
 
@@ -118,7 +120,7 @@ def multicast(
       the parity of the CTA of `mbar`.
 
     Each destination gets the data at the same offset of its own window. Its own mbarrier, at the offset of `mbar`,
-    counts all bytes. The rank in `mbar` is ignored, and with a mask that in `smem_address`, too.
+    counts all bytes. The rank in `mbar` is ignored. With a mask, the rank in `smem_address` is ignored, too.
 
     Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
 
@@ -167,9 +169,11 @@ def received_by(
 
 
 def commit_arrivals(cta_mask: int | None, *, cluster_size: int, cta_rank: int, cta_group: int = 1) -> dict[int, int]:
-    """How often a tcgen05.commit of CTA `cta_rank` arrives at the mbarrier of each CTA, by rank; CTAs without an arrival are left out.
+    """How often a tcgen05.commit of CTA `cta_rank` arrives at the mbarrier of each CTA, by rank; CTAs without an
+    arrival are left out.
 
-    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only the own barrier.
+    - `cta_mask`: the 16-bit operand of `.multicast::cluster`, a bit for each rank. None: without that qualifier, only
+      the own barrier.
 
     Documented: PTX ISA 9.1 §9.7.16.12. Raises InputError for a mask with CTAs outside the cluster.
 

@@ -164,8 +164,8 @@ class Wgmma:
     def read(self, reads: Reads, registers: np.ndarray | None = None, metadata: np.ndarray | None = None) -> Operands:
         """The operands of several warpgroups. Raises HardwareTrap if one leaves its window.
 
-        `registers` are those of A if it is in registers, uint32 (4, groups, 128). `metadata` of a sparse instruction
-        is uint32 (groups, 128).
+        `registers` are those of A if it is in registers, uint32 (4, groups, 128). `metadata` of a sparse instruction is
+        uint32 (groups, 128).
         """
         of_b, unwritten = reads.b.read()
         if reads.a is None:
@@ -232,8 +232,8 @@ class Operands:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Side:
-    """An operand of several warpgroups, each once: what is read of which windows, and which of all these each
-    warpgroup has.
+    """An operand of several warpgroups, each once: what is read of which windows, and which of all these each warpgroup
+    has.
     """
 
     parts: tuple[tuple[SharedOperand, Windows], ...]
@@ -301,14 +301,14 @@ def wgmma(
     """`wgmma.mma_async.m64nNkK`: D = A * B + D, with A from shared memory or registers, B from shared memory.
 
     - `a`: a descriptor, or the registers of A, uint32 (128 threads, 4). `b`: a descriptor.
-    - `d`: the accumulator's registers before, uint32 (128, N / 2), for f16 (128, N / 4); None is zeros.
-      `wgmma_registers(result)` are those after.
-    - `metadata` uint32 (128,): wgmma.mma_async.sp. `imm_scale_a`, `imm_scale_b`: 1 or -1. `scale_d` False leaves D
-      out. `a_major`, `b_major` "MN": imm-trans.
+    - `d`: the accumulator's registers before the instruction, uint32 (128, N / 2), for f16 (128, N / 4). None: zeros.
+      `wgmma_registers(result)` has the registers after it.
+    - `metadata` uint32 (128,): wgmma.mma_async.sp. `imm_scale_a`, `imm_scale_b`: 1 or -1. `scale_d` False: D = A * B.
+      `a_major`, `b_major` "MN": imm-trans.
 
     Measured (H200): which elements are multiplied (traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse,
-    wgmma_operands), and every bit of the sums (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32).
-    `result.certain` is False if D depends on uninitialised data. `result.dot(m, n)` explains one element.
+    wgmma_operands), and every bit of the sums (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). `result.certain`
+    is False if D depends on uninitialised data. `result.dot(m, n)` explains one element.
 
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window.
 

@@ -54,8 +54,7 @@ def operand_addresses(
     - `descriptor`: a raw 64-bit word, a `SmemDescriptor`, or an array of words.
     - `arch`: "sm_90a" (wgmma), "sm_100a" or "sm_103a" (tcgen05). `major`: "K" or "MN".
     - `rows`, `k`: the M or N elements and the K elements of the operand (the doubled K for the dense operand of a
-      sparse instruction).
-      Any sizes are taken: those that no instruction has continue the same sums.
+      sparse instruction). Any size is allowed. For sizes that no instruction has, the same formulas are used.
     - `packing`: "packed" or "padded" for 4-bit types. `out`: a preallocated result.
 
     Addresses are plain sums, also past the end of the window. For words that the ISA forbids the result is what
@@ -124,7 +123,9 @@ def _check_known(words: np.ndarray, machine: Architecture, major: str, k_bytes: 
 
 
 def _check_sums(machine: Architecture, rows: int, k: int, fmt: ElementFormat, major: str, packing: str) -> None:
-    """The farthest chunk of any descriptor must fit 32 bits, and the operand a sensible size; no instruction comes near."""
+    """The farthest chunk of any descriptor must fit 32 bits, and the operand a sensible size; no instruction comes
+    near.
+    """
     per_chunk = fmt.elements_per_chunk(packing)
     along, across = (k, rows) if major == "K" else (rows, k)
     stride = machine.smem_descriptor.fields["stride_byte_offset"]
@@ -164,7 +165,9 @@ def _tables(machine: Architecture) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per_chunk: int, out: np.ndarray) -> None:
-    """Fill `out`, in blocks that whichever thread is free takes next (the compiled loop runs without the interpreter's lock)."""
+    """Fill `out`, in blocks that whichever thread is free takes next (the compiled loop runs without the interpreter's
+    lock).
+    """
     from smemsim.core.layout import loops
 
     fields, modes = _tables(machine)

@@ -45,25 +45,23 @@ def find_descriptors(
     base: int | None = None,
     operand: Any = None,
 ) -> Answer:
-    """All shared-memory matrix descriptors that read an operand from where it is, or a proof that none does and what comes
-    nearest.
+    """All shared-memory matrix descriptors that read an operand. If there is none: a proof, and the nearest descriptor.
 
-    The operand is an array of shape (rows, k), (steps, rows, k) or (blocks, steps, rows, k). `rows` and `k` cut an axis
-    into what one
-    instruction reads. The operand is one of these:
+    The operand is an array of shape (rows, k), (steps, rows, k) or (blocks, steps, rows, k). If an axis is longer than
+    one instruction reads, give `rows` or `k` of one instruction: the axis is cut into blocks or steps. The operand is
+    one of these:
 
     - `places`: the shared address of the lowest bit of every element;
     - `wanted`: the global address of every element, with the `transfers` of `tma_load` that wrote shared memory, in
       order;
     - `operand`: raw element bits, with `dump`, the bytes (or uint8) of shared memory from address `base` on.
 
-    Layout, LBO and SBO are the same for all blocks and steps. Every start is its own. Contents may repeat in a dump:
-    `alternatives` then has
-    every possible start of a word, and the answer is `ambiguous` if there are too many.
+    Layout, LBO and SBO are the same for all blocks and steps. The start addresses are independent. If contents repeat
+    in a dump, `alternatives` has every possible start address of a word. If there are too many, the answer is
+    `ambiguous`.
 
-    Every address rests on the rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for
-    sm_100a and
-    sm_103a. `grade` has the grade.
+    The addresses follow the rules of `operand_addresses`: measured on an H200 for sm_90a, documented or inferred for
+    sm_100a and sm_103a. `grade` has the grade.
 
     Raises InputError for arguments that do not go together, and Unmodelled if it is not known what a layout reads.
 
@@ -150,7 +148,9 @@ def _of_places(shape: Shape, places: np.ndarray) -> Answer:
 
 
 def _shared(shape: Shape, places: np.ndarray) -> str:
-    """A sentence about the first two elements that lie at one address; "" for a layout that is one-to-one, and for elements of which bytes hold several."""
+    """A sentence about the first two elements that lie at one address; "" for a layout that is one-to-one, and for
+    elements of which bytes hold several.
+    """
     if shape.fmt.bits < 8:
         return ""
     flat = places.ravel()
@@ -166,7 +166,9 @@ def _shared(shape: Shape, places: np.ndarray) -> str:
 
 
 def of_memory(shape: Shape, memory: Owners, wanted: np.ndarray) -> Answer:
-    """All descriptors, or why there is none, of what `memory` holds; `wanted` is the global byte of every element (blocks, steps, rows, k)."""
+    """All descriptors, or why there is none, of what `memory` holds; `wanted` is the global byte of every element
+    (blocks, steps, rows, k).
+    """
     places = memory.locate(wanted)
     missing = places < 0
     if missing.any():

@@ -53,18 +53,17 @@ class Diagnosis:
 
 @in_default_state
 def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shared: SharedMemory | None = None) -> Diagnosis:
-    """What a D from hardware looks like beside the model's D: rounding, a wrong term (its k and address), or a wrong
-    layout.
+    """Find the mistake that explains how D of a card differs from D of the model: rounding, a wrong term (its k and
+    address), or a wrong layout.
 
-    - `results`: what `wgmma` or `tcgen05_mma` returned, or a list of results that add into the same D, the first one
-      first.
-    - `d`: the raw bits (M, N) that hardware has at the end.
-    - `shared`: the memory that was read. With it other descriptors are tried on all of it, without it on the elements
-      that the model read.
+    - `results`: the result of `wgmma` or `tcgen05_mma`, or the list of results that add into the same D, in order.
+    - `d`: the raw bits (M, N) of the card's D at the end.
+    - `shared`: the memory that was read. With it, other descriptors are tried on the whole memory. Without it, only on
+      the elements that the model read.
 
-    Every sentence "D is what it would be if ..." was tried: the changed model gives hardware's D, bit for bit or except
-    for rounding. If several
-    changes of one kind do, all are listed. If changes of several kinds do, the answer is "unknown".
+    Every sentence "D is what it would be if ..." was tried: the model with this change gives the card's D, bit for bit
+    or except for rounding. If several changes of one kind give it, all are listed. If changes of several kinds give it,
+    the answer is "unknown".
 
     Raises InputError for a `d` of another shape, and for results that do not follow each other.
 
@@ -137,7 +136,8 @@ FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))
 def diagnose(product: Product, hardware: np.ndarray, more: Tests = (), extra: np.ndarray | None = None) -> Diagnosis:
     """Why the D of a `Product` is not what hardware left.
 
-    `hardware` are raw bits of the type of D. The tests of `more` are made before all others; `extra` is that of `Compared`.
+    `hardware` are raw bits of the type of D. The tests of `more` are made before all others; `extra` is that of
+    `Compared`.
     """
     c = Compared.of(product, hardware, extra)
     if (c.hardware == c.model).all():
