@@ -1,1 +1,3 @@
-"""Errors, files, processes, the memory budget and compiled loops: what every other package may import, and nothing about GPUs."""
+"""Errors, files, processes, the memory budget and compiled loops: what every other package may import, and nothing
+about GPUs.
+"""

@@ -1,4 +1,6 @@
-"""Taking arguments from people: whole numbers, lists of them, choices. What does not fit raises InputError with a sentence."""
+"""Taking arguments from people: whole numbers, lists of them, choices. What does not fit raises InputError with a
+sentence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files of numpy's arrays, .npy and .npz: what their headers say is checked against the file and the budget of memory before anything is taken."""
+"""Files of numpy's arrays, .npy and .npz: what their headers say is checked against the file and the budget of memory
+before anything is taken.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ ZIP = b"PK\x03\x04"  # what an .npz file begins with
 
 
 def read_npy(path: pathlib.Path, most: int | None = None) -> np.ndarray:
-    """The array of an .npy file; what its header says is checked against the file and the budget of memory before anything is taken."""
+    """The array of an .npy file; what its header says is checked against the file and the budget of memory before
+    anything is taken.
+    """
     try:
         with opened(path, most if most is not None else sys.maxsize) as file:
             return array_in(file, os.fstat(file.fileno()).st_size, str(path))
@@ -98,8 +102,8 @@ def read_array(path: pathlib.Path) -> np.ndarray:
 def read_npz(path: pathlib.Path, most: int) -> dict[str, Callable[[], np.ndarray]]:
     """The arrays of an .npz file by name. Each is read when it is used.
 
-    The headers are checked first. Raises InputError if the arrays need more than `most` bytes or the memory budget,
-    and ValueError if the file is not an .npz file.
+    The headers are checked first. Raises InputError if the arrays need more than `most` bytes or the memory budget, and
+    ValueError if the file is not an .npz file.
     """
     data = read_bytes(path, most)
     try:

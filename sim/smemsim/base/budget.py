@@ -1,7 +1,7 @@
 """One budget of memory for the whole process: what a kernel or a file asks for is counted before it is taken.
 
-Arrays in simulated memory, waves of CTAs, and what files hold are counted together. The limit is that of the environment variable
-SMEMSIM_MEMORY (bytes, or 8G, 512M ...), that of `set_limit`, or a part of this machine's memory.
+Arrays in simulated memory, waves of CTAs, and what files hold are counted together. The limit is that of the
+environment variable SMEMSIM_MEMORY (bytes, or 8G, 512M ...), that of `set_limit`, or a part of this machine's memory.
 
 >>> amount("1.5G"), told(3 << 30), told(1000)
 (1610612736, '3.0 GiB', '1000 B')

@@ -1,4 +1,6 @@
-"""The distinct values of arrays of whole numbers. `np.unique` imports numpy.ma when it is first called, and takes several times as long for few values."""
+"""The distinct values of arrays of whole numbers. `np.unique` imports numpy.ma when it is first called, and takes
+several times as long for few values.
+"""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class InternalError(SmemsimError):
 
 
 class NotKeptWarning(UserWarning):
-    """Compiled code took more than a second to make, and could not be kept for the next process. The message says
-    why, and what to change.
+    """Compiled code took more than a second to make, and could not be kept for the next process. The message says why,
+    and what to change.
     """
 
 
@@ -78,8 +78,8 @@ class Unmodelled(SmemsimError, NotImplementedError):
 
 class HardwareTrap(SmemsimError):
     """The hardware would stop the kernel here. `reason` is a sentence. `cuda_error` is the code that the driver
-    reports: 700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA cannot
-    take.
+    reports: 700 illegal address, 715 illegal instruction, 716 misaligned address, 719 a write that another CTA
+    cannot take.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))

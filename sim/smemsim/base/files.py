@@ -106,7 +106,9 @@ def read_bytes(path: pathlib.Path, most: int) -> bytes:
 
 
 def named_inside(folder: pathlib.Path, name: str, allowed: Sequence[pathlib.Path] = ()) -> pathlib.Path | None:
-    """The file of a name that a file in `folder` gives, links followed; None where it lies outside of that folder and of the `allowed` ones."""
+    """The file of a name that a file in `folder` gives, links followed; None where it lies outside of that folder and
+    of the `allowed` ones.
+    """
     try:
         found = (folder / name).resolve()
         return found if any(found.is_relative_to(one.resolve()) for one in (folder, *allowed)) else None

@@ -1,8 +1,9 @@
 """The floating-point state of a thread: how its processor rounds, and whether it flushes subnormals.
 
-A library that was linked with `-ffast-math` and `torch.set_flush_denormal` change that state for their whole process. A simulated launch and every public
-computation therefore run in the default state (IEEE 754: to nearest, subnormals kept, no traps), and the thread gets its own state back afterwards. Threads and
-processes begin with the state of the thread that starts them. Importing this module imports nothing large.
+A library that was linked with `-ffast-math` and `torch.set_flush_denormal` change that state for their whole process. A
+simulated launch and every public computation therefore run in the default state (IEEE 754: to nearest, subnormals kept,
+no traps), and the thread gets its own state back afterwards. Threads and processes begin with the state of the thread
+that starts them. Importing this module imports nothing large.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The garbage collector while PTX is read and linked, and while a launch runs.
 
-A launch makes many objects that live as long as a wave. The collector cannot free them earlier, and scanning them
-again and again takes as long as the instructions. So the collector runs rarely until the last launch is over.
+A launch makes many objects that live as long as a wave. The collector cannot free them earlier, and scanning them again
+and again takes as long as the instructions. So the collector runs rarely until the last launch is over.
 """
 
 from __future__ import annotations

@@ -26,14 +26,18 @@ AWAY = 20.0  # seconds that a Dask scheduler may not answer
 
 
 def pool(count: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> concurrent.futures.ProcessPoolExecutor:
-    """`count` fresh processes, each of which calls `begin` first. They end with this one, and Ctrl-C is this one's alone."""
+    """`count` fresh processes, each of which calls `begin` first. They end with this one, and Ctrl-C is this one's
+    alone.
+    """
     context = multiprocessing.get_context("spawn")  # threads of this process are nothing to fork
     return concurrent.futures.ProcessPoolExecutor(count, context, initializer=_begin, initargs=(begin, arguments))
 
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Processes that start meanwhile do not import the caller's script, which would run it once more where it has no `if __name__` guard."""
+    """Processes that start meanwhile do not import the caller's script, which would run it once more where it has no
+    `if __name__` guard.
+    """
     main = sys.modules["__main__"]
     kept: dict[str, Any] = {name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__}
     main.__spec__ = None
@@ -87,7 +91,9 @@ def close_client(client: Any) -> None:
 
 
 class Lost:
-    """Looks whether the scheduler of a Dask client still answers: a client whose scheduler is gone waits for it for ever."""
+    """Looks whether the scheduler of a Dask client still answers: a client whose scheduler is gone waits for it for
+    ever.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -108,7 +114,9 @@ class Lost:
 
 @functools.cache
 def version() -> str:
-    """The version of smemsim, and a digest of its source: what is spread or resumed goes on only with the code it was begun with."""
+    """The version of smemsim, and a digest of its source: what is spread or resumed goes on only with the code it was
+    begun with.
+    """
     folder = pathlib.Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):

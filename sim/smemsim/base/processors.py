@@ -1,4 +1,6 @@
-"""How many processors there are for this process, and whether it may start others. Importing this module imports neither multiprocessing nor numpy."""
+"""How many processors there are for this process, and whether it may start others. Importing this module imports
+neither multiprocessing nor numpy.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _words(path: str) -> list[str]:
 
 
 def can_be_copied() -> bool:
-    """Is this a system on which processes are copied, and ask for nothing that a copy has not (`smemsim.run.procs.forks`)?"""
+    """Is this a system on which processes are copied, and ask for nothing that a copy has not
+    (`smemsim.run.procs.forks`)?
+    """
     return sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "fork")
 
 

@@ -1,10 +1,10 @@
 """The folder of machine code: code that one process has compiled is not compiled again.
 
 The code is executed, so the folder follows the rules that OpenSSH has for keys. It is used only if it belongs to the
-user, and if no other user can write to it or to a folder above it. A relative path is never used, because it would be
-a folder of the current directory. Symbolic links are resolved first; the folder that was checked is the one that is
-used. An entry is a regular file of the user that no other user can write to. Its checksum covers its key, so an entry
-counts only under its own key.
+user, and if no other user can write to it or to a folder above it. A relative path is never used, because it would be a
+folder of the current directory. Symbolic links are resolved first; the folder that was checked is the one that is used.
+An entry is a regular file of the user that no other user can write to. Its checksum covers its key, so an entry counts
+only under its own key.
 
 An entry is written to a temporary file and renamed, so no process reads half of an entry. A damaged entry counts as
 missing. If nothing can be written, nothing is kept. `locked` lets one of many processes compile an entry while the
@@ -76,7 +76,9 @@ class Entry(NamedTuple):
 
 
 def _named() -> tuple[str, str]:
-    """(the cache folder, what names it): `SMEMSIM_CACHE_DIR`, else `smemsim` in the user's cache. XDG_CACHE_HOME counts if it is absolute (XDG base directories)."""
+    """(the cache folder, what names it): `SMEMSIM_CACHE_DIR`, else `smemsim` in the user's cache. XDG_CACHE_HOME counts
+    if it is absolute (XDG base directories).
+    """
     own = os.environ.get(FOLDER)
     if own is not None:
         return own, FOLDER
@@ -170,7 +172,9 @@ def _stands_for_others(user: int) -> bool:
 
 @functools.cache
 def _is_own_group(group: int, user: int) -> bool:
-    """Is it the user's private group: of the user's name, with no other member? Distributions that have these make folders writable for it."""
+    """Is it the user's private group: of the user's name, with no other member? Distributions that have these make
+    folders writable for it.
+    """
     import grp
     import pwd
 
@@ -261,7 +265,9 @@ def checked(key: str, image: bytes) -> bytes | None:
 
 
 def sealed(key: str, content: bytes) -> bytes:
-    """The file that `checked` reads. The key is the digest of all that the content was made from: source, types, builder, processor."""
+    """The file that `checked` reads. The key is the digest of all that the content was made from: source, types,
+    builder, processor.
+    """
     return _seal(key, content) + content
 
 
@@ -269,7 +275,9 @@ _lost = [0.0]  # seconds of compilation whose result was not kept; infinite afte
 
 
 def write(key: str, content: bytes, *, seconds: float = 0.0) -> None:
-    """Keep an entry, if that is possible. If it is not, and such entries have taken more than `LONG` seconds to compile, a NotKeptWarning says why, once in a process."""
+    """Keep an entry, if that is possible. If it is not, and such entries have taken more than `LONG` seconds to
+    compile, a NotKeptWarning says why, once in a process.
+    """
     if not most_bytes():
         return
     try:
@@ -344,7 +352,9 @@ _room: dict[tuple[pathlib.Path, int], int] = {}  # of a folder and its limit: by
 
 
 def _bound(written: int) -> None:
-    """Remove what was used longest ago, while there are too many bytes. A folder has thousands of files, so that not every write looks at all of them."""
+    """Remove what was used longest ago, while there are too many bytes. A folder has thousands of files, so that not
+    every write looks at all of them.
+    """
     most, where = most_bytes(), folder()
     if where is None:
         return
@@ -363,7 +373,9 @@ def _bound(written: int) -> None:
 
 
 def clear() -> tuple[int, int]:
-    """Remove all entries, and what a process that ended has left: how many, of how many bytes. Processes that have loaded one keep it."""
+    """Remove all entries, and what a process that ended has left: how many, of how many bytes. Processes that have
+    loaded one keep it.
+    """
     count = size = 0
     for entry in entries():
         try:

@@ -1,4 +1,5 @@
-"""How long a PTX text may be read, and how long a program may be linked: `--limit-seconds` of `smemsim run`, each by itself. Without it: any time.
+"""How long a PTX text may be read, and how long a program may be linked: `--limit-seconds` of `smemsim run`, each by
+itself. Without it: any time.
 
 >>> @timed("counting")
 ... def count():

@@ -20,7 +20,8 @@ class _Wide:
 
 
 def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
-    """A module whose compiled functions are the Python functions that they were compiled from, and call each other as such.
+    """A module whose compiled functions are the Python functions that they were compiled from, and call each other as
+    such.
 
     >>> from smemsim.core.layout import loops
     >>> interpreted(loops).swizzle(128, 0, 7, 4)

@@ -142,7 +142,9 @@ class Ledger:
         self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?, ?)", (name, text, _checksum((name, text))))
 
     def record(self, space: str, number: int, result: ChunkResult, seconds: float, elapsed: float = 0.0) -> None:
-        """One more chunk is done, for good once this returns; `elapsed` is added to what the campaign took. InputError for a disk that is full."""
+        """One more chunk is done, for good once this returns; `elapsed` is added to what the campaign took. InputError
+        for a disk that is full.
+        """
         troubles = [{"what": t.what, "case": dict(t.case), "reproduce": t.reproduce} for t in result.troubles]
         row = (space, number, result.cases, json.dumps(dict(result.classes)), json.dumps(troubles, default=str), float(seconds))
         checksum, before = _checksum(row), self._whole
@@ -195,7 +197,9 @@ MOST_LINES, MOST_TROUBLES = 24, 20  # classes of a space, and troubles, that the
 
 @dataclasses.dataclass(frozen=True)
 class SpaceReport:
-    """One space: cases and chunks done, `of_chunks` that there are (None: drawn for ever), cases by class, troubles in the order of their chunks."""
+    """One space: cases and chunks done, `of_chunks` that there are (None: drawn for ever), cases by class, troubles in
+    the order of their chunks.
+    """
 
     name: str
     says: str
@@ -213,7 +217,8 @@ class SpaceReport:
 
 @dataclasses.dataclass(frozen=True)
 class CampaignReport:
-    """A campaign: its spaces, seed, shard (number, of how many), version, the seconds that all its runs took, and whether this one was broken off.
+    """A campaign: its spaces, seed, shard (number, of how many), version, the seconds that all its runs took, and
+    whether this one was broken off.
 
     >>> report = CampaignReport((), seed=0, shard=(1, 1), elapsed=0.0)      # as of `sweep` before its first chunk
     >>> report.cases, report.troubles, report.ok
@@ -303,7 +308,9 @@ def report_of(ledger: Ledger, spaces: list[Space], *, seed: int, shard: tuple[in
 
 
 def file_troubles(folder: pathlib.Path, space: str, troubles: tuple[Trouble, ...]) -> None:
-    """A JSON file for each trouble of a space, named after the command that shows it again; of an oracle's, after what the case is."""
+    """A JSON file for each trouble of a space, named after the command that shows it again; of an oracle's, after what
+    the case is.
+    """
     for t in troubles:
         place = t.reproduce.split()[-1]
         digest = hashlib.sha256(json.dumps(dict(t.case), sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -17,7 +17,9 @@ __all__ = ["Case", "ChunkResult", "Space", "Tally", "Trouble", "command", "drawn
 
 @dataclasses.dataclass(frozen=True)
 class Trouble:
-    """One case that is not as it should be: what is wrong, in a sentence, the case itself (JSON), and the command that shows it again."""
+    """One case that is not as it should be: what is wrong, in a sentence, the case itself (JSON), and the command that
+    shows it again.
+    """
 
     what: str
     case: Mapping[str, Any]
@@ -26,7 +28,9 @@ class Trouble:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One case alone: the class it is of, the case itself (JSON), and what is wrong with it, in a sentence; "" for nothing."""
+    """One case alone: the class it is of, the case itself (JSON), and what is wrong with it, in a sentence; "" for
+    nothing.
+    """
 
     of: str
     shown: Mapping[str, Any]
@@ -35,7 +39,9 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class ChunkResult:
-    """What one chunk gave: how many cases were of each class, and what was wrong with some (the first of each kind, already made small)."""
+    """What one chunk gave: how many cases were of each class, and what was wrong with some (the first of each kind,
+    already made small).
+    """
 
     cases: int
     classes: Mapping[str, int]
@@ -47,8 +53,8 @@ class Space:
     """A space of cases.
 
     `run(seed, chunk)` runs one chunk, in any process and in any order. `case(seed, chunk, number)` runs one case.
-    `chunks` is the number of chunks if the space is finite (the seed has no effect then), else None. `needs` names
-    the required packages.
+    `chunks` is the number of chunks if the space is finite (the seed has no effect then), else None. `needs` names the
+    required packages.
     """
 
     name: str

@@ -29,7 +29,8 @@ __all__ = ["Agenda", "Crew", "Progress", "chunks_of", "crew", "do_chunk", "proce
 
 
 def chunks_of(space: Space, cases: int | None, *, endless: bool, shard: tuple[int, int]) -> range | None:
-    """The chunks of a space that a shard does; None for no end. Without a number of cases: all there are, or one where cases are drawn for ever.
+    """The chunks of a space that a shard does; None for no end. Without a number of cases: all there are, or one where
+    cases are drawn for ever.
 
     >>> from smemsim.campaign.spaces import space
     >>> len(chunks_of(space("keys"), None, endless=False, shard=(1, 1))), chunks_of(space("maps"), 2000, endless=False, shard=(2, 3))
@@ -208,7 +209,9 @@ class _Cluster(Crew):
 
 @contextlib.contextmanager
 def crew(workers: int, dask: str | None) -> Iterator[Crew]:
-    """The workers: a Dask cluster where its scheduler's address is given, else processes, else (one worker) this process."""
+    """The workers: a Dask cluster where its scheduler's address is given, else processes, else (one worker) this
+    process.
+    """
     crew = _Cluster(dask) if dask else _Processes(workers) if workers > 1 else Crew(1)
     try:
         yield crew
@@ -224,7 +227,9 @@ MOST_SHARDS = 1 << 20
 
 
 class Progress(NamedTuple):
-    """How far a campaign is: cases and chunks of this run, seconds of this run, seconds still to go (None: not known), troubles so far."""
+    """How far a campaign is: cases and chunks of this run, seconds of this run, seconds still to go (None: not known),
+    troubles so far.
+    """
 
     cases: int
     chunks: int
@@ -251,8 +256,7 @@ def sweep(
 
     - `spaces`: names; without any, all.
     - `cases`: the number of cases of each space, rounded up to whole chunks. `seconds`: no chunk begins after that
-      time. Without either, spaces
-      that can be swept exhaustively are, and one chunk of the others.
+      time. Without either, spaces that can be swept exhaustively are, and one chunk of the others.
     - `seed`: decides what is drawn. `shard` (i, n): every n-th chunk from the i-th on.
     - `ledger`: a file that keeps finished chunks. The same call with it continues.
     - `workers`: processes; None takes one for each processor. `dask`: the address of a scheduler.

@@ -1,4 +1,6 @@
-"""What every suite needs: the opened device and its kernels, processes for cases that may trap or hang, and the writer of trace files."""
+"""What every suite needs: the opened device and its kernels, processes for cases that may trap or hang, and the writer
+of trace files.
+"""
 
 from __future__ import annotations
 
@@ -127,10 +129,11 @@ def trim(first: int, image: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
-    """Run cases that may trap or hang: a trap ends the CUDA context, is the outcome, and the next process goes on with the next case.
+    """Run cases that may trap or hang: a trap ends the CUDA context, is the outcome, and the next process goes on with
+    the next case.
 
-    An answer has `status`, 0 or the CUDA error, and for 0 what the runner gives. A process that says nothing for PATIENCE seconds is ended, and its case has
-    status 702.
+    An answer has `status`, 0 or the CUDA error, and for 0 what the runner gives. A process that says nothing for
+    PATIENCE seconds is ended, and its case has status 702.
     """
 
     def shard(members: list[int]) -> list[tuple[int, dict[str, Any]]]:

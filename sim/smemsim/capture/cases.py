@@ -1,6 +1,7 @@
 """The arguments of every probe, drawn at random from a seed: legal, nearly legal, and those that should trap.
 
-Nothing here knows what hardware does with them; the bounds are only wide enough to keep the probes inside their buffers.
+Nothing here knows what hardware does with them; the bounds are only wide enough to keep the probes inside their
+buffers.
 """
 
 from __future__ import annotations
@@ -414,7 +415,9 @@ VALUE_TYPES = {6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}
 
 
 def value_row(rng: random.Random) -> bytes:
-    """A row of floats weighted to the hard cases: ties at every cut, denormals, the largest numbers, infinities, NaNs, both zeros."""
+    """A row of floats weighted to the hard cases: ties at every cut, denormals, the largest numbers, infinities, NaNs,
+    both zeros.
+    """
     out = []
     for _ in range(VALUE_ROW // 4):
         word = rng.getrandbits(32)

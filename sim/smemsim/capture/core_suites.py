@@ -1,4 +1,6 @@
-"""The first suites: the driver's encoder, operands of wgmma, tiled loads and stores, values, a tile from TMA to wgmma, and a whole kernel."""
+"""The first suites: the driver's encoder, operands of wgmma, tiled loads and stores, values, a tile from TMA to wgmma,
+and a whole kernel.
+"""
 
 from __future__ import annotations
 

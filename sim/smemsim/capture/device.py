@@ -83,7 +83,9 @@ class Buffer:
 
 
 def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
-    """(CUresult, 128 bytes) of either encode call on arguments that no binding would let through: codes and ranks out of range."""
+    """(CUresult, 128 bytes) of either encode call on arguments that no binding would let through: codes and ranks out
+    of range.
+    """
     a, library = arguments, ctypes.CDLL("libcuda.so.1")
     rank = len(a["global_dim"])
 

@@ -1,4 +1,5 @@
-"""What the dot-product suites give to wgmma: numbers drawn to be hard, from a seed. Nothing here knows what hardware makes of them.
+"""What the dot-product suites give to wgmma: numbers drawn to be hard, from a seed. Nothing here knows what hardware
+makes of them.
 
 A case is one instruction on a whole tile, 64 x N dot products. Every pair of types has three groups of tiles. The first
 has each of the styles below, with both operands in shared memory. The second is a tile with one probe in each element
@@ -32,7 +33,9 @@ STYLES = ("raw", "near_one", "spread", "cancel", "cancel_low", "floor", "floor_z
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DotCase:
-    """One wgmma, or two in a row that share C's registers: raw elements of A (tiles, 64, stored K) and B (tiles, N, K), C (64, N)."""
+    """One wgmma, or two in a row that share C's registers: raw elements of A (tiles, 64, stored K) and B (tiles, N, K),
+    C (64, N).
+    """
 
     instruction: Instruction
     style: str
@@ -85,7 +88,9 @@ def _thinned(rng: np.random.Generator, fmt: ElementFormat, words: np.ndarray) ->
 
 
 def _sprinkled(rng: np.random.Generator, fmt: ElementFormat, words: np.ndarray) -> np.ndarray:
-    """Infinities and NaNs of every payload in one element of eighty, so that most dot products have one and some do not."""
+    """Infinities and NaNs of every payload in one element of eighty, so that most dot products have one and some do
+    not.
+    """
     special = np.uint32(fmt.magnitude << fmt.dropped_bits)
     infinity = special if fmt.specials == "nan" else np.uint32(fmt.largest + 1 << fmt.dropped_bits)
     payload = (words | infinity) if fmt.specials == "ieee" else words | special
@@ -155,7 +160,9 @@ def tile(rng: np.random.Generator, i: Instruction, row: WgmmaTypes, style: str, 
 
 
 def probes(i: Instruction) -> list[tuple[str, list[int], list[int], int]]:
-    """Directed probes of one instruction: name, elements of A, of B, C. Those of the table of published predictions, and those made for tcgen05."""
+    """Directed probes of one instruction: name, elements of A, of B, C. Those of the table of published predictions,
+    and those made for tcgen05.
+    """
     found = []
     mnemonic = f"wgmma.m64n8k{i.k}.{i.d}.{i.a}.{i.b}"
     with PROBES.open() as file:

@@ -1,4 +1,5 @@
-"""Arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col: legal ones, and ones moved across every documented limit.
+"""Arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col: legal ones, and ones moved across every documented
+limit.
 
 A case is a dict of the driver's arguments (enums as codes); lists may be of any length a call can be given.
 """

@@ -1,4 +1,5 @@
-"""Machine code of the kit's kernels: from the PTX in this package, which the driver compiles, or by nvcc from the CUDA C++ beside this file.
+"""Machine code of the kit's kernels: from the PTX in this package, which the driver compiles, or by nvcc from the CUDA
+C++ beside this file.
 
 The PTX of a kernel is found by a digest of its CUDA C++. So a user needs no toolkit. Only changed CUDA C++ needs nvcc.
 `python -m tools.kit_ptx` writes the PTX.
@@ -69,7 +70,9 @@ def _nvcc_version() -> str:
 
 
 def machine_code(name: str, text: str, arch: str) -> bytes:
-    """The machine code of a kernel, compiled once for all processes of a capture. InputError where neither PTX nor nvcc is there."""
+    """The machine code of a kernel, compiled once for all processes of a capture. InputError where neither PTX nor nvcc
+    is there.
+    """
     kept = _folder() / f"{name}-{digest(text, arch)}.cubin"
     if not kept.exists():
         ptx = ptx_of(text, arch)

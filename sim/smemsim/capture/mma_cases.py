@@ -1,4 +1,5 @@
-"""Whole wgmma instructions and what they are given, drawn from a seed: types, shapes, sources, signs, descriptors, registers.
+"""Whole wgmma instructions and what they are given, drawn from a seed: types, shapes, sources, signs, descriptors,
+registers.
 
 Nothing here knows what hardware does with them. Which instructions there are is read from `smemsim.core.spec.wgmma`.
 Values are small, so that no sum rounds in any accumulator. The images are dense, so that D shows an element that is
@@ -101,7 +102,8 @@ def _nibbles(nibbles: np.ndarray) -> np.ndarray:
 def c_blocks() -> tuple[np.ndarray, dict[str, dict[str, list[int]]]]:
     """uint32[block, thread, element of C], and which blocks are zero, small, garbage or extreme for each accumulator.
 
-    An f16 has an entry of its own, in the lower half. Garbage has NaNs and infinities, for instructions that must not look at it.
+    An f16 has an entry of its own, in the lower half. Garbage has NaNs and infinities, for instructions that must not
+    look at it.
     """
     rng = np.random.default_rng(9101)
     shape = (THREADS, 128)
@@ -202,7 +204,8 @@ def _some_n(rng: random.Random, row: WgmmaTypes, count: int) -> list[int]:
 
 
 def draw(seed: int, d: str, *, sparse: bool, every_n: tuple[tuple[str, str], ...], shapes: int, each: int) -> list[MmaCase]:
-    """Every combination of types with accumulator `d`, both sources, every selector: `shapes` N each, `each` cases of them.
+    """Every combination of types with accumulator `d`, both sources, every selector: `shapes` N each, `each` cases of
+    them.
 
     Then every N there is for the pairs of types in `every_n`, one case each.
     """

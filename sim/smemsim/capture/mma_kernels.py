@@ -1,7 +1,7 @@
 """Writes the CUDA source of the whole-wgmma probes: one kernel for each instruction with its immediate operands.
 
-A block is one case: it copies its image into shared memory, loads the registers of A, the metadata and C, issues one wgmma, or two into the
-same registers without waiting in between, and stores D.
+A block is one case: it copies its image into shared memory, loads the registers of A, the metadata and C, issues one
+wgmma, or two into the same registers without waiting in between, and stores D.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ THREADS = 128
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """What stands in the text of one wgmma; `k` is that of the mnemonic. `chained`: a second one follows, on operands further on."""
+    """What stands in the text of one wgmma; `k` is that of the mnemonic. `chained`: a second one follows, on operands
+    further on.
+    """
 
     a: str
     b: str

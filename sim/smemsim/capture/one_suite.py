@@ -1,4 +1,6 @@
-"""One suite in a process of its own: `python -m smemsim.capture.one_suite --arch sm_90a --out FOLDER SUITE`. `smemsim capture` starts these."""
+"""One suite in a process of its own: `python -m smemsim.capture.one_suite --arch sm_90a --out FOLDER SUITE`. `smemsim
+capture` starts these.
+"""
 
 from __future__ import annotations
 

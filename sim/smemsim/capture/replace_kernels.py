@@ -1,4 +1,5 @@
-"""The tensormap.replace probe: every instruction that an architecture has, the sequences to run, and the CUDA C++ that runs them.
+"""The tensormap.replace probe: every instruction that an architecture has, the sequences to run, and the CUDA C++ that
+runs them.
 
 Which fields, ordinals and immediates exist is read from the table of the instruction; what they do to the bytes is not.
 """
@@ -62,7 +63,9 @@ def ops(arch: str) -> list[Op]:
 
 
 def source(arch: str) -> str:
-    """One warp a sequence. Step s works on a copy of what step s - 1 left, in global memory (`space` 0) or shared memory (1)."""
+    """One warp a sequence. Step s works on a copy of what step s - 1 left, in global memory (`space` 0) or shared
+    memory (1).
+    """
 
     def cases(space: str) -> str:
         return "\n".join(f"    case {i}: {op.asm(space)}; break;" for i, op in enumerate(ops(arch)))

@@ -1,7 +1,7 @@
 """Runs suites of the kit on the card of this machine, one process a suite, and keeps what is finished.
 
-A folder of traces can be taken up again: a suite that this kit has finished on this card is not run twice. A process that ends, or that takes far longer than
-planned, costs its own suite alone.
+A folder of traces can be taken up again: a suite that this kit has finished on this card is not run twice. A process
+that ends, or that takes far longer than planned, costs its own suite alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def is_finished(out: pathlib.Path, suite: str, card: dict[str, str], arch: str) 
 
 
 def run(out: pathlib.Path, arch: str, card: dict[str, str], planned: Sequence[Planned], minutes: float, tell: Callable[[Planned, Done | None], None]) -> list[Done]:  # fmt: skip
-    """Run suites in their order for so many minutes. `tell` hears of each suite when it begins (None) and when it is over.
+    """Run suites in their order for so many minutes. `tell` hears of each suite when it begins (None) and when it is
+    over.
 
     A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished.
     """

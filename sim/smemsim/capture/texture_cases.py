@@ -75,7 +75,9 @@ def written(cases: list[TextureCase]) -> bytes:
 
 
 def samples_of(n: int, **columns: Any) -> np.ndarray:
-    """Samples from columns by name: c0 to c3, lod, dx0 ..., dy0 ..., v0 ...; floats by their bits, integers as they are."""
+    """Samples from columns by name: c0 to c3, lod, dx0 ..., dy0 ..., v0 ...; floats by their bits, integers as they
+    are.
+    """
     places = {"c0": 0, "c1": 1, "c2": 2, "c3": 3, "lod": 4, **{f"dx{k}": 5 + k for k in range(3)}, **{f"dy{k}": 8 + k for k in range(3)}}
     places |= {f"v{k}": 12 + k for k in range(4)}
     out = np.zeros((n, 16), np.uint32)
@@ -88,7 +90,9 @@ def samples_of(n: int, **columns: Any) -> np.ndarray:
 
 
 def spread(rng: np.random.Generator, n: int, low: float, high: float) -> np.ndarray:
-    """Coordinates: half anywhere, a quarter near multiples of 1/512 by some units in the last place, a quarter at such multiples."""
+    """Coordinates: half anywhere, a quarter near multiples of 1/512 by some units in the last place, a quarter at such
+    multiples.
+    """
     any_ = rng.uniform(low, high, n).astype(np.float32)
     fine = (np.round(any_ * 512) / 512).astype(np.float32)
     steps = rng.integers(-3, 4, n)
@@ -237,7 +241,9 @@ def modes(rng: np.random.Generator) -> Iterator[TextureCase]:
 
 
 def reads(rng: np.random.Generator) -> Iterator[TextureCase]:
-    """Formats: every value of 8 and 16 bits as a normalised float, integers, halves, sRGB; and linear filtering of them."""
+    """Formats: every value of 8 and 16 bits as a normalised float, integers, halves, sRGB; and linear filtering of
+    them.
+    """
     for width, kinds in ((8, (SIGNED, UNSIGNED)), (16, (SIGNED, UNSIGNED, FLOAT))):
         count = 1 << width
         for kind in kinds:

@@ -23,7 +23,9 @@ OPERATIONS = ("store", "add", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
 def _shape(rng: random.Random, case: Case, dim: list[int], unit: int, room: int, *, ordered: bool) -> None:
-    """Strides for these dimensions, of which the first has elements of `unit` bytes; shrinks dimensions that do not fit."""
+    """Strides for these dimensions, of which the first has elements of `unit` bytes; shrinks dimensions that do not
+    fit.
+    """
     align = 32 if case["interleave"] == 2 else 16
     stride, pitch = [], -(-dim[0] * unit // align) * align
     for i in range(1, len(dim)):
@@ -59,7 +61,9 @@ def _place(rng: random.Random, case: Case, size: int) -> bool:
 
 
 def im2col(rng: random.Random, *, store: bool = False, interleave: int = 0, outside: float = 0.0) -> Case:
-    """Arguments of cuTensorMapEncodeIm2col and of a transfer; `outside` is how often a start lies outside the pixel box."""
+    """Arguments of cuTensorMapEncodeIm2col and of a transfer; `outside` is how often a start lies outside the pixel
+    box.
+    """
     while True:
         rank = rng.choice((3, 4, 5))
         axes = rank - 2

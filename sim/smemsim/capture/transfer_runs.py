@@ -183,7 +183,9 @@ RUNNERS |= {"transfer": any_transfer, "reduce": reduce, "values": values}
 
 
 def columns(bench: Bench, chosen: list[Case], answers: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """What every kind of transfer records of its arguments; a trapped case's map is encoded once more over a made-up address."""
+    """What every kind of transfer records of its arguments; a trapped case's map is encoded once more over a made-up
+    address.
+    """
     maps = [
         bytes.fromhex(a["map"]) if "map" in a else edited(bench.api.encode(c, MADE_UP), c.get("edits", []))
         for c, a in zip(chosen, answers, strict=True)

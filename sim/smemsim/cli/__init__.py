@@ -1,5 +1,5 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `capture`,
-`campaign`, `run`, `exec`, `explain`, `cache`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `capture`, `campaign`,
+`run`, `exec`, `explain`, `cache`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """

@@ -68,7 +68,9 @@ class Read(NamedTuple):
 
 
 def read_input(words: tuple[str, ...], arch: str | None, defined: tuple[str, ...] = ()) -> Read:
-    """Maps and words of an argument: text, a file name, or `-` for standard input. `defined` has values of names as NAME=VALUE."""
+    """Maps and words of an argument: text, a file name, or `-` for standard input. `defined` has values of names as
+    NAME=VALUE.
+    """
     text = " ".join(words)
     name, data = ("standard input", _standard_input()) if words == ("-",) else (text, _file(text))
     if data is None and len(words) > 1 and (("(" in words[0] and ")" in words[0]) or _file(words[0]) is not None or _is_map(words[0])):
@@ -404,7 +406,9 @@ def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | 
 
 
 def _hint(number: int) -> None:
-    """Print a note to stderr if a shared-memory descriptor looks like an instruction descriptor, in the word or its upper half."""
+    """Print a note to stderr if a shared-memory descriptor looks like an instruction descriptor, in the word or its
+    upper half.
+    """
     from smemsim.core.words.instr import kinds_that_fit
 
     upper = number >> 32

@@ -103,7 +103,9 @@ def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]
 
 
 def _beside(programs: list[str]) -> list[str]:
-    """Other rules that a refutation depends on, if all its programs compare with the result of another unit of the card."""
+    """Other rules that a refutation depends on, if all its programs compare with the result of another unit of the
+    card.
+    """
     from smemsim.core.spec.evidence import kill_matrix
 
     rules = [kill_matrix()["programs"][name].get("rests_on", "") for name in programs]

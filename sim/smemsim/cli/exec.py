@@ -132,7 +132,9 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
 
 
 def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
-    """(architecture, product or None) from the options, else from the environment. Raises InputError if there is none, or if the two disagree."""
+    """(architecture, product or None) from the options, else from the environment. Raises InputError if there is none,
+    or if the two disagree.
+    """
     from smemsim.core.spec.architectures import any_architecture
     from smemsim.core.spec.cards import card_named
 

@@ -179,7 +179,9 @@ OPTION_KEYS = (
 
 
 def checked(raw: object, source: Source) -> dict[str, Any]:
-    """What a launch file says, with defaults, every key looked at. TableError names file, line, key and what it should be."""
+    """What a launch file says, with defaults, every key looked at. TableError names file, line, key and what it should
+    be.
+    """
     try:
         return _launch(raw)
     except TableError as e:
@@ -351,8 +353,8 @@ Encode = Callable[[TensorMap, int], bytes]
 class LaunchFile:
     """One launch.
 
-    `ptx` is the text. `about` is the content of the file, with each shape as three numbers (None if it has none).
-    Files are looked for in `folder`. `path` is the name of the launch file in messages (default: `name`).
+    `ptx` is the text. `about` is the content of the file, with each shape as three numbers (None if it has none). Files
+    are looked for in `folder`. `path` is the name of the launch file in messages (default: `name`).
     """
 
     name: str
@@ -377,7 +379,9 @@ class LaunchFile:
         return {key: self.about[key] for key in OPTION_KEYS if key in self.about}
 
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
-        """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""
+        """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the
+        second way to fill them.
+        """
         return {one["name"]: self._array(one, random) for one in self.about["arrays"]}
 
     @property
@@ -466,7 +470,9 @@ class LaunchFile:
             raise InputError(f"{self.called}: args[{n}] = {shown(dict(arg))} cannot be made: {_why(e)}") from None
 
     def check_types(self, parameters: Sequence[Parameter]) -> None:
-        """InputError where a value's type is floating point and the kernel's parameter is an integer, or the other way round: its bytes would fit."""
+        """InputError where a value's type is floating point and the kernel's parameter is an integer, or the other way
+        round: its bytes would fit.
+        """
         for n, (arg, parameter) in enumerate(zip(self.about["args"], parameters, strict=False)):
             given, wanted = str(arg.get("type", "b"))[0], parameter.type[0]
             if given != wanted and "f" in (given, wanted) and "b" not in (given, wanted):

@@ -18,7 +18,9 @@ MAP_ROWS, MAP_COLUMNS = 16, 64
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One case: `compared` values, `differing` ones; for a difference the first one, a map of all, and the rule in force."""
+    """One case: `compared` values, `differing` ones; for a difference the first one, a map of all, and the rule in
+    force.
+    """
 
     compared: int
     differing: int = 0
@@ -50,7 +52,9 @@ def agree(compared: int) -> Outcome:
 def differ(
     hardware: np.ndarray, model: np.ndarray, rule: Rule, what: str, describe: Callable[[tuple[int, ...]], str], columns: int = 8
 ) -> Outcome:
-    """Compare two arrays; `describe` names the place of an index, `columns` is how many values one map column stands for."""
+    """Compare two arrays; `describe` names the place of an index, `columns` is how many values one map column stands
+    for.
+    """
     wrong = hardware != model
     count = int(wrong.sum())
     if not count:
@@ -60,7 +64,9 @@ def differ(
 
 
 def grid_map(wrong: np.ndarray, columns: int) -> tuple[str, ...]:
-    """`x` where something differs, `.` where not, at most 16 lines of 64 characters; one-dimensional data goes 128 to a line."""
+    """`x` where something differs, `.` where not, at most 16 lines of 64 characters; one-dimensional data goes 128 to a
+    line.
+    """
     if wrong.ndim == 1:
         wrong = np.pad(wrong, (0, -len(wrong) % 128)).reshape(-1, 128)
     grid = wrong.reshape(wrong.shape[0], -1)

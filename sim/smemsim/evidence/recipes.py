@@ -54,7 +54,9 @@ def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
-    """Floating-point numbers of every kind: half of them any bits, half with exponents near 0, zeros, infinities, NaNs, subnormals."""
+    """Floating-point numbers of every kind: half of them any bits, half with exponents near 0, zeros, infinities, NaNs,
+    subnormals.
+    """
     exponent_bits, fraction_bits = FLOATS[dtype].exponent_bits, FLOATS[dtype].fraction_bits
     size = 8 * WIDTHS[dtype]
     raw, kind = random_bits(seed, count), random_bits(seed, count, 1) % np.uint64(16)
@@ -83,7 +85,9 @@ def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Draw:
-    """`count` elements that are wanted, of a type that lies in memory as `storage`; `given` are the numbers of the distribution."""
+    """`count` elements that are wanted, of a type that lies in memory as `storage`; `given` are the numbers of the
+    distribution.
+    """
 
     given: Any
     dtype: str
@@ -98,7 +102,9 @@ class _Draw:
 
 
 class _Distribution(NamedTuple):
-    """How it is drawn, how many numbers it takes (None: it takes none; 0: any), and the bytes that drawing an element takes besides."""
+    """How it is drawn, how many numbers it takes (None: it takes none; 0: any), and the bytes that drawing an element
+    takes besides.
+    """
 
     draw: Callable[[_Draw], np.ndarray]
     numbers: int | None = None
@@ -156,8 +162,8 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits. Raises
     TraceError.
 
-    - "zeros"; "empty" (bytes of 0xff that count as uninitialised); "bits" (any bit pattern); "floats" (numbers of
-      every kind, NaN too)
+    - "zeros"; "empty" (bytes of 0xff that count as uninitialised); "bits" (any bit pattern); "floats" (numbers of every
+      kind, NaN too)
     - {"fill": x}; {"iota": [first, step]}; {"integers": [low, high]}, both included; {"uniform": [low, high]}
     - {"normal": [mean, deviation]}, a sum of twelve uniform numbers; {"values": [...]}, repeated to the shape
     - {"permutation": n}: numbers below n, each once a row

@@ -162,7 +162,8 @@ def _assumed(a: Alternative) -> Iterator[None]:
 
 @in_default_state
 def settle_suites(suites: Sequence[Suite], progress: Callable[[str], None] | None = None, *, only: Sequence[str] = ()) -> Settlement:
-    """Hold the traces of one card against the rules and all their alternatives, or those that `only` names (RULE=ALTERNATIVE).
+    """Hold the traces of one card against the rules and all their alternatives, or those that `only` names
+    (RULE=ALTERNATIVE).
 
     Raises InputError for traces of a compiler, of two architectures, or for none; TraceError for a damaged one.
     """
@@ -219,8 +220,8 @@ def _differs(suite: Suite, chosen: Sequence[int]) -> Iterator[tuple[int, bool]]:
 
 
 def _told(a: Alternative, suites: Sequence[Suite], before: dict[str, dict[int, bool]]) -> Settled:
-    """Replay what meets an alternative under it: first the cases that differ under the rule, then the others until
-    one differs.
+    """Replay what meets an alternative under it: first the cases that differ under the rule, then the others until one
+    differs.
     """
     explained, first, with_difference = 0, "", ""
     for suite in suites:

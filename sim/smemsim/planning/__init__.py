@@ -1,4 +1,6 @@
-"""From an operand tile to everything a kernel author writes down: boxes, tensor map, descriptors, advances, layouts, code."""
+"""From an operand tile to everything a kernel author writes down: boxes, tensor map, descriptors, advances, layouts,
+code.
+"""
 
 from smemsim.base.lazy_exports import door
 

@@ -59,7 +59,8 @@ MOST = 1 << 16  # rows or K of a tile; shared memory has far less
 
 
 class IllegalPlan(InputError):
-    """A tile that the hardware cannot have: `reason`, and in `nearest` the arguments of a legal plan that differs least, or None.
+    """A tile that the hardware cannot have: `reason`, and in `nearest` the arguments of a legal plan that differs
+    least, or None.
 
     A `smemsim.InputError`.
 
@@ -85,7 +86,9 @@ def _told(name: str, value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """The arguments of `plan`, read. `m`, `n`, `kind` are None where they follow from the rest; `rows` are those of one CTA."""
+    """The arguments of `plan`, read. `m`, `n`, `kind` are None where they follow from the rest; `rows` are those of one
+    CTA.
+    """
 
     rows: int
     k: int
@@ -179,7 +182,9 @@ def _swizzle(value: Any) -> Swizzle:
 
 
 def _stack(value: Any, major: str) -> str:
-    """ "strided" or "contiguous" of what may also be the axis along which atoms follow one another: "MN" (or "M", "N"), "K"."""
+    """ "strided" or "contiguous" of what may also be the axis along which atoms follow one another: "MN" (or "M", "N"),
+    "K".
+    """
     if value is None:
         return "strided"
     axes = {"M": "MN", "N": "MN", "m": "MN", "n": "MN", "mn": "MN", "k": "K"}
@@ -302,10 +307,11 @@ def _fitting(wish: Wish, legal: Iterable[int], group: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Arrangement:
-    """A tile in shared memory. The *contiguous* axis is K of a K-major tile, M or N of an MN-major one; *lines* run along the other, strided one.
+    """A tile in shared memory. The *contiguous* axis is K of a K-major tile, M or N of an MN-major one; *lines* run
+    along the other, strided one.
 
-    An atom is `atom_lines` lines of `mode.width` bytes, without gaps. `strided_bytes` and `contiguous_bytes` lie between atoms that are
-    neighbours along those axes. One chunk of 16 bytes holds `per_chunk` elements.
+    An atom is `atom_lines` lines of `mode.width` bytes, without gaps. `strided_bytes` and `contiguous_bytes` lie
+    between atoms that are neighbours along those axes. One chunk of 16 bytes holds `per_chunk` elements.
     """
 
     wish: Wish
@@ -419,8 +425,9 @@ class Arrangement:
     def strides(self) -> tuple[int, int]:
         """(LBO, SBO) in bytes, from the atoms' strides.
 
-        K-major: SBO steps to the next 8 rows; LBO to the next 16 bytes of K without swizzle, else it is unused and written as 16.
-        MN-major: SBO steps along K and LBO along M or N; without swizzle the other way round. PTX ISA 9.1 §9.7.16.3.3.
+        K-major: SBO steps to the next 8 rows; LBO to the next 16 bytes of K without swizzle, else it is unused and
+        written as 16. MN-major: SBO steps along K and LBO along M or N; without swizzle the other way round. PTX ISA
+        9.1 §9.7.16.3.3.
         """
         if self.wish.major == "K":
             return (CHUNK if self.wish.mode.mask else self.contiguous_bytes), self.strided_bytes
@@ -503,8 +510,8 @@ class CuteSteps:
     """The layouts of CuTe. `tile` and `partitioned` count elements. `units`, `canonical` and `descriptors` count 16
     bytes, like the descriptor.
 
-    - `partitioned`: ((operand), (blocks, K steps)). `canonical`: the operand divided by `unit` (8 rows of a chunk, or
-      a swizzle atom).
+    - `partitioned`: ((operand), (blocks, K steps)). `canonical`: the operand divided by `unit` (8 rows of a chunk, or a
+      swizzle atom).
     - `descriptors`: the sum to add to the start for each block and K step.
     - `lbo`, `sbo`: bytes, from `canonical`; None if the operand has one unit only, so that the stride does not exist.
     """
@@ -522,7 +529,9 @@ class CuteSteps:
 
 
 def cute_steps(tile: Arrangement) -> CuteSteps:
-    """tile_to_shape, zipped_divide by one instruction's operand, recast to 16 bytes, logical_divide by the unit of the descriptor."""
+    """tile_to_shape, zipped_divide by one instruction's operand, recast to 16 bytes, logical_divide by the unit of the
+    descriptor.
+    """
     bits, wish, mode = 8 * CHUNK, tile.wish, tile.wish.mode
     subtile = (tile.instruction.rows, tile.instruction.k)
     partitioned = zipped_divide(tile.tile, subtile)
@@ -551,7 +560,9 @@ def _stride_of(mode: CuteLayout) -> int | None:
 
 
 def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
-    """(symbolic, numeric) canonical layout of one operand in elements, as the PTX ISA writes it: T elements in 16 bytes."""
+    """(symbolic, numeric) canonical layout of one operand in elements, as the PTX ISA writes it: T elements in 16
+    bytes.
+    """
     mode, (lbo, sbo) = tile.wish.mode, (8 * x // tile.element_bits for x in tile.strides)
     per, chunks, swizzled = tile.per_chunk, mode.chunks, bool(mode.mask)
     rows, k = tile.instruction.rows, tile.instruction.k // per
@@ -594,7 +605,9 @@ def conflicts_of(tile: Arrangement) -> Conflicts:
 
 
 def _worst(addresses: np.ndarray, step: int) -> int:
-    """The most wavefronts of any eight neighbours along axis 0 that begin at a multiple of `step`, read as rows of a matrix."""
+    """The most wavefronts of any eight neighbours along axis 0 that begin at a multiple of `step`, read as rows of a
+    matrix.
+    """
     length = min(BANKS.groups, len(addresses))
     windows = np.lib.stride_tricks.sliding_window_view(addresses, length, axis=0)[::step].reshape(-1, length)
     at = np.zeros((len(windows), LANES), np.int64)

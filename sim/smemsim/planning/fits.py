@@ -37,8 +37,8 @@ def fit(d: SmemDescriptor, rows: int, k: int, *, dtype: Any, major: str, **given
     """Compare a descriptor with a dense tile of `rows` (M or N) x `k` elements in shared memory.
 
     The tile is swizzled as the descriptor says, with its atoms one after the other along either axis. Other arguments
-    are those of `plan`. The tile starts at the address of the descriptor, or so that the descriptor is that of a
-    later K step or block. Raises InputError for a tile that no plan lays out.
+    are those of `plan`. The tile starts at the address of the descriptor, or so that the descriptor is that of a later
+    K step or block. Raises InputError for a tile that no plan lays out.
 
     >>> word = plan(128, 64, dtype="bf16", major="K", arch="sm_90a").words[0, 1]
     >>> fit(SmemDescriptor.decode(int(word), arch="sm_90a"), 128, 64, dtype="bf16", major="K").says
@@ -74,7 +74,9 @@ def _addresses(d: SmemDescriptor, p: Plan) -> np.ndarray:
 
 
 def _read_of(d: SmemDescriptor, p: Plan) -> Iterator[str]:
-    """The K step and block of the plan that the descriptor reads; the tile may begin further down than the descriptor's own period."""
+    """The K step and block of the plan that the descriptor reads; the tile may begin further down than the descriptor's
+    own period.
+    """
     for (block, step), advance in np.ndenumerate(p.advances):
         base = d.start_address - int(advance)
         if base < 0 or base % max(MODES[d.swizzle].period, 128):

@@ -50,8 +50,7 @@ class Plan(Planned):
     """An operand tile in shared memory: how TMA fills it and how the instruction reads it. Offsets and sizes are bytes.
     `print(plan)` prints everything.
 
-    - `loop`: the loads with two-dimensional boxes. `box`: the load with one box, or None; `why_no_box` has the
-      reason.
+    - `loop`: the loads with two-dimensional boxes. `box`: the load with one box, or None; `why_no_box` has the reason.
     - `words`: the descriptors (blocks, K steps). `lbo`, `sbo`: their strides. `advances`: bytes from the first start.
     - `arrangement`: the atoms. `cute`: the layouts.
 
@@ -168,7 +167,8 @@ def _loadable(given: dict[str, Any]) -> None:
 
 
 def unchecked(rows: int, k: int, **arguments: Any) -> Plan:
-    """The plan without the simulation that `plan` runs, and without a search for the nearest legal one; arguments as those of `plan`.
+    """The plan without the simulation that `plan` runs, and without a search for the nearest legal one; arguments as
+    those of `plan`.
 
     For `tools/soundness.py`, which runs the simulation itself.
     """

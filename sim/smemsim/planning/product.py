@@ -85,7 +85,9 @@ class ProductPlan:
         return list(_wgmma(self) if self.idesc is None else _tcgen05(self))
 
     def code(self, language: str) -> str:
-        """What to paste for both operands: "cpp", "cute" or "triton", as `Plan.code` has it of one; the names of each have its letter."""
+        """What to paste for both operands: "cpp", "cute" or "triton", as `Plan.code` has it of one; the names of each
+        have its letter.
+        """
         parts = [
             _NAMES.sub(rf"\1_{one.wish.side}" if language == "triton" else rf"\1{one.wish.side.upper()}", one.code(language))
             for one in (self.a, self.b)
@@ -147,7 +149,9 @@ def _share(name: str, axis: str, extent: int, rows: int, k: int, **given: Any) -
 
 
 def widest_product(m: int, n: int, k: int, **given: Any) -> ProductPlan:
-    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan where it can have none: the one that needs the fewest changes."""
+    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan where it can have none: the one
+    that needs the fewest changes.
+    """
     refused: list[IllegalPlan] = []
     for swizzle in ("128B", "64B", "32B", "none"):
         try:

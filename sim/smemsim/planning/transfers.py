@@ -98,7 +98,9 @@ def _is_of(tile: Arrangement, row: DataType) -> bool:
 
 
 def _height(tile: Arrangement) -> int:
-    """Lines of one box: all that stand without gaps, or the largest part of them that the driver takes and that ends on 128 B."""
+    """Lines of one box: all that stand without gaps, or the largest part of them that the driver takes and that ends on
+    128 B.
+    """
     lines = tile.lines if tile.panels else tile.atom_lines
     width = tile.wish.mode.width
     pieces = -(-lines // LIMITS.max_box)
@@ -129,7 +131,9 @@ def loads_of(tile: Arrangement, matrix: Matrix) -> tuple[Loads, Loads | None, st
 
 
 def _one_box(tile: Arrangement, matrix: Matrix, height: int, extents: tuple[int, int], first: tuple[int, int]) -> tuple[Any, ...]:
-    """(global_dim, global_strides, box_dim, coordinates): the same bytes as a tensor of panels, whose order is that of the stack. Raises IllegalPlan."""
+    """(global_dim, global_strides, box_dim, coordinates): the same bytes as a tensor of panels, whose order is that of
+    the stack. Raises IllegalPlan.
+    """
     panel_bytes = tile.inner * tile.wish.fmt.bits // 8
     # Dimensions after the first, in the order of shared memory: (extent of the matrix, stride, box, coordinate).
     lines = [(extents[1], matrix.pitch, height, first[1])]

@@ -1,4 +1,6 @@
-"""D of a tcgen05.mma in tensor memory: which element lies in which lane and column, and which register of which thread loads it."""
+"""D of a tcgen05.mma in tensor memory: which element lies in which lane and column, and which register of which thread
+loads it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class AccumulatorMap:
 
     @classmethod
     def of(cls, instr: InstrDescriptor, *, cta_group: int, ws: bool, taddr: int = 0) -> AccumulatorMap:
-        """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks, where there is no such shape."""
+        """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks, where there
+        is no such shape.
+        """
         for finding in instr.problems(cta_group=cta_group, ws=ws):
             if finding.code == "I601" and finding.severity is Severity.TRAP:
                 raise InputError(f"instruction descriptor {instr.word:#010x}: {finding.sentence}")

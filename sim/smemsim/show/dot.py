@@ -88,7 +88,9 @@ def _power(number: Fraction) -> int | None:
 
 
 def dot_json(product: DotProduct) -> dict[str, Any]:
-    """A dot product as JSON: its terms, its sum and its result. Numbers are decimal text, exact for fractions; bits are hex."""
+    """A dot product as JSON: its terms, its sum and its result. Numbers are decimal text, exact for fractions; bits are
+    hex.
+    """
 
     def term(t: DotTerm) -> dict[str, Any]:
         return {

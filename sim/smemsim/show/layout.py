@@ -1,4 +1,6 @@
-"""A CuTe layout on its own: what it says, where its elements lie in shared memory, and the same as Triton's LinearLayout."""
+"""A CuTe layout on its own: what it says, where its elements lie in shared memory, and the same as Triton's
+LinearLayout.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ class LayoutMap:
     # ---- as a picture and as data
 
     def csv(self) -> str:
-        """A line for each element: its coordinates, its offset in elements without the XOR, its byte address and the bit in that byte."""
+        """A line for each element: its coordinates, its offset in elements without the XOR, its byte address and the
+        bit in that byte.
+        """
         out = io.StringIO()
         out.write(",".join([*(f"i{axis}" for axis in range(self.layout.rank)), "offset", "address", "bit"]) + "\n")
         for (at, offset), bit in zip(np.ndenumerate(self.offsets()), self.bit_addresses().ravel(), strict=True):

@@ -1,4 +1,6 @@
-"""What the solver found, for people: the words, their fields, the K steps; or the proof that there are none and what comes nearest."""
+"""What the solver found, for people: the words, their fields, the K steps; or the proof that there are none and what
+comes nearest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A tensor map as a person wants to see it: the encode call that makes it, what a transfer moves, what is odd about it, its bytes."""
+"""A tensor map as a person wants to see it: the encode call that makes it, what a transfer moves, what is odd about it,
+its bytes.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,9 @@ def _moves(tm: TensorMap, arch: str | None) -> str:
 
 
 def _slices_moved(tm: TensorMap) -> str:
-    """One line on what a transfer with interleave moves: dense rows of 16- or 32-byte slices (traces tma_interleave, tma_im2col_interleave)."""
+    """One line on what a transfer with interleave moves: dense rows of 16- or 32-byte slices (traces tma_interleave,
+    tma_im2col_interleave).
+    """
     size = _SLICES[tm.interleave]
     what = f"interleaved: dimension 0 counts slices of {size} B, not elements"
     if tm.is_im2col:
@@ -198,7 +202,9 @@ def tensor_map_view(tm: TensorMap, arch: str | None = None, *, width: int = 160)
 
 
 def tensor_map_json(tm: TensorMap, arch: str | None = None) -> dict[str, Any]:
-    """A tensor map as JSON: arguments, bytes, verdict and findings. `bytes` and `words` are null where the encoding is unknown."""
+    """A tensor map as JSON: arguments, bytes, verdict and findings. `bytes` and `words` are null where the encoding is
+    unknown.
+    """
     try:
         raw = bytes(tm)
     except Unmodelled:
@@ -255,7 +261,9 @@ def refused_json(
     arguments: Mapping[str, Any] | None = None,
     hints: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A call that the driver refuses, as JSON: the call, the error code, the rules that it breaks, the arguments and the hints."""
+    """A call that the driver refuses, as JSON: the call, the error code, the rules that it breaks, the arguments and
+    the hints.
+    """
     rules = {"violations": [refusal.message for refusal in violations], "rules": [refusal.rule for refusal in violations]}
     read = {name: getattr(value, "name", value) for name, value in _members(arguments or {}).items()}
     return {"call": ENCODE_CALLS.get(call), "arch": arch, "cuda_error": REFUSED, **rules, "arguments": read, "hints": list(hints)}

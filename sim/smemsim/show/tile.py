@@ -23,9 +23,9 @@ def tile_svg(
 ) -> str:
     """An operand as SVG text, at most `most` 128-byte lines of it.
 
-    `selected` is the (block, K step) whose reads are outlined. Default: the first wrong element, or the first one.
-    With `hover`, a cell shows its address, banks and content. `style` "" leaves out the style sheet, for pages that
-    have it. Raises InputError for more chunks than a picture has.
+    `selected` is the (block, K step) whose reads are outlined. Default: the first wrong element, or the first one. With
+    `hover`, a cell shows its address, banks and content. `style` "" leaves out the style sheet, for pages that have it.
+    Raises InputError for more chunks than a picture has.
 
     >>> import smemsim
     >>> tile = smemsim.TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
@@ -55,9 +55,8 @@ def _place(tile: TilePicture, selected: Any) -> Place:
 def atoms_svg(tile: TilePicture, style: str | None = None) -> str:
     """A tile as SVG text: its swizzle atoms with their numbers in shared memory.
 
-    Outlines are the reads of the instructions, with the bytes from the first start address. Arrows are LBO and SBO
-    from the first atom. An atom that is not contiguous has no number. Raises InputError for more atoms than a picture
-    has.
+    Outlines are the reads of the instructions, with the bytes from the first start address. Arrows are LBO and SBO from
+    the first atom. An atom that is not contiguous has no number. Raises InputError for more atoms than a picture has.
 
     >>> tile = TilePicture.of(0x4000004000010000, arch="sm_100a", dtype="bf16", major="K", rows=64, k=16, k_add=[0, 32, 64, 96])
     >>> atoms_svg(tile).count("<title>atom"), "+96" in atoms_svg(tile)

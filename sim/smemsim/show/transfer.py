@@ -125,7 +125,9 @@ class TransferMap:
 
     @property
     def subtitle(self) -> str:
-        """Its place in shared memory, and what a load's barrier counts; a store has no barrier, only the size of its box."""
+        """Its place in shared memory, and what a load's barrier counts; a store has no barrier, only the size of its
+        box.
+        """
         t, tm = self.transfer, self.transfer.tensor_map
         low, high = self.shared_span
         swizzle = "no swizzle" if not tm.swizzle else f"{tm.swizzle.name.removeprefix('SWIZZLE_')} swizzle"

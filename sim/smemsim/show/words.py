@@ -100,7 +100,9 @@ def _smem_meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str
 
 
 def answer_of(findings: Sequence[Finding], *, reads: str = "", is_known: bool = False) -> str:
-    """Is a word right for its operand? OK or WRONG and one sentence; "" if nothing is known of the operand and nothing is wrong."""
+    """Is a word right for its operand? OK or WRONG and one sentence; "" if nothing is known of the operand and nothing
+    is wrong.
+    """
     wrong = next((f for f in findings if f.severity in (Severity.TRAP, Severity.WRONG)), None)
     if wrong is not None:
         return f"WRONG: {wrong.what}"
@@ -216,7 +218,9 @@ def _instr_meaning(d: InstrDescriptor, name: str) -> str:
 
 
 def instr_view(d: InstrDescriptor, findings: Sequence[Finding], *, context: bool, width: int) -> list[Line]:
-    """An instruction descriptor as lines of text: bits, fields and findings. `context` says whether anything of the instruction beside the word was known."""
+    """An instruction descriptor as lines of text: bits, fields and findings. `context` says whether anything of the
+    instruction beside the word was known.
+    """
 
     def number(name: str, field: Field) -> str:
         return f"{field.value(d.word)}" if name in ("m", "n") else ""

@@ -98,7 +98,9 @@ def _open_to_children(policy: Policy) -> Journal | None:
 
 
 def _look_again() -> None:
-    """Have numba look for a driver, for which it looks when it is imported: pytest does that before any plugin where `filterwarnings` names its classes."""
+    """Have numba look for a driver, for which it looks when it is imported: pytest does that before any plugin where
+    `filterwarnings` names its classes.
+    """
     module = sys.modules.get("numba.cuda.cudadrv.driver")
     if module is not None and module.driver.initialization_error is not None:
         module.driver.__init__()
@@ -145,7 +147,9 @@ class Session:
             self.refused += news.refused
 
     def _not_simulated(self) -> list[str]:
-        """Why code of children was not simulated, each reason once; launches of theirs that had begun and were never over."""
+        """Why code of children was not simulated, each reason once; launches of theirs that had begun and were never
+        over.
+        """
         self._listen()
         cut = self.journal.running.values() if self.journal is not None else ()
         return list(dict.fromkeys([*self.refused, *(f"launch {name} was not over when its process ended" for name in cut)]))
@@ -165,7 +169,9 @@ class Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        """Findings fail the test, unless it fails by itself. One whose launches ran in part has compared partial outputs: that it fails by itself says nothing."""
+        """Findings fail the test, unless it fails by itself. One whose launches ran in part has compared partial
+        outputs: that it fails by itself says nothing.
+        """
         try:
             outcome = yield
         except AssertionError as e:
@@ -207,7 +213,9 @@ class Session:
         return visible("\n".join(text_of(x) for x in self._bad()))
 
     def _bad(self) -> list[Launched]:
-        """The launches of the running test that have findings, or did not come to their end. Those that wait for CTAs that were left out are none of them."""
+        """The launches of the running test that have findings, or did not come to their end. Those that wait for CTAs
+        that were left out are none of them.
+        """
         return [x for x in self._launched() if not x.is_clean and not (x.held_up and x.is_fine)]
 
     def _launched(self) -> list[Launched]:
@@ -268,7 +276,9 @@ def _by_costs(launches: list[Launched]) -> dict[str, list[str]]:
 
 
 def text_of(launched: Launched) -> str:
-    """A launch with findings, a line each; the launch itself comes last, since pytest's summary of failures shows the first line."""
+    """A launch with findings, a line each; the launch itself comes last, since pytest's summary of failures shows the
+    first line.
+    """
     return "\n".join([*launched.findings(), launched.told])
 
 

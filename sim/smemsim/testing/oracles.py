@@ -1,7 +1,6 @@
 """Oracles as properties: Hypothesis draws cases, each is compared, and a disagreement is reduced.
 
-    from hypothesis import given, settings
-    from smemsim.testing.oracles import assert_agrees, oracle_cases
+    from hypothesis import given, settings from smemsim.testing.oracles import assert_agrees, oracle_cases
 
     @settings(deadline=None)  # the first case of a kind waits for imports and for numba
     @given(oracle_cases("triton-layouts"))
@@ -62,7 +61,9 @@ def oracle_cases(name: str) -> SearchStrategy[dict[str, Any]]:
 
 
 class _Drawn(random.Random):
-    """Random numbers out of integers that Hypothesis draws, `AT_ONCE` bits at most: longer integers it would mostly draw near 0, words without their upper fields."""
+    """Random numbers out of integers that Hypothesis draws, `AT_ONCE` bits at most: longer integers it would mostly
+    draw near 0, words without their upper fields.
+    """
 
     def __init__(self, bits: Callable[[int], int]) -> None:
         super().__init__(0)

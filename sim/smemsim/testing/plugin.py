@@ -276,7 +276,9 @@ class LaunchItem(_Item):
 
 
 def _found(printed: str) -> list[str]:
-    """What `smemsim run --json` found: first a line for pytest's summary, then the findings and the outputs that differ."""
+    """What `smemsim run --json` found: first a line for pytest's summary, then the findings and the outputs that
+    differ.
+    """
     if not printed:
         return []
     run = json.loads(printed)
@@ -315,7 +317,9 @@ def _checked(scenario: Any) -> Report:
 
 
 def _at(path: Any, config: pytest.Config) -> Any:
-    """A relative path counts from where pytest was called or, where there is nothing, from the folder of the configuration file."""
+    """A relative path counts from where pytest was called or, where there is nothing, from the folder of the
+    configuration file.
+    """
     if not isinstance(path, (str, pathlib.Path)) or pathlib.Path(path).exists():
         return path
     below = config.rootpath / path
@@ -330,7 +334,9 @@ def smemsim_replay(request: pytest.FixtureRequest) -> Callable[..., list[SuiteRe
 
 @pytest.fixture
 def smemsim_check(request: pytest.FixtureRequest) -> Callable[[Any], Report]:
-    """`smemsim_check(scenario)`: a path, a dict or a `Scenario` has no trap and no wrong numbers, or exactly what it expects; its report."""
+    """`smemsim_check(scenario)`: a path, a dict or a `Scenario` has no trap and no wrong numbers, or exactly what it
+    expects; its report.
+    """
     return lambda scenario: _checked(_at(scenario, request.config))
 
 

@@ -2,8 +2,9 @@
 
     from smemsim.testing.recorder import MapOf, Step, record_loads
 
-    tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,), box_dim=(64, 64), swizzle="128B")
-    record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)}, steps=[Step("tmA", (0, 64), 0x400)])
+    tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,),
+    box_dim=(64, 64), swizzle="128B") record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)},
+    steps=[Step("tmA", (0, 64), 0x400)])
 
 `record_loads` has its own kernel. `record` runs yours, which must make the same transfers and copy its shared memory
 out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
@@ -276,7 +277,9 @@ class Gpu:
             _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
 
     def _launch_config(self, config: LaunchConfig, *, is_clustered: bool = False) -> Any:
-        """The driver's own words for a launch. `is_clustered` names a cluster of one CTA too: without one the driver counts none."""
+        """The driver's own words for a launch. `is_clustered` names a cluster of one CTA too: without one the driver
+        counts none.
+        """
         cu, attributes = self.cu, []
         if is_clustered or config.cluster is not None:
             cluster = cu.CUlaunchAttribute()
@@ -327,7 +330,9 @@ def _driver_version() -> str:
 
 
 def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> tuple[bytes, str]:
-    """(cubin, compiler) of CUDA C++, by NVRTC or, where its library is not there, by nvcc. InputError with the compiler's own words."""
+    """(cubin, compiler) of CUDA C++, by NVRTC or, where its library is not there, by nvcc. InputError with the
+    compiler's own words.
+    """
     try:
         return _by_nvrtc(source, arch, options)
     except (ImportError, RuntimeError, OSError) as e:  # no bindings, no libnvrtc
@@ -520,7 +525,9 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class MapOf:
-    """A tensor map over a tensor: its arguments, or 128 bytes; the address in it is replaced by that of the tensor plus `offset` bytes."""
+    """A tensor map over a tensor: its arguments, or 128 bytes; the address in it is replaced by that of the tensor plus
+    `offset` bytes.
+    """
 
     tensor: str
     tensor_map: TensorMap | bytes
@@ -562,8 +569,8 @@ class Launch:
     - `arguments`: the parameters in order: the name of a map (its 128 bytes by value), the name of a tensor (its
       address), `DUMP`, a descriptor, an int (32 bits) or a numpy scalar.
     - The kernel copies `dump_bytes` bytes of shared memory from `dump_address` to the buffer `DUMP`.
-    - `fill`: the byte with which the kernel has filled shared memory before the first load. Without it only bytes
-      that loads write are compared.
+    - `fill`: the byte with which the kernel has filled shared memory before the first load. Without it only bytes that
+      loads write are compared.
     - `outputs`: tensors that the steps store to; they are compared after the kernel.
     """
 
@@ -637,7 +644,9 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recorded:
-    """What a launch did: `status` 0 or the CUDA error, `dump` and `after` (the outputs' bytes, one after the other), and what it worked on."""
+    """What a launch did: `status` 0 or the CUDA error, `dump` and `after` (the outputs' bytes, one after the other),
+    and what it worked on.
+    """
 
     launch: Launch
     status: int
@@ -719,9 +728,8 @@ COMPLETED = "completed"
 class Recorder:
     """A GPU on which launches are run and recorded. `arch` is its architecture.
 
-    `gpu` is another card, such as a `smemsim.Gpu`: its results are no evidence, and are not written. Raises
-    InputError without cuda-bindings or for a card that smemsim does not model, and `CudaError` for refusals of the
-    driver.
+    `gpu` is another card, such as a `smemsim.Gpu`: its results are no evidence, and are not written. Raises InputError
+    without cuda-bindings or for a card that smemsim does not model, and `CudaError` for refusals of the driver.
     """
 
     def __init__(self, ordinal: int = 0, *, gpu: Card | None = None) -> None:
@@ -730,12 +738,15 @@ class Recorder:
         self.device = self.gpu.describe() if isinstance(self.gpu, Gpu) else {}
 
     def compile(self, source: str, name: str, *, options: Sequence[str] = ()) -> Kernel:
-        """A kernel of CUDA C++ text, by NVRTC or nvcc; `name` is that of an extern "C" entry. InputError with the compiler's words."""
+        """A kernel of CUDA C++ text, by NVRTC or nvcc; `name` is that of an extern "C" entry. InputError with the
+        compiler's words.
+        """
         image, compiler = compile_cuda(source, self.arch, options)
         return Kernel(image, name, compiler, source)
 
     def run(self, kernel: Kernel, launch: Launch) -> Recorded:
-        """Launch once, and copy back the dump and the outputs. A trap is an outcome too, and the last one: it ends CUDA for the whole process.
+        """Launch once, and copy back the dump and the outputs. A trap is an outcome too, and the last one: it ends CUDA
+        for the whole process.
 
         Raises InputError after a trap; what follows one is recorded by another process.
         """
@@ -787,7 +798,9 @@ class Recorder:
             )
 
     def rerun(self, suite: Suite, case: int) -> Recorded:
-        """Run a recorded case again. Raises TraceError for a trace that has no kernel, InputError for one of another architecture."""
+        """Run a recorded case again. Raises TraceError for a trace that has no kernel, InputError for one of another
+        architecture.
+        """
         if suite.kind != "smem_dump":
             raise TraceError(f"{suite.path}: only smem_dump traces hold their kernel; kind {suite.kind!r} was recorded by the capture kit")
         if suite.arch != self.arch:
@@ -848,10 +861,11 @@ def launch_of(suite: Suite, case: int) -> Launch:
 def load_launch(
     arch: str, *, tensors: Mapping[str, np.ndarray], maps: Mapping[str, MapOf], steps: Sequence[Step], outputs: Sequence[str] = ()
 ) -> tuple[Kernel, Launch]:
-    """(kernel, launch) that makes the steps, loads before stores, and dumps shared memory from its first byte to the last one of a box.
+    """(kernel, launch) that makes the steps, loads before stores, and dumps shared memory from its first byte to the
+    last one of a box.
 
-    The barrier expects what `smemsim.tma_load` says that the loads credit. Maps are `TensorMap`s. Raises InputError for more than 16 steps and
-    boxes that leave no room for the barrier.
+    The barrier expects what `smemsim.tma_load` says that the loads credit. Maps are `TensorMap`s. Raises InputError for
+    more than 16 steps and boxes that leave no room for the barrier.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0, global_dim=(256,), global_strides=(), box_dim=(128,))
     >>> kernel, launch = load_launch("sm_90a", tensors={"A": np.arange(256, dtype=np.uint8)}, maps={"tmA": MapOf("A", tm)},
@@ -893,7 +907,8 @@ def load_launch(
 
 
 def record(folder: str | pathlib.Path, kernel: Kernel, launches: Sequence[Launch], *, title: str, command: str = "") -> Suite:
-    """Run launches of one kernel on the GPU at hand and write them as a trace folder, one case each; the trace, read back.
+    """Run launches of one kernel on the GPU at hand and write them as a trace folder, one case each; the trace, read
+    back.
 
     Raises InputError without a GPU, and for launches that do not fit the kernel.
     """
@@ -912,7 +927,9 @@ def record_loads(
     outputs: Sequence[str] = (),
     title: str = "Tensor transfers, and the shared memory after them",
 ) -> Suite:
-    """Record tensor transfers with the built-in kernel: which bytes your maps bring where. Arguments as of `load_launch`."""
+    """Record tensor transfers with the built-in kernel: which bytes your maps bring where. Arguments as of
+    `load_launch`.
+    """
     if reason := why_no_gpu():
         raise InputError(f"nothing to record on: {reason}")
     recorder = Recorder()
@@ -923,7 +940,8 @@ def record_loads(
 def differences(suite: Suite, case: int, again: Recorded) -> str:
     """How hardware's second answer differs from the recorded one, as a sentence; empty where it does not.
 
-    Compared are what the trace compares with the model: with `fill` every byte of the dump, else those that its loads wrote, and the outputs.
+    Compared are what the trace compares with the model: with `fill` every byte of the dump, else those that its loads
+    wrote, and the outputs.
     """
     a = suite.arrays
     if int(a["status"][case]) != again.status:

@@ -28,7 +28,9 @@ UNCOUNTED = OPTIONS | {"_nrt": False}
 
 @contextlib.contextmanager
 def _vectors(function: Any) -> Iterator[None]:
-    """LLVM keeps to half of a processor's widest registers by itself. Exact products are made nearly twice as fast in whole ones; other loops are too short for them."""
+    """LLVM keeps to half of a processor's widest registers by itself. Exact products are made nearly twice as fast in
+    whole ones; other loops are too short for them.
+    """
     codegen = numba.core.registry.cpu_target.target_context.codegen()
     before = codegen._tm
     if function.__module__ == PRODUCTS and platform.machine() in WIDE:
@@ -46,7 +48,9 @@ def _whole_registers(name: str, features: str) -> Any:
 
 
 def _with_compiled_names(function: Any, of: Any, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A function whose names of functions that are compiled too are numba's of these; `of` gives the Python function of a value, or None."""
+    """A function whose names of functions that are compiled too are numba's of these; `of` gives the Python function of
+    a value, or None.
+    """
     names = dict(function.__globals__)
     for name in function.__code__.co_names:
         inner = of(names.get(name))

@@ -28,7 +28,9 @@ _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/
 
 
 class Code(NamedTuple):
-    """An object file; the names in it of the function that Python calls, or of a ufunc's loop, and of its environment; what it `calls`."""
+    """An object file; the names in it of the function that Python calls, or of a ufunc's loop, and of its environment;
+    what it `calls`.
+    """
 
     image: bytes
     name: str
@@ -44,7 +46,9 @@ def versions() -> str:
 
 
 def _version(name: str) -> str:
-    """The version of a distribution, as its own file says it: importing importlib.metadata takes longer than a command may, and numba longer than all others."""
+    """The version of a distribution, as its own file says it: importing importlib.metadata takes longer than a command
+    may, and numba longer than all others.
+    """
     found = importlib.util.find_spec(name)
     for folder in (found.submodule_search_locations if found is not None else None) or ():
         with contextlib.suppress(OSError):

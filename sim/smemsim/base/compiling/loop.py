@@ -1,8 +1,8 @@
 """Functions over numbers and arrays as machine code, compiled for the types of the arguments of a call.
 
-Importing this module imports neither numba nor numpy. Compiled code is kept (`smemsim.base.store`, or in the wheel)
-and runs without numba. If several processes start together, one compiles. If anything is unexpected, numba's own
-function is used.
+Importing this module imports neither numba nor numpy. Compiled code is kept (`smemsim.base.store`, or in the wheel) and
+runs without numba. If several processes start together, one compiles. If anything is unexpected, numba's own function
+is used.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Loop:
         return entry(*arguments)
 
     def ready(self) -> None:
-        """Load the machine code for the types of `known.txt`, as far as it is kept, before the first call. Other code is
-        loaded or compiled when a call needs it.
+        """Load the machine code for the types of `known.txt`, as far as it is kept, before the first call. Other code
+        is loaded or compiled when a call needs it.
         """
         if self.is_ready:
             return

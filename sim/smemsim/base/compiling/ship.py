@@ -93,7 +93,8 @@ def _array(dtype: str, dimensions: str, layout: str, access: str, *unaligned: st
 def _make(what: Any, types: str) -> Code | None:
     """The machine code of a loop for types, or of a ufunc for a signature. Imports numba.
 
-    None for types that the loop no longer takes: the list only saves time, and an old line in it must not stop an installation.
+    None for types that the loop no longer takes: the list only saves time, and an old line in it must not stop an
+    installation.
     """
     from numba.core.errors import NumbaError
 
@@ -130,7 +131,9 @@ def ship(folder: pathlib.Path) -> int:
 
 
 def fill(part: int = 0, of: int = 1) -> int:
-    """Compile what is known and not kept on this machine yet, or every `of`-th of it from the `part`-th on; how many are kept then."""
+    """Compile what is known and not kept on this machine yet, or every `of`-th of it from the `part`-th on; how many
+    are kept then.
+    """
     rows = list(known())[part::of]
     return sum(kept(_key(what, types), functools.partial(_make, what, types)) is not None for what, types in rows)
 

@@ -1,4 +1,6 @@
-"""Differential oracles: other people's answers to the same questions, each a space of cases. Their packages are imported when a chunk runs."""
+"""Differential oracles: other people's answers to the same questions, each a space of cases. Their packages are
+imported when a chunk runs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def oracle(name: str) -> Oracle:
 
 
 def again(name: str, case: str) -> str:
-    """The difference in one case, given as JSON: the sentence of a `Trouble`, "" where both sides agree. InputError for an unknown oracle.
+    """The difference in one case, given as JSON: the sentence of a `Trouble`, "" where both sides agree. InputError for
+    an unknown oracle.
 
     >>> again("numpy", '{"of": "product", "row": 0, "seed": 1, "m": 2, "n": 2}')
     ''

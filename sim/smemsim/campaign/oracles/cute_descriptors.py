@@ -1,7 +1,7 @@
 """Words against CuTe DSL's descriptors: the fields of shared-memory descriptors and of instruction descriptors.
 
-CuTe DSL names bits that the PTX ISA reserves (`spec.disputes.CUTE_DSL_BITS`). Words that have one of them set are a class of their own, and are
-compared without them.
+CuTe DSL names bits that the PTX ISA reserves (`spec.disputes.CUTE_DSL_BITS`). Words that have one of them set are a
+class of their own, and are compared without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A differential oracle: cases are drawn, two independent answers compared, and a disagreement is made as small as it stays one."""
+"""A differential oracle: cases are drawn, two independent answers compared, and a disagreement is made as small as it
+stays one.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def shrunk_numbers(case: Case, least: dict[str, int]) -> Iterator[Case]:
 class Oracle:
     """Two independent answers to one question.
 
-    `draw` makes a case (JSON) from random numbers. `compare` gives its class and the differences. `smaller` gives
-    other cases to try when one differs. `needs` names the required packages.
+    `draw` makes a case (JSON) from random numbers. `compare` gives its class and the differences. `smaller` gives other
+    cases to try when one differs. `needs` names the required packages.
     """
 
     name: str

@@ -35,7 +35,9 @@ def _operation(of: str, arch: str, shape: str) -> Any:
 
 
 def _drawn(case: Case) -> dict[str, np.ndarray]:
-    """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few different ones."""
+    """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few
+    different ones.
+    """
     import numpy as np
 
     from smemsim.core.arithmetic.multiply import row_of

@@ -77,7 +77,9 @@ def _operation(i: Instruction) -> Any:
 
 
 def drawn(i: Instruction, m: int, n: int, values: str, seed: int) -> dict[str, np.ndarray]:
-    """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few different ones."""
+    """A (m, k), B (n, k), C (m, n) and scale factors as raw bits: numbers near each other, any bits at all, or few
+    different ones.
+    """
     import numpy as np
 
     from smemsim.core.arithmetic.values import from_float64
@@ -114,7 +116,9 @@ def ours_of(i: Instruction, given: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def theirs_of(i: Instruction, given: dict[str, np.ndarray]) -> np.ndarray:
-    """D of the study, raw bits. Elements of 4 bits have the middle of a byte, or are two to a byte, the first one in its upper half."""
+    """D of the study, raw bits. Elements of 4 bits have the middle of a byte, or are two to a byte, the first one in
+    its upper half.
+    """
     import numpy as np
     import torch
 

@@ -1,4 +1,5 @@
-"""Tiles against Triton: where its linear layout of an NVMMASharedLayout has an element, TMA must write it and the descriptors must read it.
+"""Tiles against Triton: where its linear layout of an NVMMASharedLayout has an element, TMA must write it and the
+descriptors must read it.
 
 Triton is a compiler: what it says is what it emits, not hardware.
 """

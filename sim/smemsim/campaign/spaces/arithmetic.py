@@ -1,4 +1,6 @@
-"""`arithmetic`: matrix products of any numbers: compiled against step by step, integers against exact sums, and laws that no datapath may break."""
+"""`arithmetic`: matrix products of any numbers: compiled against step by step, integers against exact sums, and laws
+that no datapath may break.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ EDGES: dict[str, tuple[int, ...]] = {
 
 
 def draw(rng: random.Random) -> tuple[dict[str, Any], tuple[int, ...], int]:
-    """(arguments of cuTensorMapEncodeTiled, coordinates, shared address): legal, the box often over an edge of the tensor.
+    """(arguments of cuTensorMapEncodeTiled, coordinates, shared address): legal, the box often over an edge of the
+    tensor.
 
     >>> arguments, at, smem = draw(random.Random(2))
     >>> len(at) == len(arguments["box_dim"]), smem % 128

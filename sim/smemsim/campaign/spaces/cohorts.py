@@ -1,11 +1,11 @@
 """`cohorts`: programs of several CTAs, run with cohorts and without. Results and findings must be equal.
 
 Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma or
-tcgen05 (also in pairs), and store with stmatrix and bulk stores. They pass data on through flags, atomics,
-distributed shared memory and st.async. At any step some CTAs may deviate: by their index, by loaded data, or by
-another offset.
+tcgen05 (also in pairs), and store with stmatrix and bulk stores. They pass data on through flags, atomics, distributed
+shared memory and st.async. At any step some CTAs may deviate: by their index, by loaded data, or by another offset.
 
-The other half are recorded and compiled kernels (`golden/` of the current folder, if it is there) with one instruction changed.
+The other half are recorded and compiled kernels (`golden/` of the current folder, if it is there) with one instruction
+changed.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ ret;
         return "sm_100a" if self.pair else "sm_90a"
 
     def _tensor_begins(self) -> str:
-        """The first warp of each CTA allocates columns of tensor memory, which get zeros. A pair multiplies M = 128 and N = 16, a CTA by itself M = 64 and N = 8."""
+        """The first warp of each CTA allocates columns of tensor memory, which get zeros. A pair multiplies M = 128 and
+        N = 16, a CTA by itself M = 64 and N = 8.
+        """
         word = 1 << 4 | self.pair << 17 | 4 * self.pair << 24
         leader = "setp.eq.and.u32 %leader, %rank, 0, %first;" if self.pair > 1 else "setp.eq.u32 %leader, %t, 0;"
         return f"""{leader} mov.u32 %idesc, {word}; setp.gt.u32 %p, %t, 31; @%p bra ALLOCATED;
@@ -230,7 +232,9 @@ def _put(wanted: dict[str, str]) -> None:
 
 
 def outcome(gpu: Gpu, ptx: str, config: LaunchConfig, arrays: list[Any], *, cohorts: bool, tiers: str = "") -> Any:
-    """What a launch leaves in arrays, its status, its findings and its remarks; or the sentence with which it is refused."""
+    """What a launch leaves in arrays, its status, its findings and its remarks; or the sentence with which it is
+    refused.
+    """
     options = RunOptions(limit=LIMIT, workers=1, progress=False)
     with _set(**{COHORTS: "" if cohorts else "off", TIERS: tiers, LEVEL: "0", store.MOST: "0"}):
         try:
@@ -325,7 +329,9 @@ _NUMBER = re.compile(r"(?<![\w%.])(\d+)(?![\w.])")
 
 @functools.cache
 def recorded_kernels(folder: str = str(GOLDEN)) -> tuple[pathlib.Path, ...]:
-    """The launch files of recorded and of compiled kernels with matrix instructions and several CTAs, below a folder. Those in archives are unpacked, for this process."""
+    """The launch files of recorded and of compiled kernels with matrix instructions and several CTAs, below a folder.
+    Those in archives are unpacked, for this process.
+    """
     found, root = [], pathlib.Path(folder)
     archives = sorted(root.rglob("launches.tar.xz"))
     for path in [*sorted(root.rglob("launch.json")), *itertools.chain.from_iterable(map(_unpacked, archives))]:
@@ -354,7 +360,9 @@ def _unpacked(archive: pathlib.Path) -> list[pathlib.Path]:
 
 
 def mutated(ptx: str, rng: random.Random) -> str:
-    """The PTX with one instruction of it left out, doubled, exchanged with the next, guarded by the CTA's index, or with another number."""
+    """The PTX with one instruction of it left out, doubled, exchanged with the next, guarded by the CTA's index, or
+    with another number.
+    """
     lines = ptx.split("\n")
     places = [
         n for n, line in enumerate(lines) if (found := _LINE.match(line)) and not found[1].startswith((".", "ret", "ld.param", "bra"))

@@ -1,4 +1,6 @@
-"""`check`: a fault planted in a random correct plan: the first finding has to name it, or the operand reads right all the same, and the repair works."""
+"""`check`: a fault planted in a random correct plan: the first finding has to name it, or the operand reads right all
+the same, and the repair works.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ def _transposed(step: dict[str, Any], side: str) -> int | None:
 
 
 def planted(scenario: dict[str, Any], name: str, rng: random.Random) -> dict[str, Any] | None:
-    """The scenario of a plan with a fault in its first load or its first instruction; None where the fault changes nothing."""
+    """The scenario of a plan with a fault in its first load or its first instruction; None where the fault changes
+    nothing.
+    """
     fault, steps = FAULTS[name], scenario["step"]
     side = "a" if "a" in steps[1] else "b"
     other = _transposed(steps[1], side)

@@ -158,9 +158,9 @@ def fields_of_rule(rule: InstrRule, kind: str) -> tuple[str, ...]:
 class Tables:
     """The findings of every rule as tables.
 
-    `grave` are the rules that have a bit of their own, in this order, after the bit for notes. `shifts` (int64,
-    tables x fields x 3) has the lowest bit, the mask and the place in the index of each field of a table. `entries`
-    (uint32, tables x 2^15) has the bits.
+    `grave` are the rules that have a bit of their own, in this order, after the bit for notes. `shifts` (int64, tables
+    x fields x 3) has the lowest bit, the mask and the place in the index of each field of a table. `entries` (uint32,
+    tables x 2^15) has the bits.
     """
 
     grave: tuple[str, ...]
@@ -257,7 +257,9 @@ def case_of_word(word: int, kind: str) -> Case:
 
 
 def run_kind(kind: str, seed: int, chunk: int) -> ChunkResult:
-    """All words of a chunk: those with `chunk` in their highest bits. The first of each class and some others are held against `problems`."""
+    """All words of a chunk: those with `chunk` in their highest bits. The first of each class and some others are held
+    against `problems`.
+    """
 
     del seed  # nothing is drawn
     given = tables(kind)

@@ -75,7 +75,9 @@ def placed_by_table(address: Any, base_offset: int, mode: SwizzleMode) -> Any:
 
 
 def walked(mode: SwizzleMode, start: int) -> np.ndarray:
-    """int64 (rows, chunks): linear addresses of a dense K-major operand, by walking: to the next row, to the next 16 bytes, past the width by LBO."""
+    """int64 (rows, chunks): linear addresses of a dense K-major operand, by walking: to the next row, to the next 16
+    bytes, past the width by LBO.
+    """
     columns, at = [], 0
     for _ in range(CHUNKS):
         columns.append(at)

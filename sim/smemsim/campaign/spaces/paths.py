@@ -1,4 +1,6 @@
-"""`paths`: the same answer by two ways: compiled loops against the same source run by Python, whole operands against chunks one by one."""
+"""`paths`: the same answer by two ways: compiled loops against the same source run by Python, whole operands against
+chunks one by one.
+"""
 
 from __future__ import annotations
 

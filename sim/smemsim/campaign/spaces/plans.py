@@ -1,4 +1,6 @@
-"""`plans`: random correct plans, loaded in both forms and read by their descriptors: `check` must not complain about any of them."""
+"""`plans`: random correct plans, loaded in both forms and read by their descriptors: `check` must not complain about
+any of them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ CHUNK_CASES = 32
 def draw(rng: random.Random) -> dict[str, Any]:
     """Arguments of `plan`; not all of them are legal.
 
-    All architectures, types, kinds, majors, swizzles, stackings, sides, pair modes, stages, base addresses (any multiple of 128) and places in
-    the matrix.
+    All architectures, types, kinds, majors, swizzles, stackings, sides, pair modes, stages, base addresses (any
+    multiple of 128) and places in the matrix.
 
     >>> sorted(draw(random.Random(1)))[:4]
     ['arch', 'at', 'base_address', 'cta_group']
@@ -56,7 +58,9 @@ def draw(rng: random.Random) -> dict[str, Any]:
 
 
 def legal(rng: random.Random) -> tuple[dict[str, Any], Plan]:
-    """The first arguments drawn that make a plan, and the plan, not simulated. Raises InternalError where a plan contradicts itself."""
+    """The first arguments drawn that make a plan, and the plan, not simulated. Raises InternalError where a plan
+    contradicts itself.
+    """
     while True:
         arguments = draw(rng)
         try:

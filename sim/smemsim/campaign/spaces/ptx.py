@@ -1,8 +1,8 @@
 """`ptx`: random PTX programs, run by the interpreter and by JIT-compiled blocks. Results and findings must be equal.
 
 A program is a list of lines. A line may contain others (a loop, a branch). It uses registers of every class, words of
-global memory, and words of shared memory of its thread or of neighbours, with and without a barrier. All registers
-are stored at the end.
+global memory, and words of shared memory of its thread or of neighbours, with and without a barrier. All registers are
+stored at the end.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ _EXACT = (
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Lines; a line of several is a block: how it begins, the lines inside, how it ends. `many` threads of a CTA, `seed` of its inputs."""
+    """Lines; a line of several is a block: how it begins, the lines inside, how it ends. `many` threads of a CTA,
+    `seed` of its inputs.
+    """
 
     lines: tuple[Any, ...]
     threads: int

@@ -179,7 +179,9 @@ def class_of(flags: Flag) -> str:
 
 
 def said(word: int, operand: int) -> tuple[set[tuple[str, str]], bool, bool]:
-    """The findings of the public interface about a word: (code, severity) of each, whether it is unmodelled, and whether bytes alias."""
+    """The findings of the public interface about a word: (code, severity) of each, whether it is unmodelled, and
+    whether bytes alias.
+    """
     c = context(operand)
     d = SmemDescriptor.decode(word, arch=c["arch"])
     found = d.problems(**{name: value for name, value in c.items() if name != "arch"})

@@ -1,7 +1,7 @@
 """Descriptors drawn and classified in compiled loops, by the package's own formulas.
 
-- `archs` (int64, architectures x 28): lowest bit, mask and shift of the six fields that `FIELDS` of `smem` names,
-  then the columns of `Column`.
+- `archs` (int64, architectures x 28): lowest bit, mask and shift of the six fields that `FIELDS` of `smem` names, then
+  the columns of `Column`.
 - `modes` (int64, architectures x codes x 8): what `Mode` names. `operands` (int64, n x 6): what `Operand` names.
 - `unknown` (bool, operands x codes x 2 x 8): the behaviour of hardware is not known. `used` (bool, operands x codes x
   2): LBO and SBO are used.
@@ -160,8 +160,8 @@ def draw(key, case, archs, modes, operands):  # type: ignore[no-untyped-def]
 def reach(start, lbo, sbo, base, absolute, mode, k_major, lines, chunks, of_line, of_chunk, slots, stamps, stamp):  # type: ignore[no-untyped-def]
     """(last byte, what must not lie past the window's end, is some chunk another one's bytes?) of an operand.
 
-    A linear address is a sum of what its line and what its chunk adds. Equal addresses are found in a table of `slots` whose entries count
-    where their stamp is this one. Without `slots` they are not looked for.
+    A linear address is a sum of what its line and what its chunk adds. Equal addresses are found in a table of `slots`
+    whose entries count where their stamp is this one. Without `slots` they are not looked for.
     """
     width, mask, shift, k_rows = mode[_WIDTH], mode[_MASK], mode[_SHIFT], mode[_K_ROWS]
     for line in range(lines):
@@ -305,8 +305,8 @@ def count_classes(flags_, of, operands, first, classes, counts, firsts):  # type
     """Count cases by class. counts[architecture, class] is the number, firsts[architecture, class] the first case or
     -1. `first` is the number of the first case.
 
-    `classes` are masks of flags, the gravest first. A case belongs to the first class with one of its flags, or to
-    the last class.
+    `classes` are masks of flags, the gravest first. A case belongs to the first class with one of its flags, or to the
+    last class.
     """
     for i in range(len(flags_)):
         which = 0

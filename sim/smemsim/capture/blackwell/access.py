@@ -58,7 +58,9 @@ MODULE = "blackwell_access"
 
 
 def run_access(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
-    """Loads: two passes over (lane; column) indices, words (pass, thread, register). Stores: words (lane, column) afterwards."""
+    """Loads: two passes over (lane; column) indices, words (pass, thread, register). Stores: words (lane, column)
+    afterwards.
+    """
     KERNELS.setdefault(MODULE, source)
     s = store(bench)
     if not hasattr(bench, "access_buffers"):

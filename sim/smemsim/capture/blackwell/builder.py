@@ -1,4 +1,6 @@
-"""Dot products made to tell one way of summing from another: their elements, C, and scale factors. scaled.py adds those of the block-scaled kinds."""
+"""Dot products made to tell one way of summing from another: their elements, C, and scale factors. scaled.py adds those
+of the block-scaled kinds.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def instructions() -> list[Instruction]:
 
 
 class DotProbe(NamedTuple):
-    """One dot product: codes of A and B by k, the bits that D holds before, the words of scale factors, and whether D is added at all."""
+    """One dot product: codes of A and B by k, the bits that D holds before, the words of scale factors, and whether D
+    is added at all.
+    """
 
     name: str
     codes: list[tuple[int, int]]

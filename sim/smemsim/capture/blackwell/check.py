@@ -1,7 +1,9 @@
-"""The kit's harness on a Hopper card: the same kernels with wgmma in place of tcgen05, held against what is known of Hopper.
+"""The kit's harness on a Hopper card: the same kernels with wgmma in place of tcgen05, held against what is known of
+Hopper.
 
-It exercises what surrounds the instructions: contents, passes, tags, processes, layouts read back, the ring of the reference kernel. Its
-outcome is a line for each part; nothing is written, because nothing in it is a trace of Blackwell.
+It exercises what surrounds the instructions: contents, passes, tags, processes, layouts read back, the ring of the
+reference kernel. Its outcome is a line for each part; nothing is written, because nothing in it is a trace of
+Blackwell.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def hopper_probes() -> list[tuple[Probe, int]]:
 
 
 def known_places(probe: Probe, word: int) -> np.ndarray:
-    """What the model says that wgmma reads: place = address / 16 * per_chunk + position. It is measured (golden/sm_90a/wgmma_operands)."""
+    """What the model says that wgmma reads: place = address / 16 * per_chunk + position. It is measured
+    (golden/sm_90a/wgmma_operands).
+    """
     element = ELEMENTS[probe.dtype]
     address = operand_addresses(word, arch="sm_90a", dtype=probe.dtype, major=probe.major, rows=probe.rows, k=probe.stored_k)
     return np.asarray(address // 16 * element.per_chunk + address % 16 // (element.bits // 8))

@@ -1,8 +1,8 @@
 """What shared and tensor memory hold before a probe: recipes, which are JSON, and the bytes that they stand for.
 
-A matrix lies K-major without swizzle: 16-byte chunk c of row r at `at` + r // 8 * SBO + r % 8 * 16 + c * 128, SBO being 128 bytes times the
-chunks of a row (`matrix_word` is its descriptor). All sources agree on that layout. The probe asks about the other
-operand.
+A matrix lies K-major without swizzle: 16-byte chunk c of row r at `at` + r // 8 * SBO + r % 8 * 16 + c * 128, SBO being
+128 bytes times the chunks of a row (`matrix_word` is its descriptor). All sources agree on that layout. The probe asks
+about the other operand.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def kept_half(dtype: str, k: int) -> int:
 
 @functools.cache
 def digits(dtype: str, tag: int, k: int) -> tuple[int, ...]:
-    """Codes of a row whose product with `weights` is `tag` (below 256): one element, or base-4 digits repeated to make their weight."""
+    """Codes of a row whose product with `weights` is `tag` (below 256): one element, or base-4 digits repeated to make
+    their weight.
+    """
     element, row = ELEMENTS[dtype], [0] * k
     if element.tag_bits == 8:
         row[0] = element.encode(tag)
@@ -112,7 +114,9 @@ def put_matrix(image: np.ndarray, dtype: str, at: int, codes: np.ndarray) -> Non
 
 @functools.lru_cache(8)  # every case of a type asks for the same ones
 def tags(element: Element, first_chunk: int, chunks: int, step: int) -> np.ndarray:
-    """Chunks whose elements hold `tag_bits` bits of their place, chunk * per_chunk + position: the `step`-th lowest ones."""
+    """Chunks whose elements hold `tag_bits` bits of their place, chunk * per_chunk + position: the `step`-th lowest
+    ones.
+    """
     place = (first_chunk + np.arange(chunks, dtype=np.uint32))[:, None] * np.uint32(element.per_chunk)
     place = place + np.arange(element.per_chunk, dtype=np.uint32)
     digit = place >> np.uint32(step * element.tag_bits) & np.uint32((1 << element.tag_bits) - 1)

@@ -28,7 +28,9 @@ UNIFORM = (0x44444444, 0xEEEEEEEE)  # metadata that says the same everywhere: ke
 
 
 def around(n: int) -> list[int]:
-    """(first, count) of the columns that are copied out: those of a D of N columns, and 32 to 63 more, so that a D that lies elsewhere is seen."""
+    """(first, count) of the columns that are copied out: those of a D of N columns, and 32 to 63 more, so that a D that
+    lies elsewhere is seen.
+    """
     return [0, -(-n // 32) * 32 + 32]
 
 

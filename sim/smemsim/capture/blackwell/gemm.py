@@ -90,9 +90,11 @@ def source() -> str:
 
 
 def operand(dtype: str, mode: str, major: str, rows: int) -> dict[str, Any]:
-    """How `rows` x 128 bytes of K of one operand are loaded and read: box_dim, boxes (shared offset, row, k), the words of four K steps.
+    """How `rows` x 128 bytes of K of one operand are loaded and read: box_dim, boxes (shared offset, row, k), the words
+    of four K steps.
 
-    In K-major order a box is `rows` of the swizzle width, in MN-major order `k_stage` of them; `half` is the way from row 0 to row 64.
+    In K-major order a box is `rows` of the swizzle width, in MN-major order `k_stage` of them; `half` is the way from
+    row 0 to row 64.
     """
     element = ELEMENTS[dtype]
     size = element.bits // 8
@@ -157,7 +159,9 @@ STAGES_OF_K = 5  # more than the ring has, so that every barrier goes round
 
 
 def data(dtype: str) -> np.ndarray:
-    """Codes (2, 256, K): A has 256 rows, B the first 128. Small integers, which every order of summation adds up exactly."""
+    """Codes (2, 256, K): A has 256 rows, B the first 128. Small integers, which every order of summation adds up
+    exactly.
+    """
     element = ELEMENTS[dtype]
     rng = np.random.default_rng(9401)
     values = rng.integers(-7, 8, (2, 256, STAGES_OF_K * 128 * 8 // element.bits))

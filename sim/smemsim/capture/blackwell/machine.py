@@ -99,7 +99,9 @@ OPS = list(forms(1))  # a form's number is its place here, also in the kernel of
 
 
 def _wgmma(dtype: str, n: int, major_a: int, major_b: int) -> str:
-    """The wgmma that stands for M = 64 of `f16.ss` or `f8f6f4.ss`; rows lie as in the layout of M = 64 (lane = row % 16 + row / 16 * 32)."""
+    """The wgmma that stands for M = 64 of `f16.ss` or `f8f6f4.ss`; rows lie as in the layout of M = 64 (lane = row % 16
+    + row / 16 * 32).
+    """
     count = n // 2
     d = ", ".join(f"%{i}" for i in range(count))
     tail = f", {major_a}, {major_b}" if dtype in ("bf16", "f16") else ""
@@ -197,7 +199,8 @@ def store(bench: Bench) -> Store:
 
 
 def run_machine(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
-    """Every pass of a case: `group`, `steps`, `columns` (first, count), `passes` [{shared: [recipe a CTA], tensor: [recipe a CTA]}, …].
+    """Every pass of a case: `group`, `steps`, `columns` (first, count), `passes` [{shared: [recipe a CTA], tensor:
+    [recipe a CTA]}, …].
 
     The answer's `words` are (pass, CTA, lane, column), compressed.
     """

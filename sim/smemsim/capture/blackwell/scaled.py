@@ -1,4 +1,5 @@
-"""Directed dot products of the block-scaled kinds: odd scale factors, what exponent a block counts with, floors and overflow by way of the factors.
+"""Directed dot products of the block-scaled kinds: odd scale factors, what exponent a block counts with, floors and
+overflow by way of the factors.
 
 All rows of a launch have the same words of scale factors, so only the byte of a factor in its word is assumed. Probes
 with other words are other launches. One question is which terms are aligned together: the 16 elements of a group, the

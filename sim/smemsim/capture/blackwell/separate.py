@@ -1,8 +1,9 @@
 """One MMA of each kind whose D shows which alternative of the arithmetic holds: `python -m
 smemsim.capture.blackwell.separate [KIND]`.
 
-These are design values, computed by the model under each alternative (`smemsim.core.spec.alternatives`, rule arithmetic.tcgen05); no card has run them. The probes are those
-of the suite tcgen05_dots_directed, where each stands in a row and a column of its own.
+These are design values, computed by the model under each alternative (`smemsim.core.spec.alternatives`, rule
+arithmetic.tcgen05); no card has run them. The probes are those of the suite tcgen05_dots_directed, where each stands in
+a row and a column of its own.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def _chosen(results: dict[str, tuple[int, ...]]) -> list[int]:
 
 
 def separations(of: Iterable[Instruction] | None = None) -> list[Separation]:
-    """For each instruction that the kit can issue the MMA that tells the most apart, then those that tell from the rule what none before told."""
+    """For each instruction that the kit can issue the MMA that tells the most apart, then those that tell from the rule
+    what none before told.
+    """
     found: list[Separation] = []
     for i in instructions() if of is None else of:
         every, told = _of_instruction(i), set[str]()

@@ -1,4 +1,6 @@
-"""The suites of tcgen05.mma operands and of what lies where in tensor memory. PLAN.md has their arrays and what each of them settles."""
+"""The suites of tcgen05.mma operands and of what lies where in tensor memory. PLAN.md has their arrays and what each of
+them settles.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,8 @@ def joined(digits: np.ndarray, bits: int) -> np.ndarray:
 def places(probe: Probe, case: Case, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(raw, owner): the element's place for every (CTA, lane, column), for each metadata half if there are two.
 
-    A place is chunk * per_chunk + position, chunk being the byte address / 16. `owner` says whose shared memory: 1 even, 2 odd CTA; 0 without a pair.
+    A place is chunk * per_chunk + position, chunk being the byte address / 16. `owner` says whose shared memory: 1
+    even, 2 odd CTA; 0 without a pair.
     """
     element = ELEMENTS[probe.dtype]
     each, halves = len(case["passes"]) // case["halves"], case["halves"]
@@ -105,7 +108,9 @@ def places(probe: Probe, case: Case, words: np.ndarray) -> tuple[np.ndarray, np.
 
 @functools.cache
 def where(probe: Probe) -> tuple[np.ndarray, ...]:
-    """(metadata half, CTA, lane, column) of D that shows each element (rows of both CTAs, stored k), through the documented layouts."""
+    """(metadata half, CTA, lane, column) of D that shows each element (rows of both CTAs, stored k), through the
+    documented layouts.
+    """
     total = probe.m if probe.operand == "A" else probe.n
     logical = [x for x in range(probe.k) if kept_half(probe.dtype, x) == 0] if probe.sparse else list(range(probe.k))
     out = np.zeros((4, total, probe.stored_k), np.int32)
@@ -174,7 +179,9 @@ A_AT, B_AT = 0x4000, 0x10000
 
 def layout_case(kind: str, dtype: str, m: int, n: int, *, group: int = 1, ws: bool = False, sparse: bool = False, background: bool = False,
                 suffix: str = "", idesc: dict[str, Any] | None = None, **fields: Any) -> Case:  # fmt: skip
-    """Pass 0 makes D[m, n] the number of A's row, pass 1 that of B's row: 128 * CTA + the row in that CTA's shared memory."""
+    """Pass 0 makes D[m, n] the number of A's row, pass 1 that of B's row: 128 * CTA + the row in that CTA's shared
+    memory.
+    """
     probe = Probe(kind, dtype, "A", "K", m, n, group, ws, sparse)
     element, k, stored = ELEMENTS[dtype], probe.k, probe.stored_k
     step = {
@@ -317,7 +324,9 @@ BYTES_OF_OWNERS = 0x14, 0x28  # wherever 4 or 6 bits lie in a byte, these two ar
 
 
 def owner_words(dtype: str) -> tuple[int, int]:
-    """Cells of A that tell the even CTA from the odd one: elements 1 and 2, or bytes where it is asked what a byte means."""
+    """Cells of A that tell the even CTA from the odd one: elements 1 and 2, or bytes where it is asked what a byte
+    means.
+    """
     element = ELEMENTS[dtype]
     if element.bits < 8 and dtype != "e2m1x2":
         even, odd = (byte * 0x01010101 for byte in BYTES_OF_OWNERS)
@@ -332,7 +341,9 @@ def owners_of(cases: list[Case]) -> np.ndarray:
 
 
 def tmem_operand_cases() -> list[Case]:
-    """A from tensor memory: tags of its bytes, and for sub-byte types what every container byte means. B is an identity."""
+    """A from tensor memory: tags of its bytes, and for sub-byte types what every container byte means. B is an
+    identity.
+    """
     out = []
     for kind, (base_k, types) in draw.kinds().items():
         for dtype in types:
@@ -582,7 +593,9 @@ MOST_OPS = 16
 
 
 def allocation_cases(seed: int) -> list[Case]:
-    """Sequences of (what, columns, index): 0 alloc, 1 dealloc of operation `index`, 2 relinquish. Most keep to the rules; some do not."""
+    """Sequences of (what, columns, index): 0 alloc, 1 dealloc of operation `index`, 2 relinquish. Most keep to the
+    rules; some do not.
+    """
     rng, out = random.Random(seed), []
     for i in range(160):
         ops: list[tuple[int, int, int]] = []

@@ -1,4 +1,6 @@
-"""Suites of the tensor transfers that sm_90 lacks: gather4, scatter4, im2col::w, CTA pairs, atom swizzles, sub-byte types."""
+"""Suites of the tensor transfers that sm_90 lacks: gather4, scatter4, im2col::w, CTA pairs, atom swizzles, sub-byte
+types.
+"""
 
 from __future__ import annotations
 
@@ -377,7 +379,9 @@ def tma_pairs(bench: Bench, out: pathlib.Path) -> None:
 
 
 def tma_sub_byte_stores(bench: Bench, out: pathlib.Path) -> None:
-    """Stores of random bytes: the types below eight bits put other bytes into global memory than they find in shared memory."""
+    """Stores of random bytes: the types below eight bits put other bytes into global memory than they find in shared
+    memory.
+    """
     rng, drawn = random.Random(9506), []
     for _ in range(160):
         case = {**sub_byte(rng), "operation": "store", "global_offset": 64}

@@ -1,6 +1,8 @@
-"""Element types, and the words that a tcgen05 instruction takes: matrix descriptors and instruction descriptors (PTX ISA 9.1 §9.7.16.4).
+"""Element types, and the words that a tcgen05 instruction takes: matrix descriptors and instruction descriptors (PTX
+ISA 9.1 §9.7.16.4).
 
-The capture tool writes its words itself, so that a mistake in smemsim's encoders cannot hide in a trace that smemsim then replays.
+The capture tool writes its words itself, so that a mistake in smemsim's encoders cannot hide in a trace that smemsim
+then replays.
 """
 
 from __future__ import annotations
@@ -118,7 +120,9 @@ def instruction_descriptor(
     scale_b_id: int = 0,
     extra: int = 0,
 ) -> int:
-    """The 32-bit word of Tables 42 (f16, tf32, f8f6f4, i8), 43 (mxf8f6f4) and 44 (mxf4, mxf4nvf4); `extra` is OR-ed into it."""
+    """The 32-bit word of Tables 42 (f16, tf32, f8f6f4, i8), 43 (mxf8f6f4) and 44 (mxf4, mxf4nvf4); `extra` is OR-ed
+    into it.
+    """
     word = extra | int(sparse) << 2 | ELEMENTS[a].code << 7 | ELEMENTS[b].code << 10 | (n >> 3) << 17 | (m >> 4) << 24
     word |= int(negate_a) << 13 | int(negate_b) << 14 | int(mn_major_a) << 15 | int(mn_major_b) << 16
     if kind in BLOCK_SCALED:
@@ -149,5 +153,7 @@ def passes(element: Element, index_bits: int) -> int:
 
 
 def index_bits(element: Element) -> int:
-    """Bits of an element's place in the 2^18 bytes that a descriptor reaches: chunk times per_chunk plus the position in it."""
+    """Bits of an element's place in the 2^18 bytes that a descriptor reaches: chunk times per_chunk plus the position
+    in it.
+    """
     return 14 + (element.per_chunk - 1).bit_length()

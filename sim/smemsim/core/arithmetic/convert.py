@@ -8,8 +8,8 @@ __all__ = ["f32_to_tf32"]
 def f32_to_tf32(bits: int) -> int:
     """Round float32 bits to 10 fraction bits, to nearest, ties to even; the low 13 bits become 0.
 
-    Denormals are rounded, not flushed, also for the type named FTZ; the largest numbers round to infinity; every NaN becomes
-    0x7FFFE000, sign and payload lost. Measured (H200): trace tma_values. Stores copy the bits.
+    Denormals are rounded, not flushed, also for the type named FTZ; the largest numbers round to infinity; every NaN
+    becomes 0x7FFFE000, sign and payload lost. Measured (H200): trace tma_values. Stores copy the bits.
 
     >>> hex(f32_to_tf32(0x3F801000)), hex(f32_to_tf32(0x3F803000)), hex(f32_to_tf32(0xFF800001))
     ('0x3f800000', '0x3f804000', '0x7fffe000')

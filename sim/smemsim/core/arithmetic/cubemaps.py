@@ -14,7 +14,8 @@ FACES = 6
 
 
 def face_of(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(faces, normalised coordinates on them) of directions (n,): of components that are alike z comes before y, y before x.
+    """(faces, normalised coordinates on them) of directions (n,): of components that are alike z comes before y, y
+    before x.
 
     >>> [a.tolist() for a in face_of(*np.array([[1.0, -0.5, 0.25], [1.0, 1.0, -1.0]]).T)]
     [[0, 5], [0.375, 0.0], [0.75, 0.0]]
@@ -31,7 +32,9 @@ def face_of(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _on_face(x: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """From -1 ... 1 to 0 ... 1; the middle where there is no direction. The reciprocal and the product are those of f32."""
+    """From -1 ... 1 to 0 ... 1; the middle where there is no direction. The reciprocal and the product are those of
+    f32.
+    """
     product = (x.astype(np.float32) * share).astype(np.float64)
     return np.asarray(np.where(np.isnan(product), 0.0, product) * 0.5 + 0.5)
 

@@ -59,7 +59,8 @@ def decode(bits: int, exponent_bits: int, fraction_bits: int, specials: int) -> 
 
 
 def exponent(value: float, smallest: int) -> int:
-    """The exponent by which a float is aligned: `smallest` for subnormals; NOTHING for zeros, infinities and NaNs, which do not count.
+    """The exponent by which a float is aligned: `smallest` for subnormals; NOTHING for zeros, infinities and NaNs,
+    which do not count.
 
     >>> int(exponent(-6.0, -126)), int(exponent(2.0**-130, -126)), exponent(0.0, -126) == NOTHING
     (2, -126, True)
@@ -84,7 +85,8 @@ def cut(term: float, unit: float) -> float:
 
 
 def group(a: Sequence[float], b: Sequence[float], scale: float, scale_exponent: int) -> tuple[float, int]:
-    """(value, exponent) of a term that is a whole group: its products are summed exactly, then scaled, and aligned by the scale's exponent alone.
+    """(value, exponent) of a term that is a whole group: its products are summed exactly, then scaled, and aligned by
+    the scale's exponent alone.
 
     A group of nothing but zeros does not count; one that cancels does.
 
@@ -127,7 +129,8 @@ def fused(terms: Sequence[float], exponents: Sequence[int], c: float, c_exponent
 
 
 def convert(value: float, exponent_bits: int, fraction_bits: int, to_nearest: bool, largest: int, overflow: int, nan: int) -> int:
-    """Bits of a float of that format: toward zero, or to nearest with ties to even; magnitudes past the code `largest` give `overflow`.
+    """Bits of a float of that format: toward zero, or to nearest with ties to even; magnitudes past the code `largest`
+    give `overflow`.
 
     >>> hex(convert(-1.5, 8, 7, False, 0x7F7F, 0x7F80, 0x7FFF)), hex(convert(65520.0, 5, 10, True, 0x7BFF, 0x7C00, 0x7FFF))
     ('0xbfc0', '0x7c00')

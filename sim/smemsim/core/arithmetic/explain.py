@@ -1,4 +1,6 @@
-"""`dot_product`: one dot product step by step, as one instruction computes it: terms, alignment, what is cut, the sum, the conversion."""
+"""`dot_product`: one dot product step by step, as one instruction computes it: terms, alignment, what is cut, the sum,
+the conversion.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,9 @@ def explain(
     options: Options = Options(),  # noqa: B008
     factors: Factors | None = None,
 ) -> DotProduct:
-    """One dot product of raw elements that meet pairwise; `k` are their logical K, `factors` those of the row and of the column."""
+    """One dot product of raw elements that meet pairwise; `k` are their logical K, `factors` those of the row and of
+    the column.
+    """
     where = list(range(len(a))) if k is None else list(k)
     if row.kept_bits is None:
         return _integers(a, b, c, kind, types, row, where, options.saturate)

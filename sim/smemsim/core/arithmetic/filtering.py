@@ -1,9 +1,9 @@
 """Linear filtering of textures: the position of a coordinate between texels, the weights, and the filtered value.
 
-Source: `golden/sm_90a/textures`. A coordinate in texels becomes a fixed-point number with 8 fraction bits, rounded
-half up, minus half a texel. The weights of texels are whole 256ths with the sum 256. The share of each level of
-detail is divided along z, that of each plane along x, and each of these along y. The remainder of a rounding goes to
-the lower texel.
+Source: `golden/sm_90a/textures`. A coordinate in texels becomes a fixed-point number with 8 fraction bits, rounded half
+up, minus half a texel. The weights of texels are whole 256ths with the sum 256. The share of each level of detail is
+divided along z, that of each plane along x, and each of these along y. The remainder of a rounding goes to the lower
+texel.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FAR = float(1 << 28)  # where f32 has whole even numbers only: further away a co
 
 
 def in_texels(x: np.ndarray, size: int) -> np.ndarray:
-    """Normalised coordinates (n,) as texels of a dimension: what is below 2^-21 is cut off first, towards minus infinity.
+    """Normalised coordinates (n,) as texels of a dimension: what is below 2^-21 is cut off first, towards minus
+    infinity.
 
     >>> in_texels(np.array([0.25]), 1000).tolist(), bool(in_texels(np.array([1.562]), 1000)[0] < 1562)
     ([250.0], True)
@@ -116,7 +117,9 @@ def blend_signed_bytes(texels: Mapping[Corner, np.ndarray], shares: Mapping[Corn
 
 
 def blend_srgb(texels: Mapping[Corner, np.ndarray], shares: Mapping[Corner, np.ndarray]) -> np.ndarray:
-    """The weighted sum of bytes in sRGB, as float64 that f16 holds: what each of them is, is cut and added as floats are."""
+    """The weighted sum of bytes in sRGB, as float64 that f16 holds: what each of them is, is cut and added as floats
+    are.
+    """
     values = {corner: SRGB[texel].astype(np.float64) for corner, texel in texels.items()}
     exponents = {corner: np.where(shares[corner] == 0, NOTHING, SRGB_EXPONENTS[texel]) for corner, texel in texels.items()}
     return _rounded(_sum(values, shares, exponents, FILTERING.srgb), 16)
@@ -158,7 +161,9 @@ def _sum(
 
 
 def _rounded(x: np.ndarray, bits: int) -> np.ndarray:
-    """Half away from zero, to the significand of a float of 16 or 32 bits; below the smallest normal number to multiples of the smallest one."""
+    """Half away from zero, to the significand of a float of 16 or 32 bits; below the smallest normal number to
+    multiples of the smallest one.
+    """
     significand, least = {16: (11, -13), 32: (24, -125)}[bits]
     exponent = np.maximum(np.frexp(x)[1], least)
     unit = np.ldexp(1.0, exponent - significand)

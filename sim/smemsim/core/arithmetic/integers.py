@@ -1,7 +1,7 @@
 """Integer instructions without a numpy function, element by element (PTX ISA 9.1 §9.7.1, 9.7.2, 9.7.8, 9.7.9.7).
 
-Operands and results are integers with the bits from 0 up (64-bit ones in two's complement when compiled). Only the
-low `bits` of a result count. `signed` marks instructions on signed types.
+Operands and results are integers with the bits from 0 up (64-bit ones in two's complement when compiled). Only the low
+`bits` of a result count. `signed` marks instructions on signed types.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def find_nth_set(mask: int, base: int, offset: int) -> int:
 
 
 def bit_field_extract(value: int, position: int, length: int, bits: int, signed: int) -> int:
-    """`bfe`: `length` bits from `position` up; signed ones are extended by their highest bit, or the number's where the field leaves it.
+    """`bfe`: `length` bits from `position` up; signed ones are extended by their highest bit, or the number's where the
+    field leaves it.
 
     Position and length count modulo 256 in 32 bits; in 64 they count in full.
 
@@ -142,7 +143,8 @@ def bit_mask(position: int, width: int, clamp: int) -> int:
 
 
 def sign_extend(value: int, width: int, signed: int, clamp: int) -> int:
-    """`szext`: the low `width` bits, extended by their sign or by zeros; the width modulo 32, or with `clamp` at most 32.
+    """`szext`: the low `width` bits, extended by their sign or by zeros; the width modulo 32, or with `clamp` at most
+    32.
 
     >>> sign_extend(0xFF, 8, 1, 1), sign_extend(0xFFF, 8, 0, 1), sign_extend(0xFF, 40, 0, 0), sign_extend(7, 0, 1, 0)
     (-1, 255, 255, 0)
@@ -155,7 +157,8 @@ def sign_extend(value: int, width: int, signed: int, clamp: int) -> int:
 
 
 def permute(a: int, b: int, selector: int, mode: int) -> int:
-    """`prmt`: four bytes out of the eight of a (0 to 3) and b (4 to 7). INDEXED: a nibble for each, whose bit 3 replicates the byte's sign.
+    """`prmt`: four bytes out of the eight of a (0 to 3) and b (4 to 7). INDEXED: a nibble for each, whose bit 3
+    replicates the byte's sign.
 
     >>> hex(permute(0x33221100, 0x77665544, 0x7610, INDEXED)), hex(permute(0x80, 0, 0x8888, INDEXED)), hex(permute(0x33221100, 0x77665544, 1, FORWARD_4))
     ('0x77661100', '0xffffffff', '0x44332211')

@@ -228,7 +228,9 @@ def _narrow_align(a, at, b, b_at, width, largest):  # type: ignore[no-untyped-de
 
 @compiled
 def _units(largest, width, kept_bits, zero_exponent, unit):  # type: ignore[no-untyped-def]
-    """The units of a row, float32, of its largest exponents. Are all within what float32 has? Where all terms are zeros any unit will do."""
+    """The units of a row, float32, of its largest exponents. Are all within what float32 has? Where all terms are zeros
+    any unit will do.
+    """
     least, highest = kept_bits - NARROW_UNIT, np.int32(NARROW_SUM - 31 + kept_bits)  # a sum has at most 31 bits
     is_near = True
     floor, lowest = np.int32(NO_TERM if zero_exponent >= least else least), np.int32(larger(least, zero_exponent))
@@ -280,7 +282,9 @@ def _finish_f32(total, unit, width, kept, d, d_at):  # type: ignore[no-untyped-d
 
 @compiled
 def _finish_f16(total, unit, width, d, d_at):  # type: ignore[no-untyped-def]
-    """The same of the nearest f16, ties to even. A float32 on the way has its last bit set where bits are cut off: f16 rounds it as it rounds the sum."""
+    """The same of the nearest f16, ties to even. A float32 on the way has its last bit set where bits are cut off: f16
+    rounds it as it rounds the sum.
+    """
     d_at = np.uintp(d_at)
     for n in range(width):
         size = np.uint32(-total[n] if total[n] < 0 else total[n])
@@ -441,7 +445,9 @@ def grouped_tiles(  # type: ignore[no-untyped-def]
 
 @compiled
 def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, exponent_bits, fraction_bits, certain):  # type: ignore[no-untyped-def]
-    """Where no term, nor the sum, has bits that are cut off in a result of that format; arguments as of `float_sums`, a tile after the other."""
+    """Where no term, nor the sum, has bits that are cut off in a result of that format; arguments as of `float_sums`, a
+    tile after the other.
+    """
     for tile in range(certain.shape[0]):
         for m in range(certain.shape[1]):
             for n in range(certain.shape[2]):
@@ -463,7 +469,8 @@ def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_
 
 @compiled(reads="c")
 def integer_tiles(a, b, c, index, d):  # type: ignore[no-untyped-def]
-    """c plus the sums of products in int64, without rounding: a (tiles, M, S), b (tiles, K, N), c and d (tiles, M, N), index (M, S) of K.
+    """c plus the sums of products in int64, without rounding: a (tiles, M, S), b (tiles, K, N), c and d (tiles, M, N),
+    index (M, S) of K.
 
     The products of one instruction, at most 256 of numbers of 8 bits, are an int32.
     """

@@ -1,4 +1,6 @@
-"""`mma`: D = A * B + C of one matrix instruction, bit for bit, from raw bits, in batches; `dot_product`: one element of it, step by step."""
+"""`mma`: D = A * B + C of one matrix instruction, bit for bit, from raw bits, in batches; `dot_product`: one element of
+it, step by step.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,9 @@ def mma(
 ) -> np.ndarray:
     """D = A * B + C as one instruction computes it, bit for bit. Returns raw bits of `d_type`, shape (…, M, N).
 
-    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N): raw element bits in unsigned integers, one element an entry,
-      also for 4- and 6-bit types and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are
-      free. Leading dimensions broadcast.
+    - `a` (…, M, K), `b` (…, N, K) and `c` (…, M, N): raw element bits in unsigned integers, one element an entry, also
+      for 4- and 6-bit types and b1. tf32 is the whole 32-bit word. K is that of one instruction. M and N are free.
+      Leading dimensions broadcast.
     - `kind`: "wgmma" on sm_90a; "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4" of tcgen05.
     - Block-scaled kinds: `scale_a` (…, M, K / block) and `scale_b` (…, N, K / block) are raw bits of `scale_type`:
       ue8m0 for `block` 32; ue4m3 (default) or ue8m0 for `block` 16 (mxf4nvf4).
@@ -137,7 +139,9 @@ def dot_product(
 
 
 class Given(NamedTuple):
-    """What was asked for, checked: raw bits of A, B and C (…, rows, columns) with the same leading dimensions, and of the factors."""
+    """What was asked for, checked: raw bits of A, B and C (…, rows, columns) with the same leading dimensions, and of
+    the factors.
+    """
 
     row: MmaArithmetic
     types: tuple[str, str, str]

@@ -27,7 +27,9 @@ __all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_pl
 
 @dataclasses.dataclass(frozen=True)
 class Factors:
-    """Scale factors of A (…, M, factors) and B (…, N, factors): raw bits of `dtype`, each for `k_per_factor` elements of K (logical ones)."""
+    """Scale factors of A (…, M, factors) and B (…, N, factors): raw bits of `dtype`, each for `k_per_factor` elements
+    of K (logical ones).
+    """
 
     a: np.ndarray
     b: np.ndarray
@@ -103,8 +105,7 @@ def multiply(
 ) -> tuple[np.ndarray, np.ndarray]:
     """D = A * B + C * 2^-scale_c of one instruction. Returns (raw bits of `d_type`, certain), both (M, N).
 
-    - `a` (M, S) and `b` (N, K): raw element bits. `c` (M, N): raw bits of `d_type`. `kind`: "wgmma" or one of
-      tcgen05.
+    - `a` (M, S) and `b` (N, K): raw element bits. `c` (M, N): raw bits of `d_type`. `kind`: "wgmma" or one of tcgen05.
     - `index` (M, S): the K of each element of a sparse A; without it S is K.
     - `adds_c` False: no C is added, not even +0. Integers wrap, or clamp with `saturate`.
 
@@ -144,7 +145,9 @@ def multiply_tiles(
     options: Options = Options(),  # noqa: B008
     factors: Factors | None = None,
 ) -> np.ndarray:
-    """D of many tiles: a (tiles, M, S), b (tiles, N, K), c (tiles, M, N) raw bits whose shapes fit. Large batches use every core."""
+    """D of many tiles: a (tiles, M, S), b (tiles, N, K), c (tiles, M, N) raw bits whose shapes fit. Large batches use
+    every core.
+    """
     product = _multiply_tiles if row.grade is Grade.MEASURED else assumed("arithmetic.tiles", _multiply_tiles, row)
     d: np.ndarray = product(a, b, c, row=row, types=types, index=index, options=options, factors=factors)
     return d
@@ -262,7 +265,9 @@ def _terms(
     options: Options,
     factors: Factors | None = None,
 ) -> Terms:
-    """The operands as numbers: signs changed, C and the elements of A and B scaled, zeros appended to A until S is a multiple of 4."""
+    """The operands as numbers: signs changed, C and the elements of A and B scaled, zeros appended to A until S is a
+    multiple of 4.
+    """
     formats = [element_format(t) for t in types]
     across = columns(b) if factors is None else b
     values, each = map(list, zip(*(numbers(x, fmt) for x, fmt in zip((a, across), formats, strict=False)), strict=True))
@@ -360,7 +365,9 @@ def certain(
     factors: Factors | None = None,
     adds_c: bool = True,
 ) -> np.ndarray:
-    """Where no known datapath comes to other bits than the result `d` of `multiply`, bool (M, N); of what is measured everywhere."""
+    """Where no known datapath comes to other bits than the result `d` of `multiply`, bool (M, N); of what is measured
+    everywhere.
+    """
     if row.grade is Grade.MEASURED or row.kept_bits is None:
         return np.ones(d.shape, bool)
     from smemsim.core.arithmetic import loops

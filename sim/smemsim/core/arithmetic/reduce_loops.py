@@ -57,7 +57,9 @@ def reduce_all(old, new, op, family, bits, flip, exponent_bits, fraction_bits, n
 
 @compiled
 def chain(words, at, compare, new, op, family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush, old):  # type: ignore[no-untyped-def]
-    """Reduce new[i] into the element at byte at[i] of `words` (uint32), one i after the other; old[i] is what was there. All int64."""
+    """Reduce new[i] into the element at byte at[i] of `words` (uint32), one i after the other; old[i] is what was
+    there. All int64.
+    """
     row = (family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush)
     for i in range(at.shape[0]):
         word, shift = at[i] >> 2, (at[i] & 3) * 8
@@ -88,8 +90,9 @@ def chain(words, at, compare, new, op, family, bits, flip, exponent_bits, fracti
 def reduce_elements(old: Any, new: Any, op: Any, dtype: Any) -> np.ndarray:
     """Reduce `new` into `old`, element by element: two arrays of one shape, of bytes (uint8) or of the type's raw bits.
 
-    Returns an array like `old`, which is left alone. Raises InputError for an operation that no instruction has on the type (f32 and
-    f64 have additions only, bits have no order), or arrays that do not fit. Measured: traces bulk_reductions, tma_reductions.
+    Returns an array like `old`, which is left alone. Raises InputError for an operation that no instruction has on the
+    type (f32 and f64 have additions only, bits have no order), or arrays that do not fit. Measured: traces
+    bulk_reductions, tma_reductions.
 
     >>> reduce_elements(np.array([1, 7], np.uint32), np.array([9, 9], np.uint32), "add", "u32").tolist()
     [10, 16]

@@ -53,7 +53,8 @@ def flushed(value: float, smallest: float) -> float:
 
 
 def finished(code: int, exponent_bits: int, fraction_bits: int, nan: int, flush: int, saturate: int, relu: int) -> int:
-    """A rounded result after `.ftz` (subnormals to zero), `.sat` (to 0 and 1, NaN to 0) and `.relu` (negative numbers to 0).
+    """A rounded result after `.ftz` (subnormals to zero), `.sat` (to 0 and 1, NaN to 0) and `.relu` (negative numbers
+    to 0).
 
     >>> [hex(finished(x, 5, 10, 0x7FFF, 0, 1, 0)) for x in (0x7FFF, 0xBC00, 0x8000, 0x4000, 0x3800)]
     ['0x0', '0x0', '0x0', '0x3c00', '0x3800']
@@ -153,7 +154,8 @@ def single_root(a: float) -> int:
 
 
 def single_fused(a: float, b: float, c: float) -> int:
-    """`fma.rn.f32`, of float64 operands that are float32 numbers: the sum is rounded to odd first, so that the last rounding is the only one.
+    """`fma.rn.f32`, of float64 operands that are float32 numbers: the sum is rounded to odd first, so that the last
+    rounding is the only one.
 
     >>> hex(single_fused(1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60)), hex(single_fused(1 + 2.0**-12, 1 + 2.0**-12, 0.0))
     ('0x3f801001', '0x3f801000')
@@ -245,7 +247,8 @@ def double_multiplied(a: float, b: float, mode: int) -> int:
 
 
 def to_integer(value: float, mode: int, bits: int, signed: int, nan: int) -> int:
-    """A float64 as an integer, clamped to its range; to nearest even, or toward zero, minus or plus infinity by the codes of `rounding`.
+    """A float64 as an integer, clamped to its range; to nearest even, or toward zero, minus or plus infinity by the
+    codes of `rounding`.
 
     >>> to_integer(2.5, 0, 32, 1, 0), to_integer(-1.5, 1, 32, 1, 0), to_integer(-1.0, 0, 8, 0, 0), to_integer(300.0, 0, 8, 0, 0)
     (2, -1, 0, 255)
@@ -274,7 +277,8 @@ def to_integer(value: float, mode: int, bits: int, signed: int, nan: int) -> int
 
 
 def tf32_away(code: int, finite: int) -> int:
-    """`cvt.rna.tf32.f32` as ptxas spells it out in integers: half a unit is added to finite numbers, the low 13 bits are cut off.
+    """`cvt.rna.tf32.f32` as ptxas spells it out in integers: half a unit is added to finite numbers, the low 13 bits
+    are cut off.
 
     NaNs are cut only, and `finite` (`.satfinite`) takes a unit from whatever is infinite or a NaN then.
 

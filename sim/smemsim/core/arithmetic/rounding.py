@@ -8,8 +8,8 @@ products of formats with at most 24 fraction bits exactly. f64 is computed with 
 over- or underflows. Codes are integers in two's complement: in negative ones the sign bit and all bits above it are
 set.
 
-A format is (exponent_bits, fraction_bits, largest, overflow, nan): the code of its largest number, the code for
-larger ones, and its NaN.
+A format is (exponent_bits, fraction_bits, largest, overflow, nan): the code of its largest number, the code for larger
+ones, and its NaN.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 
 def two_product(a: float, b: float) -> tuple[float, float]:
-    """The float64 product, and what it is off by, exactly, for operands whose product is far from the limits of float64.
+    """The float64 product, and what it is off by, exactly, for operands whose product is far from the limits of
+    float64.
 
     >>> two_product(1 + 2.0**-40, 1 + 2.0**-40) == (1 + 2.0**-39, 2.0**-80)
     True
@@ -156,7 +157,9 @@ def rounded(
 
 
 def zero_of_sum(a: float, b: float, exponent_bits: int, fraction_bits: int, mode: int) -> int:
-    """The zero that a sum of two numbers comes to: -0 of two negative zeros, and of everything else toward minus infinity."""
+    """The zero that a sum of two numbers comes to: -0 of two negative zeros, and of everything else toward minus
+    infinity.
+    """
     both = a == 0 and b == 0
     negative_a, negative_b = math.copysign(1.0, a) < 0, math.copysign(1.0, b) < 0
     negative = negative_a if both and negative_a == negative_b else mode & 7 == 2
@@ -164,7 +167,8 @@ def zero_of_sum(a: float, b: float, exponent_bits: int, fraction_bits: int, mode
 
 
 def converted(value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int) -> int:
-    """The code of a float64; `infinity` that of an infinity. With `nan` 0 NaNs are handed on: sign and upper bits, made quiet.
+    """The code of a float64; `infinity` that of an infinity. With `nan` 0 NaNs are handed on: sign and upper bits, made
+    quiet.
 
     >>> hex(converted(65519.0, 5, 10, 0x7BFF, 0x7C00, 0x7C00, 0x7FFF, NEAREST)), hex(converted(-0.0, 8, 7, 0, 0, 0, 0, NEAREST) & 0xFFFF)
     ('0x7bff', '0x8000')

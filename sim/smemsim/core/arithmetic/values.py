@@ -83,7 +83,9 @@ def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 
 def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
-    """Values (float32, which has those of every type of 32 bits and fewer) and exponents (int16, see `dot.exponent`) of the raw bits of a float type."""
+    """Values (float32, which has those of every type of 32 bits and fewer) and exponents (int16, see `dot.exponent`) of
+    the raw bits of a float type.
+    """
     from smemsim.core.arithmetic import loops
 
     values, exponents = np.empty(bits.shape, np.float32), np.empty(bits.shape, np.int16)

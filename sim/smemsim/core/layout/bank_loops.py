@@ -181,8 +181,8 @@ def pieces_of(at, active, warp, shift, kept):  # type: ignore[no-untyped-def]
 
 @compiled
 def load_cost(at, active, warp, words, together, distances, kept, count):  # type: ignore[no-untyped-def]
-    """What a load or store of one warp costs: its wavefronts and those of the worst group. If lanes are paired at one of
-    `distances`, two groups go together where that is less.
+    """What a load or store of one warp costs: its wavefronts and those of the worst group. If lanes are paired at one
+    of `distances`, two groups go together where that is less.
     """
     cost, worst = busiest_of(at, active, warp, words, together, False, kept, count)
     for distance in distances:
@@ -226,7 +226,9 @@ def gather(places, mask, base, first, last, nowhere, begin, is_plain, at):  # ty
 
 @compiled
 def warp_cost(at, active, size, together, shift, distances, kept, count):  # type: ignore[no-untyped-def]
-    """What the second warp of `at` (2, 32) costs: wavefronts or sectors, the fewest of these, lanes, and the worst group."""
+    """What the second warp of `at` (2, 32) costs: wavefronts or sectors, the fewest of these, lanes, and the worst
+    group.
+    """
     lanes = 0
     for lane in range(32):
         lanes += (active[1] >> lane) & 1

@@ -53,7 +53,8 @@ def _busiest(at: np.ndarray, active: np.ndarray, size: int, together: int, *, by
 
 
 def pairs(at: Any, active: Any) -> np.ndarray:
-    """For each warp: does every active lane have the address of lane XOR 1, or each that of lane XOR 2? Inactive neighbours do not count.
+    """For each warp: does every active lane have the address of lane XOR 1, or each that of lane XOR 2? Inactive
+    neighbours do not count.
 
     >>> pairs(np.arange(32) // 2 * 16, 0xFFFFFFFF)
     array([ True])
@@ -68,7 +69,8 @@ def pairs(at: Any, active: Any) -> np.ndarray:
 
 
 def shared_cost(op: str, at: Any, active: Any, size: int) -> Cost:
-    """What an access of shared memory costs. `op` is a key of `ACCESS_COSTS`: ld, st, ldmatrix, stmatrix, atom, cas, one, …
+    """What an access of shared memory costs. `op` is a key of `ACCESS_COSTS`: ld, st, ldmatrix, stmatrix, atom, cas,
+    one, …
 
     >>> lanes = np.arange(32)
     >>> [int(shared_cost("ld", lanes * 4 * stride, 0xFFFFFFFF, 4).wavefronts[0]) for stride in (1, 2, 32, 33)]
@@ -128,7 +130,8 @@ def _count(active: Any) -> np.ndarray:
 
 
 def copy_cost(at: Any, source: Any, active: Any, size: int) -> Cost:
-    """What cp.async through L1 (`.ca`) costs in shared memory; `source` has the global addresses. Exact if every group of lanes reads one line.
+    """What cp.async through L1 (`.ca`) costs in shared memory; `source` has the global addresses. Exact if every group
+    of lanes reads one line.
 
     >>> lanes = np.arange(32) * 4
     >>> copy_cost(lanes, lanes, 0xFFFFFFFF, 4)
@@ -172,7 +175,8 @@ def ideal_sectors(touched: Any, active: Any, size: int) -> np.ndarray:
 
 
 def operand_wavefronts(a_bytes: int, b_bytes: int) -> int:
-    """How many wavefronts a wgmma reads its operands with: `a_bytes` and `b_bytes` of shared memory, A 0 from registers. No swizzle or major conflicts.
+    """How many wavefronts a wgmma reads its operands with: `a_bytes` and `b_bytes` of shared memory, A 0 from
+    registers. No swizzle or major conflicts.
 
     >>> operand_wavefronts(64 * 16 * 2, 256 * 16 * 2)
     80

@@ -1,4 +1,6 @@
-"""Layouts without bank conflicts: of the accesses of one buffer, the XOR swizzles and paddings that make all of them free of conflicts at once."""
+"""Layouts without bank conflicts: of the accesses of one buffer, the XOR swizzles and paddings that make all of them
+free of conflicts at once.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ class BankAccess:
 
 @dataclasses.dataclass(frozen=True)
 class ConflictFree:
-    """A layout of the buffer: an XOR of byte offsets, or rows `pitch` bytes long with `padding` bytes after each. Its texts are for source code."""
+    """A layout of the buffer: an XOR of byte offsets, or rows `pitch` bytes long with `padding` bytes after each. Its
+    texts are for source code.
+    """
 
     swizzle: CuteSwizzle | None
     pitch: int = 0
@@ -171,7 +175,9 @@ class ConflictFree:
 
 @dataclasses.dataclass(frozen=True)
 class ConflictAnswer:
-    """What the search found: `layouts` without conflicts, the cheapest first; `nearest` where there is none; wavefronts as the buffer lies now and at best."""
+    """What the search found: `layouts` without conflicts, the cheapest first; `nearest` where there is none; wavefronts
+    as the buffer lies now and at best.
+    """
 
     now: int
     ideal: int
@@ -197,7 +203,9 @@ def _as_dict(one: ConflictFree) -> dict[str, Any]:
 
 
 def _swizzles(unit: int, extent: int, *, is_tma: bool) -> Iterator[CuteSwizzle]:
-    """Every XOR that keeps `unit` bytes together and stays in a buffer of `extent` bytes: those of the hardware first, then few bits first."""
+    """Every XOR that keeps `unit` bytes together and stays in a buffer of `extent` bytes: those of the hardware first,
+    then few bits first.
+    """
     yield CuteSwizzle(0, SWIZZLE_BASE, SWIZZLE_SHIFT)
     hardware = [CuteSwizzle(bits, SWIZZLE_BASE, SWIZZLE_SHIFT) for bits in range(1, MOST_BITS + 1)]
     if unit <= 1 << SWIZZLE_BASE:

@@ -1,11 +1,13 @@
 """Layouts in CuTe's notation: read, written, evaluated, and CuTe's algebra on them.
 
-A layout maps coordinates to offsets: a shape and a stride of the same nesting. The coordinate of a mode is one number that runs through the
-nested shape with the leftmost entry fastest (colexicographic order), or a tuple of its nesting. Offsets count elements.
+A layout maps coordinates to offsets: a shape and a stride of the same nesting. The coordinate of a mode is one number
+that runs through the nested shape with the leftmost entry fastest (colexicographic order), or a tuple of its nesting.
+Offsets count elements.
 
     Swizzle<3,4,3> o ((8,16),(64,2)):((64,512),(1,8192))      XOR after shape : stride; the XOR acts on byte addresses
 
-Documented: CUTLASS, media/docs/cpp/cute (01_layout, 02_layout_algebra); PTX ISA 9.1 §9.7.16.3.3 uses the notation for canonical layouts.
+Documented: CUTLASS, media/docs/cpp/cute (01_layout, 02_layout_algebra); PTX ISA 9.1 §9.7.16.3.3 uses the notation for
+canonical layouts.
 
 Documented: CUTLASS, media/docs/cpp/cute/02_layout_algebra.
 """
@@ -186,7 +188,8 @@ class CuteLayout:
         return coalesce(self)
 
     def logical_divide(self, tiler: Nested) -> CuteLayout:
-        """Each mode as (inside a tile, which tile): CuTe's `logical_divide`. Raises InputError where the tiler does not divide.
+        """Each mode as (inside a tile, which tile): CuTe's `logical_divide`. Raises InputError where the tiler does not
+        divide.
 
         >>> print(CuteLayout.parse("(64,2):(8,1)").logical_divide((8, 1)))
         ((8,8),(1,2)):((8,64),(0,1))
@@ -194,7 +197,8 @@ class CuteLayout:
         return logical_divide(self, tiler)
 
     def zipped_divide(self, tiler: tuple[int, ...]) -> CuteLayout:
-        """(inside a tile, which tile), each of all modes: CuTe's `zipped_divide`. Raises InputError where the tiler does not divide.
+        """(inside a tile, which tile), each of all modes: CuTe's `zipped_divide`. Raises InputError where the tiler
+        does not divide.
 
         >>> print(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))").zipped_divide((64, 16)))
         ((64,16),(2,(4,2))):((64,1),(4096,(16,8192)))
@@ -202,7 +206,8 @@ class CuteLayout:
         return zipped_divide(self, tiler)
 
     def recast(self, new_bits: int, old_bits: int) -> CuteLayout:
-        """The layout of the same bytes in elements of another width: CuTe's `recast_layout`. Raises InputError where elements do not fit.
+        """The layout of the same bytes in elements of another width: CuTe's `recast_layout`. Raises InputError where
+        elements do not fit.
 
         >>> print(CuteLayout.parse("(64,16):(64,1)").recast(128, 16))
         (64,2):(8,1)
@@ -214,8 +219,8 @@ class CuteLayout:
         1, 2, 4, … elements.
 
         `element_bits` is needed if there is an XOR, which acts on bytes of a tile that starts at a multiple of its
-        pattern. Raises InputError for layouts that are not linear in the bits of the offset: sizes or strides that
-        are not powers of two, elements that share a place, holes.
+        pattern. Raises InputError for layouts that are not linear in the bits of the offset: sizes or strides that are
+        not powers of two, elements that share a place, holes.
 
         >>> CuteLayout.parse("Swizzle<1,4,3> o (8,16):(16,1)").linear_bases(16)
         [(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0), (4, 8)]
@@ -223,7 +228,8 @@ class CuteLayout:
         return _linear_bases(self, element_bits)
 
     def address(self, start: int, element_bits: int, *coordinate: Nested) -> int:
-        """Byte address of the element at a coordinate, of a tile that begins at `start`: the XOR is taken of the whole address.
+        """Byte address of the element at a coordinate, of a tile that begins at `start`: the XOR is taken of the whole
+        address.
 
         >>> CuteLayout.parse("Swizzle<3,4,3> o (8,64):(64,1)").address(0x400, 16, 1, 0)
         1168
@@ -421,7 +427,8 @@ def zipped_divide(layout: CuteLayout, tiler: tuple[int, ...]) -> CuteLayout:
 
 
 def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
-    """The layout of the same bytes in elements of another width: the contiguous mode shrinks or grows, strides are divided or multiplied.
+    """The layout of the same bytes in elements of another width: the contiguous mode shrinks or grows, strides are
+    divided or multiplied.
 
     The XOR stays as it is, since it acts on bytes.
 

@@ -6,8 +6,8 @@ metadata.
 bits elements, from its low bits up. A *group* is four elements of K of a sparse A (two of tf32). A stores half of a
 group. Four bits of metadata select the half.
 
-mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma, and B as in `b_k` and `b_n` (documented:
-PTX ISA 9.1 §9.7.14.5).
+mma.sync holds A and D of its 8 or 16 rows like the first warp of a wgmma, and B as in `b_k` and `b_n` (documented: PTX
+ISA 9.1 §9.7.14.5).
 
 Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.1 §9.7.15.5.1.1,
 9.7.15.6.2, in figures.
@@ -62,7 +62,8 @@ def d_thread(row: int, column: int) -> int:
 
 
 def d_element(row: int, column: int) -> int:
-    """Which of that thread's elements D[row, column] is: register d_element of f32 and s32, half d_element % 2 of d_element / 2 of f16.
+    """Which of that thread's elements D[row, column] is: register d_element of f32 and s32, half d_element % 2 of
+    d_element / 2 of f16.
 
     >>> d_element(9, 10)
     6
@@ -112,7 +113,8 @@ def a_element(row: int, column: int, bits: int) -> int:
 
 
 def b_k(thread: int, element: int, bits: int) -> int:
-    """K of the element of B that `element` of `thread` is in mma.sync; 64-bit elements, which fill their registers, count as 32 bits.
+    """K of the element of B that `element` of `thread` is in mma.sync; 64-bit elements, which fill their registers,
+    count as 32 bits.
 
     >>> [b_k(5, i, 16) for i in range(4)], [b_k(5, i, 8) for i in (0, 4)]
     ([2, 3, 10, 11], [4, 20])
@@ -194,10 +196,10 @@ def sparse_k(stored: int, metadata: int) -> int:
 
         K = 4 * (stored / 2) + index of stored % 2        the lower two bits are the first element's index, the upper two the second's
 
-    A tf32 counts as two elements, its 16-bit halves: 0b0100 names both halves of the first of two tf32, 0b1110 those
-    of the second. The stored element multiplies the element of B at that K. Metadata that the PTX ISA calls invalid
-    does the same: two elements may multiply the same one, and a tf32 multiplies the two halves of B that it names,
-    together. Measured (H200): trace wgmma_metadata.
+    A tf32 counts as two elements, its 16-bit halves: 0b0100 names both halves of the first of two tf32, 0b1110 those of
+    the second. The stored element multiplies the element of B at that K. Metadata that the PTX ISA calls invalid does
+    the same: two elements may multiply the same one, and a tf32 multiplies the two halves of B that it names, together.
+    Measured (H200): trace wgmma_metadata.
 
     >>> sparse_k(6, 0b1001), sparse_k(7, 0b1001), sparse_k(6, 0b0000), sparse_k(7, 0b0000)
     (13, 14, 12, 12)

@@ -44,7 +44,9 @@ def fill_chunk(flat, at, address, bits, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def fill_rows(flat, at, addresses, bits, count):  # type: ignore[no-untyped-def]
-    """`count` rows of an MN-major operand: row j is the chunk addresses along K, moved by element j's place in the chunk."""
+    """`count` rows of an MN-major operand: row j is the chunk addresses along K, moved by element j's place in the
+    chunk.
+    """
     columns = np.uintp(len(addresses))
     for j in range(count):
         inside = np.uint32(j * bits // 8)
@@ -61,8 +63,8 @@ def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # t
     - `modes`: width, mask, shift and rows of K in an atom, for each layout code.
     - `bits`: bits of an element; `per_chunk`: elements in a 16-byte chunk.
 
-    A linear address is the sum of a term of its line (row, or row of K) and one of its chunk. So the formula runs
-    once a line and once a chunk; the XOR runs for each of both.
+    A linear address is the sum of a term of its line (row, or row of K) and one of its chunk. So the formula runs once
+    a line and once a chunk; the XOR runs for each of both.
     """
     rows, columns = out.shape[1], out.shape[2]
     lines, along = (rows, columns) if k_major else (columns, rows)

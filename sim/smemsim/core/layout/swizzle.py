@@ -25,9 +25,9 @@ def guide_chunk(y: int, x: int, pointer: int, modulus: int) -> int:
     """Table 11 of the CUDA guide: `smem[y][x] <-> smem[y][((y + offset) % modulus) ^ x]`, offset = pointer / 128 %
     modulus.
 
-    `y` counts 128-byte lines from `pointer`; `x` is one of the eight 16-byte chunks of a line. Read like this, and
-    for pointers that are multiples of 128, the table equals `swizzle`. With `y` as the row of a box of 64 or 32 bytes
-    it is wrong: several rows share a line there, and hardware uses the line.
+    `y` counts 128-byte lines from `pointer`; `x` is one of the eight 16-byte chunks of a line. Read like this, and for
+    pointers that are multiples of 128, the table equals `swizzle`. With `y` as the row of a box of 64 or 32 bytes it is
+    wrong: several rows share a line there, and hardware uses the line.
 
     >>> guide_chunk(1, 0, 0, 8)
     1

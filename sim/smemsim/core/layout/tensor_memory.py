@@ -45,7 +45,8 @@ Index = Any  # a whole number, or an array of them
 
 
 def window_lane(warp: Index, lane: Index) -> Index:
-    """The lane at which a tcgen05.ld or .st of warp `warp` of the CTA begins when its address has `lane`: only bits 4:0 of that count.
+    """The lane at which a tcgen05.ld or .st of warp `warp` of the CTA begins when its address has `lane`: only bits 4:0
+    of that count.
 
     >>> window_lane(1, 0), window_lane(1, 32), window_lane(6, 16), window_lane(6, 96)    # warps 1 and 6 reach lanes 32 to 63, 64 to 95
     (32, 32, 80, 64)
@@ -57,7 +58,8 @@ def window_lane(warp: Index, lane: Index) -> Index:
 
 
 def path_lane(row: Index, band: Index, rows: int, block: int, first: int) -> Index:
-    """Lane of row `row` of a CTA's `rows`, in band `band` of lanes; of every 32 lanes the rows take `block`, from lane `first` on.
+    """Lane of row `row` of a CTA's `rows`, in band `band` of lanes; of every 32 lanes the rows take `block`, from lane
+    `first` on.
 
     >>> path_lane(17, 0, 64, 16, 0), path_lane(17, 1, 64, 32, 0)    # layout F; layout B, upper half of N
     (33, 81)
@@ -78,7 +80,8 @@ def path_row(lane: Index, rows: int, block: int, first: int) -> tuple[Index, Ind
 
 
 def accumulator_cell(m: Index, n: Index, columns: int, rows: int, block: int, first: int) -> tuple[Index, Index, Index]:
-    """(CTA of the pair, lane, column) of element (m, n) of D; N lies in bands of `columns` columns, each in its own lanes.
+    """(CTA of the pair, lane, column) of element (m, n) of D; N lies in bands of `columns` columns, each in its own
+    lanes.
 
     >>> accumulator_cell(65, 100, 64, 64, 32, 0)    # layout B, N = 128: CTA 1, its row 1, upper half of N
     (1, 65, 36)
@@ -194,7 +197,8 @@ def shift_source(lane: Index, window: int) -> Index:
 
 
 def scale_block_byte(row: Index, index: Index) -> Index:
-    """Byte of scale `index` (of 4) of row `row` in shared memory: blocks of 512 bytes for 128 rows, which 32x128b.warpx4 copies.
+    """Byte of scale `index` (of 4) of row `row` in shared memory: blocks of 512 bytes for 128 rows, which
+    32x128b.warpx4 copies.
 
     >>> scale_block_byte(33, 2)
     22
@@ -203,7 +207,8 @@ def scale_block_byte(row: Index, index: Index) -> Index:
 
 
 def scale_of_byte(line: Index, byte: Index) -> tuple[Index, Index]:
-    """(row, index) of the scale in a byte of a 16-byte line of those blocks; lines go on through the blocks, 32 to each.
+    """(row, index) of the scale in a byte of a 16-byte line of those blocks; lines go on through the blocks, 32 to
+    each.
 
     >>> scale_of_byte(1, 6), scale_of_byte(33, 0)
     ((33, 2), (129, 0))
@@ -225,8 +230,8 @@ def scale_slot(scale_id: int, index: Index, rows: int) -> tuple[Index, Index]:
     """(columns further, byte of the cell) of scale `index` of a row whose first scale is byte `scale_id` of its cell.
     `rows` are those of the operand.
 
-    Only the scales of K = 96 go past a cell: the next one follows the first cells of all rows (4 columns for blocks
-    of 128 rows).
+    Only the scales of K = 96 go past a cell: the next one follows the first cells of all rows (4 columns for blocks of
+    128 rows).
 
     >>> scale_slot(0, 3, 128), scale_slot(2, 3, 128), scale_slot(2, 3, 256)
     ((0, 3), (4, 1), (8, 1))
@@ -249,7 +254,8 @@ def scale_row(lane: Index, column: Index, band_rows: int, bands: int) -> tuple[I
 
 
 def metadata_lane_and_bit(m: Index, k: Index, k_extent: int, pair_bits: int) -> tuple[Index, Index]:
-    """(lane, lowest bit) of logical element (m, k) where 16 rows share 8 lanes twice; `pair_bits` bits for two elements.
+    """(lane, lowest bit) of logical element (m, k) where 16 rows share 8 lanes twice; `pair_bits` bits for two
+    elements.
 
     >>> metadata_lane_and_bit(25, 20, 32, 2)    # kind f16: rows 17 and 25 share a cell, the second half of K is 8 lanes further
     (25, 20)

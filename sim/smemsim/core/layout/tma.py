@@ -1,8 +1,7 @@
 """The chunks of the box of a TMA transfer, in global and in shared memory, in every mode. Dimension 0 is contiguous.
 
-A box is rows of dimension 0 (im2col: the channels of one pixel; interleave: the slices of one line). A row is chunks
-of 16 bytes in shared memory. The address of a chunk is `swizzle` of the row's address plus 16 times its place in the
-row.
+A box is rows of dimension 0 (im2col: the channels of one pixel; interleave: the slices of one line). A row is chunks of
+16 bytes in shared memory. The address of a chunk is `swizzle` of the row's address plus 16 times its place in the row.
 """
 
 from __future__ import annotations
@@ -31,10 +30,11 @@ def tile_size(box: int, element_stride: int) -> int:
 
 
 def row_pitch(inner_bytes: int, swizzle_width: int) -> int:
-    """Bytes from one row of the box to the next in shared memory: the full swizzle width even where the box is narrower.
+    """Bytes from one row of the box to the next in shared memory: the full swizzle width even where the box is
+    narrower.
 
-    The bytes in between are not written and not counted. Interleaved boxes are dense whatever the swizzle, and do not come here.
-    Measured (H200): traces tma_loads, tma_im2col.
+    The bytes in between are not written and not counted. Interleaved boxes are dense whatever the swizzle, and do not
+    come here. Measured (H200): traces tma_loads, tma_im2col.
 
     >>> row_pitch(48, 128), row_pitch(48, 16)
     (128, 48)
@@ -43,10 +43,11 @@ def row_pitch(inner_bytes: int, swizzle_width: int) -> int:
 
 
 def bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
-    """How many of a chunk's `size` bytes a load takes from the tensor when the chunk begins `first_byte` bytes into the row.
+    """How many of a chunk's `size` bytes a load takes from the tensor when the chunk begins `first_byte` bytes into the
+    row.
 
-    Loads clip per element, so that a chunk may be part data, part fill. A chunk left of the tensor is fill as a whole, because
-    dimension 0 must start on a multiple of 16 bytes. Measured (H200): traces tma_loads, tma_im2col.
+    Loads clip per element, so that a chunk may be part data, part fill. A chunk left of the tensor is fill as a whole,
+    because dimension 0 must start on a multiple of 16 bytes. Measured (H200): traces tma_loads, tma_im2col.
 
     >>> bytes_in_bounds(16, 20, 16), bytes_in_bounds(32, 20, 16), bytes_in_bounds(-16, 20, 16)
     (4, 0, 0)
@@ -57,7 +58,8 @@ def bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
 
 
 def store_bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
-    """How many of a chunk's `size` bytes a store writes. It clips dimension 0 at whole chunks: the one with the tensor's last byte is written whole.
+    """How many of a chunk's `size` bytes a store writes. It clips dimension 0 at whole chunks: the one with the
+    tensor's last byte is written whole.
 
     Measured (H200): traces tma_stores, tma_im2col_stores; the PTX ISA says that stores clip per element.
 
@@ -80,10 +82,11 @@ def next_pixel(position: int, element_stride: int, lower: int, upper: int) -> in
 
 
 def pack_im2col_offset(packed: int, offset: int, axis: int, bits: int) -> int:
-    """The instruction's offset operand with one more axis in it, as ptxas builds it: 16 bits, of which an axis has 16, 8 or 5, W lowest.
+    """The instruction's offset operand with one more axis in it, as ptxas builds it: 16 bits, of which an axis has 16,
+    8 or 5, W lowest.
 
-    An offset that is too large for its field is cut to 8 bits with two axes, and carries into the next field with three.
-    Measured (H200) for code of ptxas 13.0: trace tma_mode_traps.
+    An offset that is too large for its field is cut to 8 bits with two axes, and carries into the next field with
+    three. Measured (H200) for code of ptxas 13.0: trace tma_mode_traps.
 
     >>> hex(pack_im2col_offset(3, 2, 1, 8)), hex(pack_im2col_offset(0, 0x102, 0, 8)), hex(pack_im2col_offset(0, 0x22, 0, 5))
     ('0x203', '0x2', '0x22')

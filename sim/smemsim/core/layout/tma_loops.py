@@ -1,8 +1,8 @@
 """The TMA formulas compiled, and the loops that run them over whole boxes.
 
 - `rows` (int64, n x 5): the tensor coordinates at which each row of a box starts.
-- `lines` (int64, n): the bytes from the tensor's first element to coordinate 0 of dimension 0 in that row; OUTSIDE
-  for rows out of bounds.
+- `lines` (int64, n): the bytes from the tensor's first element to coordinate 0 of dimension 0 in that row; OUTSIDE for
+  rows out of bounds.
 - `shape` (int64, 4 x 5): the dimensions, the byte strides (that of dimension 0 is the element or slice), the tile of
   the box, the element strides. Unused dimensions are 1, 0, 1, 1.
 - `layout`: the fields of `Layout`, in this order.
@@ -73,7 +73,9 @@ def tiled_rows(start, tile, step, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def im2col_rows(start, offset, first, axes, lower, upper, step, image, rows):  # type: ignore[no-untyped-def]
-    """Pixels of an im2col column; spatial axes are dimensions first ... first + axes - 1, dimension `image` counts images."""
+    """Pixels of an im2col column; spatial axes are dimensions first ... first + axes - 1, dimension `image` counts
+    images.
+    """
     at = start.copy()
     for n in range(len(rows)):
         for i in range(5):
@@ -143,7 +145,9 @@ def shared_place(smem_address, n, chunk, layout):  # type: ignore[no-untyped-def
 
 @compiled
 def inner_extent(c0, shape, layout):  # type: ignore[no-untyped-def]
-    """(begin, end) of a row's bytes in bounds, counted from coordinate 0 of dimension 0, and whether these are all of its bytes."""
+    """(begin, end) of a row's bytes in bounds, counted from coordinate 0 of dimension 0, and whether these are all of
+    its bytes.
+    """
     begin, end, whole = 0, 0, True
     for chunk in range(layout[_CHUNKS]):
         at, valid = chunk_place(c0, chunk, shape, layout)
@@ -156,7 +160,9 @@ def inner_extent(c0, shape, layout):  # type: ignore[no-untyped-def]
 
 @compiled
 def shared_reach(lines, last, c0, shape, layout, smem_address):  # type: ignore[no-untyped-def]
-    """End of the shared bytes of rows up to `last`, which the rows in the last 128-byte line decide. A store does not read what it clips."""
+    """End of the shared bytes of rows up to `last`, which the rows in the last 128-byte line decide. A store does not
+    read what it clips.
+    """
     is_store, end = layout[_IS_STORE] != 0, 0
     for n in range(max(last - 7, 0), last + 1):
         if is_store and lines[n] == OUTSIDE:

@@ -1,4 +1,6 @@
-"""Bulk copies and reductions without a tensor map: which byte goes where, which mbarrier is credited, and where hardware traps."""
+"""Bulk copies and reductions without a tensor map: which byte goes where, which mbarrier is credited, and where
+hardware traps.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ GRANULARITY = ARCHITECTURES["sm_90a"].shared_granularity
 class BulkTransfer:
     """One bulk copy, reduction or prefetch of `size` bytes. Byte i of the source goes to byte i of the destination.
 
-    - `dst`, `src`: byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"),
-      without the rank. A prefetch has `dst` -1 and `dst_space` "L2".
+    - `dst`, `src`: byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"), without
+      the rank. A prefetch has `dst` -1 and `dst_space` "L2".
     - `dst_cta`, `src_cta`: the ranks. `mbar`: the mbarrier that is credited. Each is None if there is none.
     - `op`, `dtype`: those of a reduction, else empty.
 
@@ -82,7 +84,9 @@ class BulkTransfer:
 
     @property
     def sources(self) -> np.ndarray:
-        """int64[n]: of a copy into shared memory, as its writer: the global byte of each byte that it wrote, or region.FOREIGN."""
+        """int64[n]: of a copy into shared memory, as its writer: the global byte of each byte that it wrote, or
+        region.FOREIGN.
+        """
         return self.src_address if self.src_space == "global" else np.full(self.transaction_bytes, FOREIGN, np.int64)
 
 
@@ -114,12 +118,12 @@ def bulk_copy(
     31:24, seen from CTA `cta_rank`; a low int is CTA 0's. `shared_end` is the end of every CTA's window. A copy may
     reach below its first user byte (0x400 on sm_90a).
 
-    Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the
-    destination's is not credited.
+    Measured on sm_90a: traces bulk_copies, bulk_traps. They show that a barrier of another rank than the destination's
+    is not credited.
 
     Raises InputError for a direction, place or barrier that the instruction does not have. Raises HardwareTrap
-    (`smemsim.BULK_TRAPS`) for a misaligned address (716), bytes past the executing CTA's window (700) or past
-    another's (719). Raises Unmodelled for unknown behaviour.
+    (`smemsim.BULK_TRAPS`) for a misaligned address (716), bytes past the executing CTA's window (700) or past another's
+    (719). Raises Unmodelled for unknown behaviour.
 
     >>> t = bulk_copy(0x400, 0x7F0000000000, 264, dst_space="shared::cluster", src_space="global", mbar=0x800)
     >>> t.transaction_bytes, hex(t.shared_address[17]), hex(t.global_address[17])
@@ -165,7 +169,8 @@ def bulk_reduce(
 def bulk_prefetch(src: int, size: int) -> BulkTransfer:
     """`cp.async.bulk.prefetch.L2.global`: a hint, which moves nothing that a program can see, but traps off 16 B (716).
 
-    Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps. Raises HardwareTrap where it traps, InputError for what is no address or size.
+    Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps. Raises HardwareTrap where it traps, InputError for
+    what is no address or size.
 
     >>> len(bulk_prefetch(0x10000, 4096).shared_address)
     0
@@ -178,7 +183,8 @@ def bulk_prefetch(src: int, size: int) -> BulkTransfer:
 
 @in_default_state
 def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> np.ndarray:
-    """The bytes of the destination afterwards, from what both sides held before: uint8 arrays of `transfer.size` bytes each.
+    """The bytes of the destination afterwards, from what both sides held before: uint8 arrays of `transfer.size` bytes
+    each.
 
     Raises InputError for other arrays, and for what is no bulk transfer.
 
@@ -201,7 +207,8 @@ def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> n
 
 @in_default_state
 def bulk_reduce_bytes(op: str, dtype: str, *, dst: np.ndarray, src: np.ndarray, dst_space: str = "global") -> np.ndarray:
-    """What `cp.reduce.async.bulk` makes of the bytes `dst` with the bytes `src` of shared memory: uint8 arrays of one shape.
+    """What `cp.reduce.async.bulk` makes of the bytes `dst` with the bytes `src` of shared memory: uint8 arrays of one
+    shape.
 
     >>> ones = np.array([0x3C00], np.uint16).view(np.uint8)
     >>> hex(bulk_reduce_bytes("add", "f16", dst=ones, src=ones).view(np.uint16)[0])

@@ -110,8 +110,8 @@ class Cluster:
     ) -> tuple[BulkTransfer, ...]:
         """`cp.async.bulk.shared::cluster.global` of CTA `cta_rank`: one transfer for every CTA that receives the bytes.
 
-        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with
-        the barrier at the offset of `mbar`. That a bulk copy delivers like a tensor load is documented (PTX ISA 9.1
+        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the
+        barrier at the offset of `mbar`. That a bulk copy delivers like a tensor load is documented (PTX ISA 9.1
         §9.7.9.25.4.1). Raises like `smemsim.bulk_copy`.
         """
         transfers = self.bulk_transfers(dst, src, size, mbar=mbar, cta_rank=cta_rank, cta_mask=cta_mask)
@@ -131,9 +131,7 @@ class Cluster:
     def bulk_copy(
         self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int
     ) -> BulkTransfer:
-        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as
-        `smemsim.bulk_copy` does.
-        """
+        """`cp.async.bulk.shared::cluster.shared::cta`, executed by CTA `cta_rank`. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
         return self.bulk_moves(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
 
@@ -155,7 +153,9 @@ class Cluster:
         return self.bulk_moves(bulk_reduce(op, dtype, dst, src, size, shared_end=self.windows[0].end, **given))
 
     def bulk_sides(self, transfer: BulkTransfer) -> tuple[np.ndarray, np.ndarray]:
-        """The bytes at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises like the transfer."""
+        """The bytes at the destination and at the source of a bulk transfer between CTAs, uint8 each. Raises like the
+        transfer.
+        """
         to, at = self[transfer.dst_cta or 0], self[transfer.src_cta or 0]
         return (to.peek(transfer.dst, transfer.size), at.peek(transfer.src, transfer.size)) if transfer.size else _NOTHING
 
@@ -175,8 +175,8 @@ class Cluster:
 
 @functools.lru_cache(maxsize=1024)
 def deliveries(size: int, end: int, smem_address: int, mbar: int, cta_mask: int | None, cta_group: int) -> tuple[Delivery, ...]:
-    """The CTAs of a cluster of `size`, whose windows end at `end`, that get the data of a tensor load, and the mbarriers
-    that count it, of 0 bytes so far. Raises as `smemsim.multicast` does.
+    """The CTAs of a cluster of `size`, whose windows end at `end`, that get the data of a tensor load, and the
+    mbarriers that count it, of 0 bytes so far. Raises as `smemsim.multicast` does.
     """
     to, barrier = cluster_address("smem_address", smem_address, size), cluster_address("mbar", mbar, size)
     _check_barrier(barrier, end)

@@ -38,8 +38,7 @@ __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_
 class Geometry:
     """The inputs of the walk over the rows of a box.
 
-    - `shape`, `layout`: the arrays of `addressing.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in
-      force.
+    - `shape`, `layout`: the arrays of `addressing.tma_loops`. `mode`: the instruction's. `swizzle`: the mode in force.
     - `rows`: those of a tile, or pixels without the halo. `row_bytes`: packed bytes of a row, as the barrier counts
       them.
     - `first`, `axes`: the spatial dimensions of an im2col walk. `lower`, `upper`: the pixel box.
@@ -65,8 +64,8 @@ class Geometry:
     fill: np.ndarray  # the bytes of one element out of bounds
 
     def farthest(self, at: tuple[int, ...] | np.ndarray) -> int:
-        """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows;
-        0 for none.
+        """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows; 0
+        for none.
         """
         dims, strides = self.shape[0].tolist(), self.shape[1].tolist()
         c0 = 0 if self.walks_inside else at[0] if isinstance(at, tuple) else int(at[0, 0])

@@ -59,7 +59,9 @@ class Region:
 
     @classmethod
     def over(cls, begin: int, data: np.ndarray, name: str = "") -> Region:
-        """The bytes of `data` themselves, whose address in the host's memory is as far from a multiple of 16 as `begin` is."""
+        """The bytes of `data` themselves, whose address in the host's memory is as far from a multiple of 16 as `begin`
+        is.
+        """
         count = -(-(begin % LINE + len(data)) // LINE) * LINE
         words = np.ctypeslib.as_array((ctypes.c_uint64 * (count // 8)).from_address(data.ctypes.data - begin % LINE))
         return cls(begin, data, words, begin - begin % LINE, name)
@@ -97,7 +99,9 @@ class GlobalMemory:
         return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
 
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
-        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name` is how messages call it."""
+        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name`
+        is how messages call it.
+        """
         try:
             dtype = np.asarray(array).dtype
             plain = dtype.kind in "biufV" and not dtype.hasobject  # V: structured, and the small floats of ml_dtypes
@@ -306,7 +310,9 @@ class GlobalMemory:
         return region
 
     def nearest(self, address: int) -> Region | None:
-        """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at all."""
+        """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at
+        all.
+        """
         n = bisect.bisect_right(self._begins, address)
         near = self._regions[max(0, n - 1) : n + 1]
         return min(near, key=lambda r: max(r.begin - address, address - r.end, -1), default=None)

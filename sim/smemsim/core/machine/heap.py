@@ -1,7 +1,7 @@
 """The heap of `malloc` in kernels. It belongs to the memory of a card, and outlives launches.
 
-Its allocations are in arrays of global memory, with a gap after each. No address is used again while a launch runs.
-So an access past an allocation, or after its `free`, is outside of all allocations.
+Its allocations are in arrays of global memory, with a gap after each. No address is used again while a launch runs. So
+an access past an allocation, or after its `free`, is outside of all allocations.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ class Heap:
                 chunks.clear()
 
     def allocate(self, size: int, line: int, kernel: str, array: Callable[[int], tuple[Chunks, np.ndarray]]) -> int:
-        """`malloc`: the address, a multiple of 16; 0 where the heap has no room. `array` makes an array of global memory for allocations."""
+        """`malloc`: the address, a multiple of 16; 0 where the heap has no room. `array` makes an array of global
+        memory for allocations.
+        """
         size = 0 if size + HEAP.align > 1 << 64 else size  # a card rounds up in 64 bits
         units = HEAP.units(size)
         if self.used + units > HEAP.capacity(max(self.limit, HEAP.least_bytes)):

@@ -42,11 +42,12 @@ def line_key(address, layout):  # type: ignore[no-untyped-def]
 
 @compiled(reads="lines inner")
 def load_boxes(lines, inner, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
-    """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own: `out` and `tensor` are 64-bit words.
+    """Loads whose rows are whole 128-byte lines of 16-byte chunks in bounds, each into a window of its own: `out` and
+    `tensor` are 64-bit words.
 
-    Box n begins at `inner[n]` in dimension 0, and its window, as `out` counts, at `out_begins[n]`. `tensor_begin` is the tensor's first element, in bytes from the first
-    word. `owner` has an entry for each line of `out`. It becomes `writers[n]` with the row's place in the dense box;
-    the free low bits hold the XOR of its chunks.
+    Box n begins at `inner[n]` in dimension 0, and its window, as `out` counts, at `out_begins[n]`. `tensor_begin` is
+    the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`. It becomes
+    `writers[n]` with the row's place in the dense box; the free low bits hold the XOR of its chunks.
     """
     for n in range(len(lines)):
         first, _ = chunk_place(inner[n], 0, shape, layout)
@@ -63,7 +64,9 @@ def load_boxes(lines, inner, shape, layout, smem_address, out, out_begins, tenso
 
 @compiled(reads="lines inner memory")
 def store_boxes(lines, inner, shape, layout, smem_address, memory, begins, tensor, tensor_begin):  # type: ignore[no-untyped-def]
-    """Stores of boxes whose rows are such lines, in bounds, each from a window of its own: the reverse of `load_boxes`, without owners."""
+    """Stores of boxes whose rows are such lines, in bounds, each from a window of its own: the reverse of `load_boxes`,
+    without owners.
+    """
     for n in range(len(lines)):
         first, _ = chunk_place(inner[n], 0, shape, layout)
         for row in range(lines.shape[1]):

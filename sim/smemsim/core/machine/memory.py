@@ -124,8 +124,8 @@ def wide_pattern(
 
 
 def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
-    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their
-    byte or bytes.
+    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their byte
+    or bytes.
     """
     value = np.zeros(raw.shape[:-1], np.uint64)
     for i in range(raw.shape[-1]):
@@ -311,9 +311,7 @@ class SharedMemory:
 
     @staticmethod
     def store(memories: Sequence[SharedMemory], boxes: Boxes, region: Region, operation: str = "") -> None:
-        """Move the bytes of stores, or of reductions by an operation, each out of one of several
-        memories of one room.
-        """
+        """Move the bytes of stores, or of reductions by an operation, each out of one of several memories of one room."""
         store_boxes(boxes, memories[0].room, _begins(memories), region, operation)
 
     def tma_store(
@@ -337,9 +335,7 @@ class SharedMemory:
         return Transfer(boxes, 0, str(op))
 
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
-        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as
-        `smemsim.bulk_copy` does.
-        """
+        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
         return self.bulk_arrives(bulk_copy(smem_address, global_address, size, **given), source)
 
@@ -353,9 +349,7 @@ class SharedMemory:
         return transfer
 
     def bulk_source(self, transfer: BulkTransfer, source: GlobalMemory) -> np.ndarray:
-        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where
-        nothing lies.
-        """
+        """The bytes of global memory that a bulk copy into this window reads. Raises OutsideError where nothing lies."""
         _check_world(source)
         self._check_begin(transfer.dst)
         return source.span(transfer.src, transfer.size) if transfer.size else np.zeros(0, np.uint8)
@@ -416,9 +410,7 @@ class SharedMemory:
         return self._owners.look(offsets)
 
     def line_writers(self, lines: np.ndarray) -> np.ndarray:
-        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load
-        wrote as a whole.
-        """
+        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
         return self._owners.of_lines(lines)
 
     @staticmethod
@@ -447,8 +439,8 @@ class SharedMemory:
     def read_operand(
         self, descriptor: Any, *, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", arch: str | None = None
     ) -> Operand:
-        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch`
-        is the memory's).
+        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch` is
+        the memory's).
 
         Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as
         zero).

@@ -109,7 +109,9 @@ class MmaSync:
 
     @functools.cached_property
     def sum_row(self) -> MmaArithmetic | None:
-        """The constants of its sums of floats on its card; None where the card has no unit for them, and for integers and f64."""
+        """The constants of its sums of floats on its card; None where the card has no unit for them, and for integers
+        and f64.
+        """
         return sum_of(self.arch, self.kind or ("fp8" if self.row.bits == 8 else self.a_type), self.d_type)
 
     @property
@@ -288,7 +290,9 @@ def _part_of(factors: Factors | None, first: int, count: int) -> Factors | None:
 def sums(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None = None, satfinite: bool = False, arch: str = "sm_90a"
 ) -> np.ndarray:  # fmt: skip
-    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of 8-bit floats and f64."""
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of
+    8-bit floats and f64.
+    """
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     if d_type != "s32":
         row = sum_of(arch, a_type, d_type)
@@ -319,7 +323,9 @@ def _codes(raw: np.ndarray, bits: int, dtype: str) -> np.ndarray:
 def _expanded(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, arch: str = "sm_90a"
 ) -> np.ndarray:  # fmt: skip
-    """8-bit floats: as f16, in two sums from zero, each of half the elements of A as it is stored, and C added to nearest (SASS of ptxas 13.0.88)."""
+    """8-bit floats: as f16, in two sums from zero, each of half the elements of A as it is stored, and C added to
+    nearest (SASS of ptxas 13.0.88).
+    """
     to, (half_a, half_b) = types[2], (_as_f16(x, t) for x, t in zip((a, b), types, strict=False))
     total = np.zeros_like(c)
     for first in (0, 2):
@@ -374,7 +380,9 @@ def _register_places(shape: Shape, stored: int, bits: int) -> tuple[tuple[np.nda
 
 @functools.lru_cache(maxsize=64)
 def _a_order(m: int, k: int, bits: int) -> np.ndarray:
-    """For every element of A, row by row, its place among those that the threads hold: thread by thread, element by element."""
+    """For every element of A, row by row, its place among those that the threads hold: thread by thread, element by
+    element.
+    """
     bits = min(bits, 32)
     thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(m * k // WARP_SIZE), indexing="ij")
     return _inverse(fragments.a_row(thread, element, bits), fragments.a_column(thread, element, bits), k)  # type: ignore[arg-type]
@@ -482,8 +490,8 @@ class QuadPairs:
     """mma.sync.m8n8k4 of f16: four products of a warp side by side. Raises InputError for types that do not go
     together.
 
-    Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p. It has its own A, B, C and D, of 8 x 4, 4 x 8 and 8 x
-    8 elements:
+    Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p. It has its own A, B, C and D, of 8 x 4, 4 x 8 and 8 x 8
+    elements:
 
                          thread (t of 4, h of 2 halves of the warp) has element i
         A .row, B .col    A[t + 4h, i], B[i, t + 4h]                      i < 4
@@ -643,7 +651,9 @@ class Wmma:
             raise InputError(f".satfinite: wmma with {self.a_type} has none (PTX ISA 9.1 §9.7.14.4)")
 
     def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """D (warps, M, N) of A (warps, M, K), B (warps, K, N) and C; elements of 4 bits and of one in words of 32 along K."""
+        """D (warps, M, N) of A (warps, M, K), B (warps, K, N) and C; elements of 4 bits and of one in words of 32 along
+        K.
+        """
         is_mixed = self.d_type != self.c_type
         b = np.ascontiguousarray(b.transpose(0, 2, 1))
         if is_mixed and self.c_type == "f16":

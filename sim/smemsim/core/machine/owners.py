@@ -30,7 +30,9 @@ INDEX = np.uint64(0xFFFFFFFF)
 
 
 class Writer(Protocol):
-    """Whoever has written bytes: `sources` (int64) are the global bytes that they were, or region.OUTSIDE or .FOREIGN, in the order of the writer's data."""
+    """Whoever has written bytes: `sources` (int64) are the global bytes that they were, or region.OUTSIDE or .FOREIGN,
+    in the order of the writer's data.
+    """
 
     @property
     def sources(self) -> np.ndarray: ...
@@ -74,7 +76,8 @@ class Owners:
         self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, after the writes by then
 
     def part(self, at: int, size: int) -> Owners:
-        """The owners of `size` bytes from offset `at` on, both multiples of 128, as a part of these: what one notes the other knows.
+        """The owners of `size` bytes from offset `at` on, both multiples of 128, as a part of these: what one notes the
+        other knows.
 
         Each has its own `writers`.
         """
@@ -85,7 +88,9 @@ class Owners:
 
     @property
     def _all(self) -> Owners:
-        """Whose part these are, or these themselves: not kept, since only the garbage collector frees what knows itself."""
+        """Whose part these are, or these themselves: not kept, since only the garbage collector frees what knows
+        itself.
+        """
         return self if self._of is None else self._of
 
     # ---- who writes
@@ -109,12 +114,16 @@ class Owners:
         self._set_each(edges, writer, edges - at)
 
     def put(self, at: np.ndarray, writer: Writer) -> None:
-        """The bytes at offsets `at` are those of a new writer, one after the other; of those at one offset the last counts."""
+        """The bytes at offsets `at` are those of a new writer, one after the other; of those at one offset the last
+        counts.
+        """
         self.writers.append(writer)
         self.set_bytes(at.reshape(-1), len(self.writers), np.arange(at.size))
 
     def set_bytes(self, at: np.ndarray, writer: int, places: np.ndarray) -> None:
-        """The bytes at offsets `at` are the writer's bytes `places`, both of one shape (n,); of those at one offset the last counts."""
+        """The bytes at offsets `at` are the writer's bytes `places`, both of one shape (n,); of those at one offset the
+        last counts.
+        """
         if not at.size:
             return
         self._writes[0] += 1
@@ -128,7 +137,9 @@ class Owners:
         self._set_each(at, writer, places)
 
     def _set_each(self, at: np.ndarray, writer: int, places: np.ndarray) -> None:
-        """Set the owners of single bytes: of offsets `at` the writer's bytes `places`. Their chunks are kept byte by byte from now on."""
+        """Set the owners of single bytes: of offsets `at` the writer's bytes `places`. Their chunks are kept byte by
+        byte from now on.
+        """
         if not at.size:
             return
         chunks = distinct(at >> 4)
@@ -151,7 +162,9 @@ class Owners:
             self._lines[lines] = 0
 
     def _make_room(self, count: int) -> None:
-        """Drop what belongs to chunks that were written as a whole since, and double the room until `count` more take less than the half that is left."""
+        """Drop what belongs to chunks that were written as a whole since, and double the room until `count` more take
+        less than the half that is left.
+        """
         split = np.flatnonzero((self._chunks >= SPLIT) & (np.repeat(self._lines, 8) == 0))
         kept = self._bytes[(self._chunks[split] & INDEX).astype(np.int64)]
         room = len(self._bytes)
@@ -204,7 +217,9 @@ class Owners:
         return found.tolist()
 
     def owned(self, chunks: np.ndarray) -> bool:
-        """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look at the bytes."""
+        """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look
+        at the bytes.
+        """
         entry = self._chunks[chunks]
         return bool((((entry > 0) & (entry < SPLIT)) | (self._lines[chunks >> 3] > 0)).all())
 
@@ -222,7 +237,9 @@ class Owners:
     def gather(
         self, chunks: np.ndarray, first_chunks: np.ndarray, memory: np.ndarray, begins: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> bool:
-        """`out` (parts, places): words of memory at places from each of `begins` on, if of each part, by its first chunk, these chunks are `owned`; else False."""
+        """`out` (parts, places): words of memory at places from each of `begins` on, if of each part, by its first
+        chunk, these chunks are `owned`; else False.
+        """
         found: bool = loops.gather_owned(chunks, first_chunks, self._lines, self._chunks, memory, begins, places, out)
         return found
 
@@ -262,7 +279,9 @@ class Owners:
         return self.look(at)[0]
 
     def locate(self, wanted: np.ndarray, among: Collection[int] | None = None) -> np.ndarray:
-        """int64, the first offset at which each global byte lies, -1 where it lies nowhere; `among`: as these writers (numbers) brought it."""
+        """int64, the first offset at which each global byte lies, -1 where it lies nowhere; `among`: as these writers
+        (numbers) brought it.
+        """
         source, at, writer = self._located()
         if among is not None:
             of_these = np.isin(writer, list(among))

@@ -1,4 +1,6 @@
-"""What one matrix instruction multiplied: operands with the place and the owner of every element, and the terms of each dot product."""
+"""What one matrix instruction multiplied: operands with the place and the owner of every element, and the terms of each
+dot product.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,7 @@ __all__ = ["Element", "MmaOperand", "MmaResult", "SharedOperand", "Term", "halve
 class Element:
     """One element that was multiplied: its place, its raw bits, their value, and its origin.
 
-    - `place`: "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a
-      pair.
+    - `place`: "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a pair.
     - `coordinate`: the tensor coordinate that TMA loaded (dimension 0 first); None if no TMA load wrote the element.
     - `writer`: the writer; None if the element is uninitialised.
     """
@@ -59,11 +60,11 @@ class Element:
 class MmaOperand:
     """A (M x K) or B (N x K) as one instruction read it, with the rows of both CTAs of a pair.
 
-    - `bits`: raw element bits. `address`: a byte of shared memory, lane << 16 | column of tensor memory, or thread <<
-      8 | register. `bit`: the lowest bit in that word (0 for shared memory).
+    - `bits`: raw element bits. `address`: a byte of shared memory, lane << 16 | column of tensor memory, or thread << 8
+      | register. `bit`: the lowest bit in that word (0 for shared memory).
     - `cta`: the CTA of every row. `writer`, `position`: as in `Operand`; each CTA has its own `writers`.
-    - `grade`: the evidence of the addresses. `unwritten`: a byte of the element is uninitialised. `unsure`: its
-      writer was not certain of it.
+    - `grade`: the evidence of the addresses. `unwritten`: a byte of the element is uninitialised. `unsure`: its writer
+      was not certain of it.
     """
 
     dtype: str
@@ -150,7 +151,8 @@ def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, pac
 
 @dataclasses.dataclass(frozen=True)
 class SharedOperand:
-    """An operand that is read through a descriptor: `rows` x `k` elements of each CTA's shared memory, `k` as they are stored.
+    """An operand that is read through a descriptor: `rows` x `k` elements of each CTA's shared memory, `k` as they are
+    stored.
 
     >>> operand = SharedOperand(0x1000080040, "bf16", "K", rows=8, k=16)
     >>> shared = SharedMemory("sm_90a", size=8192)
@@ -263,14 +265,18 @@ def weaker(*grades: Grade) -> Grade:
 
 
 def halves(bits: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """tf32 words (N, S) put together from the 16-bit halves `units` (S, 2) of words (N, K): the lower half, the upper half."""
+    """tf32 words (N, S) put together from the 16-bit halves `units` (S, 2) of words (N, K): the lower half, the upper
+    half.
+    """
     pieces = np.ascontiguousarray(bits, np.uint32).view("<u2")
     return pieces[:, units[:, 0]].astype(np.uint32) | pieces[:, units[:, 1]].astype(np.uint32) << np.uint32(16)
 
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """One product of a dot product: elements of A and B at `k`, their scale factors (1 without), the exact product (nan without one)."""
+    """One product of a dot product: elements of A and B at `k`, their scale factors (1 without), the exact product (nan
+    without one).
+    """
 
     k: int
     a: Element
@@ -290,8 +296,8 @@ class MmaResult:
 
     - `a`: one operand, or one for each band of N that reads its own copy of A. `b`: the other operand.
     - `c`: the content of D before; it counts times 2^-`scale_c`.
-    - `index` (M, S): the K of every stored element of a sparse A, else None. `lower` (M, S, 2): the 16-bit halves of
-      B that tf32 elements multiply if the metadata splits them.
+    - `index` (M, S): the K of every stored element of a sparse A, else None. `lower` (M, S, 2): the 16-bit halves of B
+      that tf32 elements multiply if the metadata splits them.
     - `written`: False if D keeps its content (disabled lanes).
     - `doubtful`: D depends on uninitialised data (counted in `unwritten`), or on an uncertain earlier result.
     - `grade`: the evidence of the addresses and of D's places. `disputes`: the rows of smemsim.DISPUTES among them.

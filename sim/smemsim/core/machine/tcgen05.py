@@ -1,8 +1,8 @@
 """tcgen05.mma: one instruction, or several at once.
 
-`Tcgen05Mma` is an instruction with the words of its operands. `prepare` decodes and checks them: the places of A, B,
-D, scale factors and metadata. `execute` runs instructions on their memories. `tcgen05_mma` runs one, and explains
-every term by its address and its tensor coordinate.
+`Tcgen05Mma` is an instruction with the words of its operands. `prepare` decodes and checks them: the places of A, B, D,
+scale factors and metadata. `execute` runs instructions on their memories. `tcgen05_mma` runs one, and explains every
+term by its address and its tensor coordinate.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class BrokenRule(InputError):
 
 
 def instruction(idesc: Any, kind: Any) -> InstrDescriptor:
-    """The instruction descriptor, whose word needs the kind; reserved bits that are set do nothing (`RULES["tcgen05.idesc_bits"]`)."""
+    """The instruction descriptor, whose word needs the kind; reserved bits that are set do nothing
+    (`RULES["tcgen05.idesc_bits"]`).
+    """
     if isinstance(idesc, InstrDescriptor):
         if kind is not None and kind_of(kind).name != idesc.kind:
             raise InputError(f"kind = {shown(kind)}: the instruction descriptor is one of kind {idesc.kind}")
@@ -167,8 +169,8 @@ def _word(side: str, descriptor: Any, arch: str) -> SmemDescriptor:
 class Prepared:
     """An instruction that exists: the places of its operands, and its options.
 
-    `zero_columns` (N,) are the columns of B that count as zero; None: none. `written` (M, N) are the elements of D
-    that are written; None: all.
+    `zero_columns` (N,) are the columns of B that count as zero; None: none. `written` (M, N) are the elements of D that
+    are written; None: all.
     """
 
     of: Tcgen05Mma
@@ -217,7 +219,9 @@ class Prepared:
 
     @functools.cached_property
     def adds_in_place(self) -> bool:
-        """Does it multiply what lies in shared memory, and put sums as they are where they belong? Whether it does so in place the arithmetic decides."""
+        """Does it multiply what lies in shared memory, and put sums as they are where they belong? Whether it does so
+        in place the arithmetic decides.
+        """
         is_plain = self.scales is None and self.metadata is None and self.written is None and self.zero_columns is None
         return is_plain and not self.options.scale_c and isinstance(self.a, SharedOperand) and _blocks_of_d(self.d) is not None
 
@@ -387,8 +391,8 @@ def _column(name: str, taddr: Any) -> int:
 def scale_address(name: str, taddr: Any) -> tuple[int, int]:
     """(scale id in bits 31:30, column) of the address of scale factors.
 
-    Kernels keep the id there from which they make the instruction descriptor, and pass the address as it is. The instruction takes the
-    descriptor's (`RULES["tcgen05.scale_address"]`).
+    Kernels keep the id there from which they make the instruction descriptor, and pass the address as it is. The
+    instruction takes the descriptor's (`RULES["tcgen05.scale_address"]`).
 
     >>> scale_address("scale_a", 0x800001D0), scale_address("scale_a", TmemAddress(0, 464))
     ((2, 464), (0, 464))
@@ -439,7 +443,9 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Values:
-    """What an instruction multiplies, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that a sparse A meets."""
+    """What an instruction multiplies, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that
+    a sparse A meets.
+    """
 
     a: Sequence[np.ndarray]
     b: np.ndarray
@@ -592,7 +598,9 @@ def _read(issue: Issue, bits_of: Callable[[str, SharedOperand], tuple[np.ndarray
 def _bits_among(
     found: dict[tuple[int, str], tuple[np.ndarray, bool]], issues: Sequence[Issue], number: int, side: str, operand: SharedOperand
 ) -> tuple[np.ndarray, bool]:
-    """`_bits` of the instruction of that number, and with it of all that read through the same descriptors; what is `found` is kept."""
+    """`_bits` of the instruction of that number, and with it of all that read through the same descriptors; what is
+    `found` is kept.
+    """
     mma = issues[number].mma
     if (number, side) not in found:
         same = [n for n, issue in enumerate(issues) if issue.mma is mma and len(issue.shared) == 1]
@@ -676,7 +684,9 @@ def _block_of_d(layout: AccumulatorLayout) -> tuple[slice, slice] | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Blocks:
-    """D in blocks of `rows` x `columns` elements, which lie in tensor memory as in the matrix; `places` (blocks, 3) say where each begins: CTA, lane, column."""
+    """D in blocks of `rows` x `columns` elements, which lie in tensor memory as in the matrix; `places` (blocks, 3) say
+    where each begins: CTA, lane, column.
+    """
 
     rows: int
     columns: int
@@ -836,7 +846,8 @@ def _holds_numbers(i: InstrDescriptor, stored_a: Sequence[np.ndarray], groups: t
 def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
     """K of stored elements whose group of `chunk` elements of K has the metadata `nibbles`.
 
-    An index moves one element of a 2:4 group, a pair of a 4:8 group (chunk 8), and the 16-bit halves of a tf32 (chunk 2).
+    An index moves one element of a 2:4 group, a pair of a 4:8 group (chunk 8), and the 16-bit halves of a tf32 (chunk
+    2).
     """
     if chunk == 2:
         return np.asarray(sparse_k(2 * stored, nibbles)) // 2  # type: ignore[arg-type]
@@ -903,9 +914,9 @@ def tcgen05_mma(
       "block16" or "block32". `metadata`: the address of the metadata of a sparse A.
     - `scale_input_d`: divides the D that is added by 2^n.
 
-    The instruction is complete when the call returns. The result has D, both operands with their addresses and
-    owners, and `terms(m, n)`. `certain` is False if a known datapath would give other bits, or if D depends on
-    uninitialised data or on an uncertain earlier result.
+    The instruction is complete when the call returns. The result has D, both operands with their addresses and owners,
+    and `terms(m, n)`. `certain` is False if a known datapath would give other bits, or if D depends on uninitialised
+    data or on an uncertain earlier result.
 
     Grades: addresses and places are documented, compiled or inferred (`result.grade`). The sums are inferred from
     public studies (`result.arithmetic`). Nothing is measured on Blackwell. `result.disputes` names contradictions of

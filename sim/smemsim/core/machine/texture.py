@@ -135,7 +135,9 @@ class Sampler:
 
 
 class Texture:
-    """A texture object. Results are (n, 4) words: the bits of f32, or integers extended to 32 bits; channels that the format lacks are 0."""
+    """A texture object. Results are (n, 4) words: the bits of f32, or integers extended to 32 bits; channels that the
+    format lacks are 0.
+    """
 
     def __init__(self, image: Image, sampler: Sampler, coarser: Sequence[Image] = ()) -> None:
         self.image, self.sampler, self.levels = image, sampler, (image, *coarser)
@@ -167,7 +169,9 @@ class Texture:
     def sample(
         self, geometry: str, coordinates: Sequence[np.ndarray], number: np.ndarray | None, lod: np.ndarray | None = None
     ) -> np.ndarray:
-        """`tex` with float coordinates (n,) of each dimension, in a layer, at a level of detail (without one the finest that the sampler allows)."""
+        """`tex` with float coordinates (n,) of each dimension, in a layer, at a level of detail (without one the finest
+        that the sampler allows).
+        """
         self._check(geometry)
         if self.image.is_memory:
             return np.zeros((len(coordinates[0]), 4), np.uint32)
@@ -211,7 +215,9 @@ class Texture:
         return out
 
     def load(self, places: Sequence[np.ndarray], plane: np.ndarray | None, level: np.ndarray | None = None) -> np.ndarray:
-        """The texels at whole coordinates (n,), which no filter concerns; outside they are 0, but in a level of detail clamped."""
+        """The texels at whole coordinates (n,), which no filter concerns; outside they are 0, but in a level of detail
+        clamped.
+        """
         image = self.image
         if len(self.levels) > 1:
             return self._load_level(places, level)
@@ -328,7 +334,9 @@ class Texture:
     def _texels(
         self, image: Image, places: list[np.ndarray], plane: np.ndarray | None, modes: Sequence[str], *, is_black: bool = False
     ) -> np.ndarray:
-        """The elements (n, channels) at whole coordinates of each dimension, by the address modes; a row may have a second coordinate."""
+        """The elements (n, channels) at whole coordinates of each dimension, by the address modes; a row may have a
+        second coordinate.
+        """
         form = image.format
         n, outside = len(places[0]), np.zeros(len(places[0]), bool)
         sizes, index = image.sizes, [np.zeros(n, np.int64)] * 3
@@ -395,7 +403,9 @@ _ADDRESS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] 
 
 
 class Surface:
-    """A surface object: the bytes of an array, by coordinates of which x counts bytes; formatted accesses count elements."""
+    """A surface object: the bytes of an array, by coordinates of which x counts bytes; formatted accesses count
+    elements.
+    """
 
     def __init__(self, image: Image) -> None:
         self.image, self.bytes = image, image.data.reshape(-1)
@@ -417,7 +427,8 @@ class Surface:
         return np.asarray((z * height + y) * row + x), inside
 
     def elements(self, words: np.ndarray) -> np.ndarray:
-        """The bytes (n, size) that a formatted store makes of words (n, 4): integers are limited to what the format has, floats are cut.
+        """The bytes (n, size) that a formatted store makes of words (n, 4): integers are limited to what the format
+        has, floats are cut.
 
         >>> small = Surface(Image.of_array(TextureFormat("unsigned", 8, 1), np.zeros(4, np.uint8), (4, 0, 0)))
         >>> small.elements(np.array([[7, 0, 0, 0], [300, 0, 0, 0]], np.uint32)).tolist()

@@ -2,8 +2,8 @@
 follows from the content.
 
 The host part of a program writes to memory without smemsim: its library computes there, its extension copies. So
-allocated memory is filled with garbage whose words depend on their place. A word counts as uninitialised while it
-holds this garbage. Stores of kernels of less than a word are seen: after them, the other bytes of the word count as
+allocated memory is filled with garbage whose words depend on their place. A word counts as uninitialised while it holds
+this garbage. Stores of kernels of less than a word are seen: after them, the other bytes of the word count as
 uninitialised while they hold the garbage.
 """
 
@@ -50,7 +50,9 @@ class Blank(abc.ABC):
 
     @abc.abstractmethod
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
-        """Accesses of `size` bytes write at offsets `at`: they are about to, or they have and these bytes (n, size) lay there `before`."""
+        """Accesses of `size` bytes write at offsets `at`: they are about to, or they have and these bytes (n, size) lay
+        there `before`.
+        """
 
     @abc.abstractmethod
     def wrote(self, begin: int, end: int) -> None:
@@ -110,9 +112,8 @@ class Declared(Blank):
 def _pattern() -> np.ndarray:
     """The garbage for PERIOD bytes of addresses, uint32.
 
-    Every half word is 0x7bxx or 0xfbxx, with bit 6 of its lower byte clear. It is huge and finite as f32, bf16, f16
-    and each half of fp8. So a product with 0 is 0, and a wrong sum is visible. It is neither an address nor a small
-    number.
+    Every half word is 0x7bxx or 0xfbxx, with bit 6 of its lower byte clear. It is huge and finite as f32, bf16, f16 and
+    each half of fp8. So a product with 0 is 0, and a wrong sum is visible. It is neither an address nor a small number.
     """
     raw = np.random.PCG64(SEED).random_raw(PERIOD // 8).view(np.uint16)
     halves: np.ndarray = raw & np.uint16(0x80BF) | np.uint16(0x7B00)
@@ -152,7 +153,8 @@ def litter(data: np.ndarray, address: int) -> None:
 
 
 class Garbage(Blank):
-    """Memory that was allocated and filled by `litter`: `data` are the bytes at `address`, whose first one has the offset `begin`.
+    """Memory that was allocated and filled by `litter`: `data` are the bytes at `address`, whose first one has the
+    offset `begin`.
 
     >>> data = np.zeros(128, np.uint8)
     >>> litter(data, 0x1000)
@@ -206,7 +208,9 @@ class Garbage(Blank):
         return bits if self._late is None else bits & ~self._late[n] & np.uint8(ALL)
 
     def _left_out(self, n: np.ndarray) -> np.ndarray:
-        """The bytes of words that kernels have written in part which are garbage still; none if others of the line are not, as where the host has written."""
+        """The bytes of words that kernels have written in part which are garbage still; none if others of the line are
+        not, as where the host has written.
+        """
         assert self._written is not None
         line = np.minimum((n // LINE * LINE)[:, None] + np.arange(LINE), len(self.memory) - 1)
         written = self._written[line]

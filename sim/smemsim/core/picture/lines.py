@@ -1,4 +1,6 @@
-"""Lines of styled text and tables in a terminal, printed by click: importing rich costs as much as decoding a descriptor."""
+"""Lines of styled text and tables in a terminal, printed by click: importing rich costs as much as decoding a
+descriptor.
+"""
 
 from __future__ import annotations
 

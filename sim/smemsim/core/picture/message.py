@@ -1,4 +1,6 @@
-"""Findings as text: a head with the code, the place and what is wrong, then labelled lines: the halves of a race, why, fix."""
+"""Findings as text: a head with the code, the place and what is wrong, then labelled lines: the halves of a race, why,
+fix.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ LABEL = 8  # columns of a label, with the space after it
 
 
 class Labelled(NamedTuple):
-    """A labelled line of a message. `right` is what stands at the right edge: the line of the source and the PTX, or the section of a document."""
+    """A labelled line of a message. `right` is what stands at the right edge: the line of the source and the PTX, or
+    the section of a document.
+    """
 
     label: str
     text: str

@@ -79,8 +79,8 @@ class Mark(enum.StrEnum):
 class Cell:
     """A cell of a grid, for the bytes from `address` on.
 
-    `below` is a second line for a wrong cell, `word` the text of a terminal instead of the label, `hint` the text for
-    a pointer. `data` are names and values for scripts.
+    `below` is a second line for a wrong cell, `word` the text of a terminal instead of the label, `hint` the text for a
+    pointer. `data` are names and values for scripts.
     """
 
     label: str
@@ -225,8 +225,8 @@ class Legend:
 class Picture:
     """Grids or strips with their texts. A terminal draws the last grid; the one before it shows the inverse.
 
-    `cell` explains a cell, `colours` name the fills, `tables` are printed in a terminal only, `notes` in both.
-    `boxes`: the grid is a map of boxes with labelled outlines.
+    `cell` explains a cell, `colours` name the fills, `tables` are printed in a terminal only, `notes` in both. `boxes`:
+    the grid is a map of boxes with labelled outlines.
     """
 
     title: str
@@ -345,8 +345,8 @@ class Page:
     - `data`: what its script draws. `stills`: (name, picture) for readers without scripts and for paper. `missing`:
       names of pictures that `data` has no room for.
     - `above`: heading, outputs, printed text and sentences. `named`: lines about things that the entries name.
-    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`:
-      what was checked, and what was not. `stages`: the pipeline of a recorded launch.
+    - `back`: (link, words) of the page that leads here. `heat`: the cost of lines of a counted launch. `checked`: what
+      was checked, and what was not. `stages`: the pipeline of a recorded launch.
     """
 
     title: str

@@ -91,8 +91,8 @@ def _file(name: str) -> str:
 
 
 def _entries(page: Page) -> str:
-    """A button for each entry about a picture, a box for each other one; under it the lines of its source and what
-    its code means.
+    """A button for each entry about a picture, a box for each other one; under it the lines of its source and what its
+    code means.
     """
     if not page.entries:
         return f"<p class=clean>{html.escape(page.clean)}</p>"

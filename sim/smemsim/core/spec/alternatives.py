@@ -207,7 +207,9 @@ def _path(name: str, **changed: Any) -> Callable[..., Any]:
 
 
 def _cell(names: str, place: Callable[..., Any]) -> Callable[..., Any]:
-    """Other (lane, column) of D in layouts of these letters: `place` of row in the CTA, n, lane, column counted from the address, N."""
+    """Other (lane, column) of D in layouts of these letters: `place` of row in the CTA, n, lane, column counted from
+    the address, N.
+    """
 
     def change(cell: tuple[Any, Any, Any], layout: Any, m: Any, n: Any) -> tuple[Any, Any, Any]:
         if layout.name not in names:
@@ -258,7 +260,9 @@ def _scale(change: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unsplit(layout: Any, row: Any, index: Any, copy: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any, Any]:
-    """All rows of B in every 64 lanes: a half of N, which is computed in 64 lanes, takes its factors from those, at the rows' own numbers."""
+    """All rows of B in every 64 lanes: a half of N, which is computed in 64 lanes, takes its factors from those, at the
+    rows' own numbers.
+    """
     if layout.operand != "B" or layout.cta_group != 2 or layout.m != 128:
         return lane, column, byte
     return row % 32 + row // (layout.n // 2) * 64 + copy % 2 * 32, row // 32, byte

@@ -1,9 +1,11 @@
-"""How far the approximate float instructions may be off, after the PTX ISA. smemsim gives the number nearest to the true result instead.
+"""How far the approximate float instructions may be off, after the PTX ISA. smemsim gives the number nearest to the
+true result instead.
 
 So results of these instructions are not bit-exact: a program that has one of them names it (`Program.approximate`).
 
-The bounds and the names of the sections were written down without the document at hand and are to be read again there: graded *inferred* until then.
-Samples of an H200 (tests/data/h200_approximate.npz) lie within each of them and one unit in the last place.
+The bounds and the names of the sections were written down without the document at hand and are to be read again there:
+graded *inferred* until then. Samples of an H200 (tests/data/h200_approximate.npz) lie within each of them and one unit
+in the last place.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ def assumed(point: str, value: Any, *about: Any) -> Any:
 
 
 def remembered(maxsize: int) -> Callable[[F], F]:
-    """`functools.lru_cache` for what rests on rules that can be assumed otherwise: it is forgotten when an assumption changes."""
+    """`functools.lru_cache` for what rests on rules that can be assumed otherwise: it is forgotten when an assumption
+    changes.
+    """
 
     def decorate(function: F) -> F:
         kept = functools.lru_cache(maxsize=maxsize)(function)

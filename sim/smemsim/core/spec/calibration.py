@@ -1,7 +1,7 @@
 """Measured rules about Hopper with alternatives. They show how reliable programs are as witnesses.
 
-For these rules the truth is known. If they had not been measured, would programs that run right on Hopper have
-refuted all alternatives? The answer is the best guess for rules about Blackwell that programs alone support.
+For these rules the truth is known. If they had not been measured, would programs that run right on Hopper have refuted
+all alternatives? The answer is the best guess for rules about Blackwell that programs alone support.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _NOT_THERE = ("base_offset", "lbo_past_width")  # of these every alternative but
 
 
 def _as_on_blackwell() -> list[Alternative]:
-    """Alternatives of Blackwell's operands that mean the same of wgmma's: its fields lie at the same bits, except for the layout code."""
+    """Alternatives of Blackwell's operands that mean the same of wgmma's: its fields lie at the same bits, except for
+    the layout code.
+    """
     rules = (
         "operand.k_major",
         "operand.mn_major",

@@ -1,9 +1,9 @@
 """The cards that a virtual GPU can be: the values that their drivers report, each with its source and grade.
 
 The attributes of the H200 are the results of cuDeviceGetAttribute (driver 580.159.04, CUDA 13.0). No other card was
-measured for this table. A value is documented if a document, a header or the posted output of such a card has it.
-Other values are unknown: attributes that differ between products are 0, and the device prints that once. The rest is
-taken from the H200 (inferred).
+measured for this table. A value is documented if a document, a header or the posted output of such a card has it. Other
+values are unknown: attributes that differ between products are 0, and the device prints that once. The rest is taken
+from the H200 (inferred).
 """
 
 from __future__ import annotations
@@ -175,10 +175,10 @@ class Card:
     """One kind of card. `own` are the attributes that differ from the H200's, with `source`.
 
     - `clusters`: how many clusters of each size the card holds at once, by the CTAs that a multiprocessor holds. It
-      depends on which multiprocessors of which GPC are disabled; there is no simple formula. If it is empty, `gpcs`
-      is used: multiprocessors of each GPC.
-    - `names`: short names for --card. `sources`: the source and grade of single attributes. `is_whole`: every
-      attribute is known.
+      depends on which multiprocessors of which GPC are disabled; there is no simple formula. If it is empty, `gpcs` is
+      used: multiprocessors of each GPC.
+    - `names`: short names for --card. `sources`: the source and grade of single attributes. `is_whole`: every attribute
+      is known.
     """
 
     name: str
@@ -283,7 +283,9 @@ def _product(
     name: str, names: tuple[str, ...], arch: str, memory: tuple[int, str], output: str, gpcs: tuple[int, ...] = (),
     clusters: Mapping[int, Mapping[int, int]] | None = None, said: str = "", **own: int,
 ) -> Card:  # fmt: skip
-    """A card: `own` are the attributes that `output` has (the posted output of such a card); those of its capability come in addition."""
+    """A card: `own` are the attributes that `output` has (the posted output of such a card); those of its capability
+    come in addition.
+    """
     of_capability = _CAPABILITIES[arch] | ({"single_to_double_precision_perf_ratio": _RATIOS[arch]} if arch in _RATIOS else {})
     sources = dict.fromkeys(of_capability, (Grade.DOCUMENTED, _HEADER)) | dict.fromkeys(own, (Grade.DOCUMENTED, output))
     if arch in _RATIOS:

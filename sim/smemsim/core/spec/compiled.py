@@ -13,7 +13,9 @@ __all__ = ["COMPILED", "Compiled"]
 
 
 class Compiled(NamedTuple):
-    """Something that a compiler writes: which one, what, and `against` which alternatives it is; `words` are the numbers in it, by their names."""
+    """Something that a compiler writes: which one, what, and `against` which alternatives it is; `words` are the
+    numbers in it, by their names.
+    """
 
     source: str
     says: str

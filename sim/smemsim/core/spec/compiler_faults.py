@@ -1,6 +1,8 @@
-"""Faults that compilers of Python kernels are known to make: for which findings in which instructions, in which versions, and what is free of them.
+"""Faults that compilers of Python kernels are known to make: for which findings in which instructions, in which
+versions, and what is free of them.
 
-Each row was seen (docs/found has the programs) or is reported in the compiler's own tracker. The first row that fits counts.
+Each row was seen (docs/found has the programs) or is reported in the compiler's own tracker. The first row that fits
+counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What accesses cost, as Nsight Compute counts it: which lanes go together, what is counted, how sure that is, and the names of ncu's metrics."""
+"""What accesses cost, as Nsight Compute counts it: which lanes go together, what is counted, how sure that is, and the
+names of ncu's metrics.
+"""
 
 from __future__ import annotations
 

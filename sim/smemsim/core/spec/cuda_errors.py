@@ -1,6 +1,7 @@
 """The error codes of CUDA: their numbers, their names in the driver API and in the runtime API, and what they say.
 
-The numbers are those of CUresult and cudaError_t, which agree since CUDA 10.1; the sentences are what cudaGetErrorString of CUDA 13.0 gives.
+The numbers are those of CUresult and cudaError_t, which agree since CUDA 10.1; the sentences are what
+cudaGetErrorString of CUDA 13.0 gives.
 """
 
 from __future__ import annotations

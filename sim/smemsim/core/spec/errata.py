@@ -8,7 +8,9 @@ __all__ = ["ERRATA", "Erratum"]
 
 
 class Erratum(NamedTuple):
-    """One disagreement. `trace` is the suite of recorded cases that settles it, "" if there is none; `seen` says what else shows it."""
+    """One disagreement. `trace` is the suite of recorded cases that settles it, "" if there is none; `seen` says what
+    else shows it.
+    """
 
     topic: str
     document: str

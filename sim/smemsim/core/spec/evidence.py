@@ -13,7 +13,9 @@ __all__ = ["RULES", "Rule", "kill_matrix", "witnessed"]
 
 
 class Rule(NamedTuple):
-    """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under golden/sm_90a."""
+    """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under
+    golden/sm_90a.
+    """
 
     name: str
     statement: str
@@ -26,7 +28,8 @@ class Rule(NamedTuple):
         return arch in self.grades or RELATIVES.get(arch, arch) in self.grades
 
     def on(self, arch: str) -> Grade:
-        """Its grade on an architecture. sm_110a, sm_120a and sm_121a have that of sm_100a for what they share; programs and traces of another card prove nothing there.
+        """Its grade on an architecture. sm_110a, sm_120a and sm_121a have that of sm_100a for what they share; programs
+        and traces of another card prove nothing there.
 
         >>> str(RULES["operand.base_offset"].on("sm_90a")), str(RULES["tcgen05.ld_st"].on("sm_110a"))
         ('measured', 'inferred')

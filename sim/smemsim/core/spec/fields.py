@@ -152,7 +152,8 @@ class Word:
 
 
 class Selection:
-    """Fields of a long word, compiled from its table for `Word.parts`: a tensor map is read and written many thousand times a second.
+    """Fields of a long word, compiled from its table for `Word.parts`: a tensor map is read and written many thousand
+    times a second.
 
     >>> word = Word("demo", 128, {"low": Field(67, 64, plus=1), "rest": Field(127, 68), "first": Field(63, 0)})
     >>> parts = [0, 0]

@@ -1,4 +1,6 @@
-"""The finding codes that people and their scenario files rely on: number, slug and severity. A code keeps its meaning for ever."""
+"""The finding codes that people and their scenario files rely on: number, slug and severity. A code keeps its meaning
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Code(NamedTuple):
         """The cause, as its page has it.
 
         >>> CODES["D307"].cause.split()[0]
-        'Two'
+        'A'
         """
         text = (pathlib.Path(__file__).parents[2] / "explanations" / f"{self.number}.md").read_text(encoding="utf-8")
         return " ".join(text.partition("## Cause")[2].partition("\n## ")[0].split())

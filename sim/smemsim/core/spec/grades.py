@@ -27,7 +27,9 @@ class Grade(enum.StrEnum):
 
 
 class Dispute(NamedTuple):
-    """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
+    """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something
+    else.
+    """
 
     takes: str
     source: str

@@ -1,7 +1,8 @@
-"""The 32-bit instruction descriptor of tcgen05.mma, bit by bit: three formats, and what the codes in their fields mean; the mask of .ws.
+"""The 32-bit instruction descriptor of tcgen05.mma, bit by bit: three formats, and what the codes in their fields mean;
+the mask of .ws.
 
-Which format a word has, the word does not say: the instruction's `.kind` does. PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44; CUTLASS
-include/cute/arch/mma_sm100_desc.hpp (InstrDescriptor, InstrDescriptorBlockScaled) has the same fields.
+Which format a word has, the word does not say: the instruction's `.kind` does. PTX ISA 9.1 §9.7.16.4.2, tables 42 to
+44; CUTLASS include/cute/arch/mma_sm100_desc.hpp (InstrDescriptor, InstrDescriptorBlockScaled) has the same fields.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The arithmetic of the tensor core: one row for each instruction and set of types, for `arithmetic.dot`.
 
-    largest = the largest exponent of the products and of c; each term is cut, toward zero, at 2^(largest - kept_bits); the sum is converted once
+    largest = the largest exponent of the products and of c; each term is cut, toward zero, at 2^(largest - kept_bits);
+    the sum is converted once
 
 Grades: the rows of wgmma are measured (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). No B200 was measured:
 the rows of tcgen05 are inferred from public studies. MMA-Sim (arXiv 2511.10909) is the only one that says it ran
@@ -30,8 +31,8 @@ class MmaArithmetic(NamedTuple):
 
     - `kept_bits` None: integers, summed exactly in 32 bits.
     - `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every result are 0.
-    - `group`: elements that are summed exactly before the scale is applied and terms are aligned (1: every product is
-      a term).
+    - `group`: elements that are summed exactly before the scale is applied and terms are aligned (1: every product is a
+      term).
     """
 
     kinds: tuple[str, ...]

@@ -5,8 +5,8 @@ numbers.
 
 Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below. On sm_90a, sm_100a, sm_103a and
 sm_110a its code has no instruction for 8-bit floats. Operands become f16, two HMMA chained over K mod 4 in {0, 1} and
-{2, 3} start from zero, and C is added last (`expanded`). K of mma.sp counts the stored elements of A; ptxas has
-mma.sp of 8-bit floats with results of f32 only.
+{2, 3} start from zero, and C is added last (`expanded`). K of mma.sp counts the stored elements of A; ptxas has mma.sp
+of 8-bit floats with results of f32 only.
 
 Grades: the sums are measured on an H200 (trace launches, kernels mma_hard*). One instruction of floats is one sum of
 all its products and C, cut like that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak and
@@ -31,7 +31,9 @@ Shape = tuple[int, int, int]
 
 
 class MmaSyncTypes(NamedTuple):
-    """Types that go together, and their shapes (M, N, K). `group` elements of K share four bits of metadata (0: no .sp)."""
+    """Types that go together, and their shapes (M, N, K). `group` elements of K share four bits of metadata (0: no
+    .sp).
+    """
 
     a: tuple[str, ...]
     d: tuple[str, ...]
@@ -91,7 +93,9 @@ WMMA_TYPES: dict[str, WmmaTypes] = {
 
 
 class ScaleVector(NamedTuple):
-    """How many scale factors a row of A and a column of B have (`.scale_vec::NX`), of which types; `is_default` is what a name without it means."""
+    """How many scale factors a row of A and a column of B have (`.scale_vec::NX`), of which types; `is_default` is what
+    a name without it means.
+    """
 
     factors: int
     types: tuple[str, ...]

@@ -1,8 +1,8 @@
 """The types of arithmetic, warp-wide and atomic instructions, loads and stores. For `setp`, `set`, `selp` and `slct`:
 those of the operands.
 
-*Compiled*: ptxas 13.0.88 accepts these for sm_100a and refuses all others (PTX ISA 9.1, chapter 9.7). Pairs of f32
-are sm_100a's.
+*Compiled*: ptxas 13.0.88 accepts these for sm_100a and refuses all others (PTX ISA 9.1, chapter 9.7). Pairs of f32 are
+sm_100a's.
 """
 
 from __future__ import annotations

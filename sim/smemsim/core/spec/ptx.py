@@ -1,4 +1,6 @@
-"""The words of PTX that a reader must know: sizes of types, special registers, directives (PTX ISA 9.1, chapters 4, 5, 10 and 11)."""
+"""The words of PTX that a reader must know: sizes of types, special registers, directives (PTX ISA 9.1, chapters 4, 5,
+10 and 11).
+"""
 
 from __future__ import annotations
 

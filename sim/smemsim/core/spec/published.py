@@ -10,7 +10,9 @@ __all__ = ["PUBLISHED", "Published"]
 
 
 class Published(NamedTuple):
-    """A measurement that others published: where, on which card, what it says and how far that reaches; `against` are alternatives that it contradicts."""
+    """A measurement that others published: where, on which card, what it says and how far that reaches; `against` are
+    alternatives that it contradicts.
+    """
 
     source: str
     card: str

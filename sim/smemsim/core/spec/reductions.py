@@ -61,8 +61,8 @@ class ReductionType(NamedTuple):
     - `nan`: the result of an addition without a number: infinities of different sign, or a NaN operand unless
       `hands_on_nan`.
     - `hands_on_nan`: which NaN operand an addition gives.
-    - `extremum_nan`: min and max of two NaNs; 0 for types without min and max. A NaN and a number give the number,
-      and -0 is below +0.
+    - `extremum_nan`: min and max of two NaNs; 0 for types without min and max. A NaN and a number give the number, and
+      -0 is below +0.
     - `flush`: an addition takes subnormal operands and results as zeros of the same sign.
     """
 

@@ -35,7 +35,8 @@ class Banks:
         return address // self.width % self.count
 
     def group(self, address: Any) -> Any:
-        """Which banks a 16-byte chunk at an address (or at each of an array) takes, 0 to `groups` - 1: chunks of one group take turns.
+        """Which banks a 16-byte chunk at an address (or at each of an array) takes, 0 to `groups` - 1: chunks of one
+        group take turns.
 
         >>> BANKS.group(0x410), BANKS.group(0x490)
         (1, 1)

@@ -79,7 +79,8 @@ def target_number(target: str) -> int:
 
 
 def family_of(target: str) -> int:
-    """The family of a target: 10 of sm_100 and sm_103, 12 of sm_120 and sm_121. Targets of one family run each other's `f` code, older to newer.
+    """The family of a target: 10 of sm_100 and sm_103, 12 of sm_120 and sm_121. Targets of one family run each other's
+    `f` code, older to newer.
 
     >>> family_of("sm_103a") == family_of("sm_100f"), family_of("sm_110a") == family_of("sm_100f")
     (True, False)

@@ -1,7 +1,7 @@
 """tcgen05.mma by `.kind`: instruction-descriptor format, element types, K, scale factors, and the shapes that exist.
 
-PTX ISA 9.1 §9.7.16.2 and its tables 39 (shapes) and 51 to 57 (types, majors, scale factors). Nothing here is measured: where CUTLASS or a
-compiler says something else, `TCGEN05_DISPUTES` has it.
+PTX ISA 9.1 §9.7.16.2 and its tables 39 (shapes) and 51 to 57 (types, majors, scale factors). Nothing here is measured:
+where CUTLASS or a compiler says something else, `TCGEN05_DISPUTES` has it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ ASHIFT_M = (128, 256)  # rows of D with .ashift; PTX ISA 9.1 §9.7.16.10
 
 
 class Kind(NamedTuple):
-    """One `.kind::…`; types by their code in the instruction descriptor. `k` is dense, a sparse instruction has twice as many."""
+    """One `.kind::…`; types by their code in the instruction descriptor. `k` is dense, a sparse instruction has twice
+    as many.
+    """
 
     name: str
     word: Word
@@ -167,7 +169,8 @@ def kind_of(name: Any) -> Kind:
 
 
 def scale_modes(kind: Kind, *, wide_k: bool, asked: str | None = None) -> tuple[ScaleMode, ...]:
-    """The scale vector sizes of a kind, those that `asked` names: "2X" or "block32", which is any with 32 elements of K to a factor.
+    """The scale vector sizes of a kind, those that `asked` names: "2X" or "block32", which is any with 32 elements of K
+    to a factor.
 
     >>> [mode.name for mode in scale_modes(kind_of("mxf4nvf4"), wide_k=False)]
     ['2X', '4X']

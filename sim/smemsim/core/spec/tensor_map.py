@@ -1,9 +1,9 @@
 """The CUtensorMap: the driver's enums, its limits, and the 128 bytes it writes.
 
 The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the
-traces encode_tiled, encode_im2col and encode_im2col_wide bit for bit. The bits marked tcgen05 are what ptxas emits
-for `tensormap.replace`, not measured. Which bits transfers ignore is measured on Hopper. On Blackwell it follows from
-the maps of shipping kernels (`grade_unread`).
+traces encode_tiled, encode_im2col and encode_im2col_wide bit for bit. The bits marked tcgen05 are what ptxas emits for
+`tensormap.replace`, not measured. Which bits transfers ignore is measured on Hopper. On Blackwell it follows from the
+maps of shipping kernels (`grade_unread`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class OobFill(enum.IntEnum):
 
 
 class Im2colWideMode(enum.IntEnum):
-    """CUtensorMapIm2ColWideMode: how many pixels a column has, `pixels_per_column` (W) or always 128 (W128). Hopper's maps drop it."""
+    """CUtensorMapIm2ColWideMode: how many pixels a column has, `pixels_per_column` (W) or always 128 (W128). Hopper's
+    maps drop it.
+    """
 
     W = 0
     W128 = 1
@@ -77,7 +79,8 @@ class Im2colWideMode(enum.IntEnum):
 class TensorMapSwizzle(enum.IntEnum):
     """CUtensorMapSwizzle. These codes are not a descriptor's layout codes.
 
-    SWIZZLE_96B is in no driver's enum (its codes count up from 0; 96 is ours): only `tensormap.replace.swizzle_mode` sets it, on sm_103a.
+    SWIZZLE_96B is in no driver's enum (its codes count up from 0; 96 is ours): only `tensormap.replace.swizzle_mode`
+    sets it, on sm_103a.
     """
 
     SWIZZLE_NONE = 0
@@ -136,7 +139,9 @@ class TensorMapDataType(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class DataType:
-    """One row: the element's bits in global memory, its smemsim name, its code inside the 128 bytes, its out-of-bounds NaN."""
+    """One row: the element's bits in global memory, its smemsim name, its code inside the 128 bytes, its out-of-bounds
+    NaN.
+    """
 
     code: TensorMapDataType
     names: tuple[str, ...]  # accepted besides the driver's own
@@ -185,7 +190,9 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
 
 
 class Limits(NamedTuple):
-    """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says otherwise)."""
+    """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says
+    otherwise).
+    """
 
     max_rank: int = 5
     address_end: int = 1 << 57  # in no document, measured: traces encode_tiled, encode_im2col

@@ -1,9 +1,9 @@
 """`tensormap.replace`: the bits of the 128 bytes that each field of the instruction writes.
 
-There is no such machine instruction: ptxas expands it into loads, masks and stores of single 32-bit words (64 bits
-for the address). The rows are the constants in the code of ptxas 13.0.88 for sm_90a, sm_100a and sm_103a, the same
-for `.global` and `.shared::cta` and for every PTX version from 8.3 on. Older versions differ in two rows. Before CUDA
-12.5 global_stride is not shifted: the operand counts 16 bytes, and its bits 35:32 become the high ones. Up to 12.5
+There is no such machine instruction: ptxas expands it into loads, masks and stores of single 32-bit words (64 bits for
+the address). The rows are the constants in the code of ptxas 13.0.88 for sm_90a, sm_100a and sm_103a, the same for
+`.global` and `.shared::cta` and for every PTX version from 8.3 on. Older versions differ in two rows. Before CUDA 12.5
+global_stride is not shifted: the operand counts 16 bytes, and its bits 35:32 become the high ones. Up to 12.5
 swizzle_mode leaves bit 22 alone. The codes are those that ptxas accepts; their names and the form of the instruction
 are in PTX ISA 9.1 §9.7.9.28. Grades: evidence.py, rule tensor_map.replace.
 """
@@ -24,7 +24,9 @@ MAX_ORDINALS = 5
 
 
 class Write(NamedTuple):
-    """One store into the map: the bits of `field` become those of (operand - minus) >> shift; `{}` stands for the ordinal."""
+    """One store into the map: the bits of `field` become those of (operand - minus) >> shift; `{}` stands for the
+    ordinal.
+    """
 
     field: str
     minus: int = 0

@@ -122,7 +122,9 @@ A_GRADES: dict[str, tuple[Grade, str]] = {
 
 
 class LoadStoreShape(NamedTuple):
-    """A shape of tcgen05.ld and tcgen05.st: lanes of a warp's window, bits of a lane, 32-bit registers of a thread, all for .x1."""
+    """A shape of tcgen05.ld and tcgen05.st: lanes of a warp's window, bits of a lane, 32-bit registers of a thread, all
+    for .x1.
+    """
 
     name: str
     lanes: int
@@ -151,7 +153,9 @@ LOAD_STORE_SHAPES: dict[str, LoadStoreShape] = {s.name: s for s in (
 
 
 class CopyShape(NamedTuple):
-    """A shape of tcgen05.cp with its multicast: row r goes to lane r % run + r / run * run_step, and again every `copy_step` lanes."""
+    """A shape of tcgen05.cp with its multicast: row r goes to lane r % run + r / run * run_step, and again every
+    `copy_step` lanes.
+    """
 
     name: str
     multicast: str
@@ -189,7 +193,9 @@ COPY_SHAPES: dict[tuple[str, str], CopyShape] = {(s.name, s.multicast): s for s 
 
 
 class Decompression(NamedTuple):
-    """tcgen05.cp .b8x16: 16 elements of `bits` packed at the front of each 16-byte chunk become a byte each, moved up by `shift` bits."""
+    """tcgen05.cp .b8x16: 16 elements of `bits` packed at the front of each 16-byte chunk become a byte each, moved up
+    by `shift` bits.
+    """
 
     name: str
     bits: int
@@ -212,7 +218,9 @@ DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
 
 
 class ScaleMode(NamedTuple):
-    """A scale_vectorsize: `scales` bytes a row, the first at byte `id` of the cell, for instructions of kinds `kinds` and dense `k`."""
+    """A scale_vectorsize: `scales` bytes a row, the first at byte `id` of the cell, for instructions of kinds `kinds`
+    and dense `k`.
+    """
 
     name: str
     block: int
@@ -271,7 +279,9 @@ METADATA: dict[str, MetadataRow] = {kind: row for row in (
 
 
 class Shift(NamedTuple):
-    """tcgen05.shift.down: `columns` columns (32 bytes); every lane but the last of a window takes what the next one had."""
+    """tcgen05.shift.down: `columns` columns (32 bytes); every lane but the last of a window takes what the next one
+    had.
+    """
 
     columns: int = 8
     window: int = WARP_LANES

@@ -1,4 +1,6 @@
-"""The modes of tensor transfers by their PTX names, and where they exist (PTX ISA 9.1 §9.7.9.27.1; ptxas 13.0 accepts exactly these)."""
+"""The modes of tensor transfers by their PTX names, and where they exist (PTX ISA 9.1 §9.7.9.27.1; ptxas 13.0 accepts
+exactly these).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The CUDA errors that traps end in (driver API codes): those of the copy engine and the tensor core as the trap traces recorded them."""
+"""The CUDA errors that traps end in (driver API codes): those of the copy engine and the tensor core as the trap traces
+recorded them.
+"""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ METADATA_1_2 = frozenset((0b0100, 0b1110))
 class WgmmaTypes(NamedTuple):
     """One syntax of the instruction: the types that go together, and its operands.
 
-    `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp); half of
-    them are stored. `selectors`: legal values of sp-sel. `transposes`: imm-trans of operands in shared memory.
-    `signs`: imm-scale of both.
+    `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp); half of them
+    are stored. `selectors`: legal values of sp-sel. `transposes`: imm-trans of operands in shared memory. `signs`:
+    imm-scale of both.
     """
 
     a: tuple[str, ...]

@@ -84,9 +84,11 @@ class InstrDescriptor:
         b_sf_id: int = 0,
         k: int | None = None,
     ) -> None:
-        """The fields by value. Types left out are the kind's only one, or its first; D is f32 (s32 for i8) where it can be.
+        """The fields by value. Types left out are the kind's only one, or its first; D is f32 (s32 for i8) where it can
+        be.
 
-        Raises InputError where the format cannot hold a field's value; what it can hold and the hardware has not, `problems` tells.
+        Raises InputError where the format cannot hold a field's value; what it can hold and the hardware has not,
+        `problems` tells.
         """
         row = kind_of(kind)
         values: dict[str, int] = {"m": whole("m", m), "n": whole("n", n)}
@@ -137,7 +139,8 @@ class InstrDescriptor:
 
     @classmethod
     def decode(cls, word: int, *, kind: str) -> InstrDescriptor:
-        """The descriptor of a raw word under a kind (`"f16"` or `"kind::f16"`); any 32-bit integer, also one printed as negative.
+        """The descriptor of a raw word under a kind (`"f16"` or `"kind::f16"`); any 32-bit integer, also one printed as
+        negative.
 
         Raises InputError for a word that does not fit 32 bits.
         """
@@ -267,9 +270,9 @@ class InstrDescriptor:
     def problems(self, **context: Any) -> list[Finding]:
         """The findings about the word, the most severe first. Arguments that are not given count as unknown.
 
-        `cta_group` 1 or 2; `ws` True or False; `arch`; `a_source` "shared" or "tensor"; `swizzle_a`, `swizzle_b` of their shared-memory
-        descriptors; `scale_vec` "1X", "2X", "4X" (or "block16", "block32"); `ashift` True for `.ashift`. Raises InputError for anything
-        else. The rules are `smemsim.INSTR_RULES`.
+        `cta_group` 1 or 2; `ws` True or False; `arch`; `a_source` "shared" or "tensor"; `swizzle_a`, `swizzle_b` of
+        their shared-memory descriptors; `scale_vec` "1X", "2X", "4X" (or "block16", "block32"); `ashift` True for
+        `.ashift`. Raises InputError for anything else. The rules are `smemsim.INSTR_RULES`.
 
         >>> for finding in InstrDescriptor.decode(0x04200490, kind="f16").problems(cta_group=2): print(finding.code, finding.message)
         I601 M = 64 with .cta_group::2; kind f16 has M = 128, 256 there
@@ -545,7 +548,9 @@ def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
 
 @_rule("PTX ISA 9.1 §9.7.16.3, tables 51, 54, 55")
 def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
-    """Major-ness against type, swizzle and where A lies: MN-major tf32 needs 32-byte atoms, which nothing else has; tensor memory is K-major."""
+    """Major-ness against type, swizzle and where A lies: MN-major tf32 needs 32-byte atoms, which nothing else has;
+    tensor memory is K-major.
+    """
     if c.a_source == "tensor" and d.a_major == "MN":
         yield _finding(
             "I602",
@@ -629,7 +634,9 @@ def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
 
 @_rule("PTX ISA 9.1 §9.7.16.10.7, tables 56, 57")
 def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
-    """Scale vectors, their type, and the byte at which the factors begin: any with one factor a row, even with two, 0 with four."""
+    """Scale vectors, their type, and the byte at which the factors begin: any with one factor a row, even with two, 0
+    with four.
+    """
     if not d.row.block_scaled:
         if c.scale_vec:
             yield _finding(

@@ -1,4 +1,6 @@
-"""One descriptor against one operand: is it known what hardware does, and where does a chunk lie?  Pure integers, no numpy."""
+"""One descriptor against one operand: is it known what hardware does, and where does a chunk lie?  Pure integers, no
+numpy.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
 def rules_in_force(
     d: Fields, arch: Architecture, *, major: str | None, k_bytes: int = 0, bits: int = 16, packing: str = "packed"
 ) -> list[Rule]:
-    """The rules that the addresses of an operand rest on, the special ones first; what is not known of the operand counts as ordinary."""
+    """The rules that the addresses of an operand rest on, the special ones first; what is not known of the operand
+    counts as ordinary.
+    """
     names = []
     swizzled = d.swizzle not in (Swizzle.NONE, Swizzle.INVALID)
     if d.lbo_mode:
@@ -126,7 +130,9 @@ def weakest(rules: list[Rule], arch: Architecture) -> Grade:
 
 
 def linear_address(d: Fields, major: str, line: int, chunk: int) -> int:
-    """Address, before the XOR, of 16-byte chunk `chunk` along the contiguous axis in row (K-major) or K row (MN-major) `line`."""
+    """Address, before the XOR, of 16-byte chunk `chunk` along the contiguous axis in row (K-major) or K row (MN-major)
+    `line`.
+    """
     mode = MODES[d.swizzle]
     start, lbo, sbo = d.start_address, d.leading_byte_offset, d.stride_byte_offset
     if d.lbo_mode:
@@ -157,8 +163,9 @@ def used_strides(mode: SwizzleMode, major: str, rows: int, k: int, per_chunk: in
 def window_reach(d: Fields, major: str, lines: int, chunks: int) -> int:
     """The address that must not lie past the end of the shared window, or the operand faults (CUDA error 700).
 
-    Hardware looks at the first of every 8 lines only: from each of its chunks, before the XOR, a whole swizzle width must fit. Lines
-    further down that lie past the end do not fault; they read as zero. Measured (H200): trace wgmma_window.
+    Hardware looks at the first of every 8 lines only: from each of its chunks, before the XOR, a whole swizzle width
+    must fit. Lines further down that lie past the end do not fault; they read as zero. Measured (H200): trace
+    wgmma_window.
     """
     d, width = decoded(d), MODES[d.swizzle].width
     return max((linear_address(d, major, line, chunk) + width for line in range(0, lines, 8) for chunk in range(chunks)), default=0)

@@ -150,8 +150,8 @@ class SmemDescriptor:
     def advance(self, byte_offset: int) -> SmemDescriptor:
         """The descriptor with its start address moved, as kernels do by adding `byte_offset >> 4` to the word.
 
-        Raises InputError when the sum does not fit the 14-bit field: the addition would carry into bits 14 and 15 and, for large
-        offsets, on into LBO.
+        Raises InputError when the sum does not fit the 14-bit field: the addition would carry into bits 14 and 15 and,
+        for large offsets, on into LBO.
         """
         byte_offset = whole("byte_offset", byte_offset, wanted="a whole number of bytes")
         field = self.table.fields["start_address"]
@@ -267,7 +267,9 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
 
 
 def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
-    """K-major, and SBO is 8 packed rows of another swizzle: of one whose code has this number on the other generation, or any."""
+    """K-major, and SBO is 8 packed rows of another swizzle: of one whose code has this number on the other generation,
+    or any.
+    """
     if c.major != "K" or d.swizzle in (Swizzle.INVALID, Swizzle.NONE) or d.stride_byte_offset == 8 * MODES[d.swizzle].width:
         return
     here = {mode: code for code, mode in layout_codes(d.table).items()}

@@ -148,7 +148,9 @@ class BulkReduce(Comparer):
 
 
 class Multicast(Comparer):
-    """Loads into the CTAs of a cluster: what one of them reports, which bytes came and what its barrier was credited with."""
+    """Loads into the CTAs of a cluster: what one of them reports, which bytes came and what its barrier was credited
+    with.
+    """
 
     columns = {  # noqa: RUF012
         **MAP_COLUMNS, "coordinates": 2, "smem_address": 1, "window_end": 1, "status": 1, "transaction_bytes": 1, "first": 1,
@@ -224,7 +226,9 @@ class ClusterAddresses(Comparer):
     }  # fmt: skip
 
     def case(self, index: int) -> Case:
-        """Compare the number and the three CTAs reached: through it, through the plain shared address, through mapa's generic address."""
+        """Compare the number and the three CTAs reached: through it, through the plain shared address, through mapa's
+        generic address.
+        """
         a = self.suite.arrays
         issuer, target, address = (int(a[name][index]) for name in ("issuer", "target_rank", "smem_address"))
 

@@ -62,7 +62,9 @@ class LinearLayout:
 
     @functools.cached_property
     def tables(self) -> dict[str, np.ndarray]:
-        """For each input both coordinates of all its values as one number, the first one above bit 32: an XOR of these is the XOR of each."""
+        """For each input both coordinates of all its values as one number, the first one above bit 32: an XOR of these
+        is the XOR of each.
+        """
         out = {}
         for name, number in INPUTS.items():
             table = np.zeros(1, np.int64)
@@ -86,7 +88,9 @@ class LinearLayout:
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
-        """int64 (CTAs, *shape): the lowest offset of each place in each CTA's memory, `NOWHERE` for what another CTA has."""
+        """int64 (CTAs, *shape): the lowest offset of each place in each CTA's memory, `NOWHERE` for what another CTA
+        has.
+        """
         units = len(self.tables["offset"])
         out = np.full((len(self.tables["cta"]), self.shape[0] * self.shape[1]), units, np.int64)
         for cta, shift in enumerate(self.tables["cta"]):
@@ -272,7 +276,9 @@ class _Kernel:
         return _Check("elements of D", compiler, model, describe)
 
     def _units(self, operand: int, rows: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates of elements in units of the layout, which hold two of the 4-bit ones along the contiguous dimension."""
+        """Coordinates of elements in units of the layout, which hold two of the 4-bit ones along the contiguous
+        dimension.
+        """
         per_unit = max(1, self.unit_bits[operand] // element_format(self.types["ab"[operand]]).bits)
         along_k = self.layouts[operand].contiguous == 1
         return rows if along_k else rows // per_unit, k // per_unit if along_k else k

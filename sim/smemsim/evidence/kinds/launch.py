@@ -1,8 +1,8 @@
 """Whole kernels: their PTX is executed, and every byte of the outputs is compared with the GPU's.
 
-Outputs of approximate instructions are compared within the launch's `rtol` and `atol` (2^-10 and 2^-20 if it has
-none). For f64 instructions with two NaN operands ptxas decides which one is passed on. Such launches are marked, and
-any NaN is accepted there.
+Outputs of approximate instructions are compared within the launch's `rtol` and `atol` (2^-10 and 2^-20 if it has none).
+For f64 instructions with two NaN operands ptxas decides which one is passed on. Such launches are marked, and any NaN
+is accepted there.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ _SPACES = {
 
 
 class LineVerdict(NamedTuple):
-    """One column of one PTX line: what ncu and the counters say, and why the two need not be the same ("": they have to be)."""
+    """One column of one PTX line: what ncu and the counters say, and why the two need not be the same ("": they have to
+    be).
+    """
 
     line: int
     column: str
@@ -182,7 +184,9 @@ class LaunchCounters(Comparer):
         return Case(lambda: name, Outcome(len(verdicts), len(wrong), said, (), rule, first.column))
 
     def _operands(self, index: int, table: Counters) -> LineVerdict:
-        """What matrix instructions read of shared memory, in the whole kernel: ptxas gives these instructions the lines of neighbours."""
+        """What matrix instructions read of shared memory, in the whole kernel: ptxas gives these instructions the lines
+        of neighbours.
+        """
         a = self.suite.arrays
         rows = range(int(a["line_start"][index]), int(a["line_start"][index + 1]))
         hardware = sum(int(a["wavefronts"][j]) for j in rows if "GMMA" in str(a["sass"][j]))

@@ -70,9 +70,9 @@ def judged(status: int, completed: int, rule: Rule, call: Callable[[], Any]) -> 
     """Run the model on a case. Returns an outcome if the case is decided without data.
 
     An instruction that the model refuses agrees with any error: the model does not know which error an illegal
-    instruction gives. A wait that timed out (`completed` 0, or a kernel that was stopped) is not an error: hardware
-    may have executed it and lost its completion. Such a case is Unmodelled, like everything that the model does not
-    know; the sentences have what was recorded.
+    instruction gives. A wait that timed out (`completed` 0, or a kernel that was stopped) is not an error: hardware may
+    have executed it and lost its completion. Such a case is Unmodelled, like everything that the model does not know;
+    the sentences have what was recorded.
     """
     late = status == LAUNCH_TIMEOUT or not (status or completed)
     ended = "never completes it" if late else f"ends with CUDA error {status}" if status else ""
@@ -122,7 +122,9 @@ def read_descriptor(word: int, kind: str) -> InstrDescriptor:
 
 @dataclasses.dataclass(frozen=True)
 class Issued:
-    """The tcgen05.mma of a case. `form` is the kit's name of it: kind, block size if any, ss or ts, sp, ws, and one more qualifier."""
+    """The tcgen05.mma of a case. `form` is the kit's name of it: kind, block size if any, ss or ts, sp, ws, and one
+    more qualifier.
+    """
 
     arch: str
     word: int  # of the instruction descriptor
@@ -179,7 +181,9 @@ class Issued:
         return next((part for part in self.form if part.startswith("block")), None)
 
     def check(self, a: int | TmemAddress = 0, b: int = 0, d: TmemAddress = LANE_0) -> None:
-        """InputError with the first rule that the instruction breaks; `a` and `b` are its operands where their swizzle or lane matters."""
+        """InputError with the first rule that the instruction breaks; `a` and `b` are its operands where their swizzle
+        or lane matters.
+        """
         factors, sparse = (LANE_0 if self.idesc.row.block_scaled else None), (LANE_0 if self.is_sparse else None)
         given: dict[str, Any] = {"cta_group": self.cta_group, "ws": self.ws, "scale_vec": self.scale_vec}
         check_instruction(Tcgen05Mma(self.idesc, self.arch, d, a, b, scale_a=factors, scale_b=factors, metadata=sparse, **given))
@@ -458,7 +462,9 @@ class Tcgen05Gemm(Comparer):
         self.products: dict[tuple[Any, ...], np.ndarray] = {}
 
     def case(self, index: int) -> Case:
-        """Load every stage with the recorded maps, compare the first image, multiply what the descriptors read, compare D."""
+        """Load every stage with the recorded maps, compare the first image, multiply what the descriptors read, compare
+        D.
+        """
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)
         majors, modes = ([str(a[f"{name}_{side}"][index]) for side in "ab"] for name in ("major", "mode"))
@@ -531,7 +537,9 @@ class Tcgen05Gemm(Comparer):
         return differ(hardware, model, RULES["tma.placement"], "bytes", describe, 16)
 
     def _compare_d(self, index: int, issued: Issued, layout: AccumulatorLayout, operands: list[np.ndarray]) -> Outcome:
-        """D as its cells were stored: row 128 * CTA + lane, a column each. Small whole numbers, whose sums no order of them changes."""
+        """D as its cells were stored: row 128 * CTA + lane, a column each. Small whole numbers, whose sums no order of
+        them changes.
+        """
         group = issued.cta_group
         model = np.empty((CTAS * TILE_M, TILE_N), np.uint32)
         cta, lane, column = cells_of_d(layout)
@@ -597,7 +605,8 @@ class _Probed:
         return place
 
     def shown(self, place: np.ndarray) -> np.ndarray:
-        """(halves, M, N): which of `place` (rows of both CTAs, stored k) every element of D shows; 0 where the identity has no one.
+        """(halves, M, N): which of `place` (rows of both CTAs, stored k) every element of D shows; 0 where the identity
+        has no one.
 
         B is an identity where A is probed; where B is, A is one in each CTA, sparse ones in two halves by the metadata.
         """
@@ -728,7 +737,9 @@ class Tcgen05Operand(Comparer):
 
     @staticmethod
     def _elsewhere(p: _Probed, raw: np.ndarray, cells: np.ndarray, outcome: Outcome) -> Outcome | None:
-        """The outcome where the cells hold the right elements in another order: then D lies otherwise, and the addresses are right."""
+        """The outcome where the cells hold the right elements in another order: then D lies otherwise, and the
+        addresses are right.
+        """
         wrong = raw != cells
         if not wrong.any() or not np.array_equal(np.sort(raw, axis=None), np.sort(cells, axis=None)):
             return None

@@ -113,7 +113,9 @@ class TmemProbe(Comparer):
 def compare_cells(
     layout: AccumulatorLayout, hardware: np.ndarray, model: np.ndarray, rule: Rule, names: Any, last: Rule | None = None
 ) -> Outcome:
-    """Words (pass, CTA, lane, column): first which cells were written at all, then the words. `last`: the rule if only the last pass differs."""
+    """Words (pass, CTA, lane, column): first which cells were written at all, then the words. `last`: the rule if only
+    the last pass differs.
+    """
     columns = hardware.shape[-1]
 
     def describe(at: tuple[int, ...]) -> str:
@@ -178,7 +180,9 @@ class TmemLayout(TmemProbe):
         return cells
 
     def _modify(self, index: int, issued: Issued, numbers: np.ndarray, at: TmemAddress) -> np.ndarray:
-        """Words of D with what the modifiers make of it: the model runs the instruction on zeros, and the numbers are added where they count."""
+        """Words of D with what the modifiers make of it: the model runs the instruction on zeros, and the numbers are
+        added where they count.
+        """
         zeros = self._run_on_zeros(index, issued, at)
         if zeros.zero_columns is not None:
             numbers = np.where(zeros.zero_columns, 0, numbers)
@@ -344,7 +348,9 @@ class Tcgen05Copy(Comparer):
         self.images: dict[tuple[int, int, int], SharedMemory] = {}
 
     def _shared(self, cta: int, bits: int, step: int) -> SharedMemory:
-        """A window whose words hold their address / 4 and the CTA, or whose packed elements hold `bits` bits of their place."""
+        """A window whose words hold their address / 4 and the CTA, or whose packed elements hold `bits` bits of their
+        place.
+        """
         key = (cta, bits, step)
         if key not in self.images:
             machine = architecture(self.suite.arch)
@@ -444,7 +450,9 @@ UE8M0_LEAST = 15  # tag 0 is 2^-15
 
 
 def of_any(copies: np.ndarray, shown: np.ndarray, columns: int) -> np.ndarray:
-    """Words (pass, M, N) of D: what is `shown` where `columns` of a row are those of one of the copies (copy, pass, M, N), else the first's."""
+    """Words (pass, M, N) of D: what is `shown` where `columns` of a row are those of one of the copies (copy, pass, M,
+    N), else the first's.
+    """
     bands = copies.reshape(*copies.shape[:3], -1, columns)
     seen = shown.reshape(bands.shape[1:])
     right = (bands == seen).all((1, -1)).any(0)[..., None]
@@ -458,7 +466,9 @@ def owners_in_words(words: np.ndarray, kind: str) -> dict[int, str]:
 
 
 class TmemOperand(TmemProbe):
-    """A in tensor memory, B an identity: D shows which byte every element of A came from, or what the byte means; in pairs also whose it is."""
+    """A in tensor memory, B an identity: D shows which byte every element of A came from, or what the byte means; in
+    pairs also whose it is.
+    """
 
     columns = {**PROBE_COLUMNS, "tag_bits": 1, "owner_words": 2}  # noqa: RUF012
 
@@ -499,7 +509,9 @@ class TmemOperand(TmemProbe):
 
 
 def _digit(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray, step: int, tag_bits: int) -> np.ndarray:
-    """Part `step` of the place of an element: 16-byte chunk times per_chunk and its position, lanes being 2,048 bytes one after the other."""
+    """Part `step` of the place of an element: 16-byte chunk times per_chunk and its position, lanes being 2,048 bytes
+    one after the other.
+    """
     bits = (lane * ROW_BYTES * 8 + column * CELL_BITS) + bit
     place = bits // 128 * issued.per_chunk + bits % 128 // issued.element.bits
     return np.asarray(place >> step * tag_bits & (1 << tag_bits) - 1)
@@ -520,15 +532,17 @@ def _worth(issued: Issued, bits: np.ndarray) -> np.ndarray:
 
 
 class TmemScale(TmemProbe):
-    """One block of K is ones, the scale factors of one side are tags: D shows the byte that scaled every row; in pairs also whose it is."""
+    """One block of K is ones, the scale factors of one side are tags: D shows the byte that scaled every row; in pairs
+    also whose it is.
+    """
 
     columns = {**PROBE_COLUMNS, "owner_words": 2}  # noqa: RUF012
 
     def case(self, index: int) -> Case:
         """Every element of D must be scaled by one of the copies of its factor; which one is not part of the model.
 
-        In pairs the last pass asks whose factor it is. Those of A lie in one CTA only. Those of B lie in both (CUTLASS tmem_sf_frg); that each CTA
-        takes its own is inferred.
+        In pairs the last pass asks whose factor it is. Those of A lie in one CTA only. Those of B lie in both (CUTLASS
+        tmem_sf_frg); that each CTA takes its own is inferred.
         """
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)

@@ -1,4 +1,6 @@
-"""Textures and surfaces: kernels of one instruction over an array and an object, the words that it gives and the array that it leaves."""
+"""Textures and surfaces: kernels of one instruction over an array and an object, the words that it gives and the array
+that it leaves.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ class TmaStore(TmaTransfer):
 
 
 class AnyTransfer(Comparer):
-    """Loads, stores and prefetches of any mode through maps of which only the 128 bytes are recorded, odd ones among them."""
+    """Loads, stores and prefetches of any mode through maps of which only the 128 bytes are recorded, odd ones among
+    them.
+    """
 
     columns = {  # noqa: RUF012
         **COLUMNS, "tensor_map": 2, "instruction": 1, "im2col": 1, "rank": 1, "im2col_offsets": 2, "object_offset": 1, "transaction_bytes": 1,
@@ -225,7 +227,9 @@ def _sources(transfer: Transfer, origin: int, memory_begin: int) -> tuple[np.nda
 
 
 def _converted(index: np.ndarray, origin: int) -> np.ndarray:
-    """What a probe sees of a load that rounds to TF32: its tensors hold a byte of every byte's index, or 0x5A, as f32 words."""
+    """What a probe sees of a load that rounds to TF32: its tensors hold a byte of every byte's index, or 0x5A, as f32
+    words.
+    """
     words = [np.where(index < 0, 0, index) >> 8 * p & 0xFF for p in range(3)] + [np.full_like(index, 0x5A)]
     seen = []
     for word in words:
@@ -381,7 +385,9 @@ class TmaBlackwell(Comparer):
     }  # fmt: skip
 
     def _map(self, index: int, wide: bool) -> tuple[TensorMap, Outcome | None]:
-        """The map of the arguments. The 128 bytes are compared for tiled maps; what they mean in a wide one is in no document."""
+        """The map of the arguments. The 128 bytes are compared for tiled maps; what they mean in a wide one is in no
+        document.
+        """
         if not wide:
             return recorded_map(self.suite, index)
         a, rank = self.suite.arrays, int(self.suite.arrays["rank"][index])

@@ -220,7 +220,9 @@ class WgmmaDots(Comparer):
 
 
 class _Given(NamedTuple):
-    """One case: types as arguments, A (tiles, 64, stored K), B (tiles, N, K), C (64, N), the K `where` each element of a sparse A is."""
+    """One case: types as arguments, A (tiles, 64, stored K), B (tiles, N, K), C (64, N), the K `where` each element of
+    a sparse A is.
+    """
 
     types: dict[str, Any]
     a: np.ndarray
@@ -293,7 +295,9 @@ class ReferenceGemm(Comparer):
         self.stage_address = int(suite.arrays["stage_address"][0]) if len(suite) else 0
 
     def case(self, index: int) -> Case:
-        """Load every tile with the recorded maps, compare the first image, multiply what the descriptors read, compare D bit for bit."""
+        """Load every tile with the recorded maps, compare the first image, multiply what the descriptors read, compare
+        D bit for bit.
+        """
         a = self.suite.arrays
         data, majors = str(a["data"][index]), (str(a["major_a"][index]), str(a["major_b"][index]))
         maps = [TensorMap.from_bytes(a[f"map_{side}"][index].tobytes()) for side in "ab"]

@@ -1,8 +1,9 @@
-"""Hypothesis strategies for descriptors, tensor maps, operand tiles, scenarios and element bits, drawn from the tables of `smemsim.core.spec`.
-Cases of other people's answers are drawn by `smemsim.testing.oracles.oracle_cases`.
+"""Hypothesis strategies for descriptors, tensor maps, operand tiles, scenarios and element bits, drawn from the tables
+of `smemsim.core.spec`. Cases of other people's answers are drawn by `smemsim.testing.oracles.oracle_cases`.
 
-Every field is drawn from its own width and towards 0, so that a failing example shrinks to one that a reader can check. Strategies are plural
-functions with keyword-only options; an option that no hardware has raises `smemsim.InputError` at once.
+Every field is drawn from its own width and towards 0, so that a failing example shrinks to one that a reader can check.
+Strategies are plural functions with keyword-only options; an option that no hardware has raises `smemsim.InputError` at
+once.
 
 >>> from hypothesis import find, settings
 >>> few = settings(max_examples=200, derandomize=True)

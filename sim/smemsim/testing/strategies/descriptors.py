@@ -124,7 +124,9 @@ def _raw_bits(field: Field) -> st.SearchStrategy[int]:
 
 @functools.cache
 def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]:
-    """(dtype, major, packing, swizzle) that the architecture's instructions read, by the rules of `SmemDescriptor.problems`."""
+    """(dtype, major, packing, swizzle) that the architecture's instructions read, by the rules of
+    `SmemDescriptor.problems`.
+    """
     readable = []
     for name in machine.mma_types:
         fmt = FORMATS[name]
@@ -158,9 +160,9 @@ def operands(
 ) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments of `operand_addresses`: dtype, major, rows, k, packing.
 
-    With `arch` an operand that one of its instructions reads through `swizzle` (through any mode, if None). Without, any operand that the
-    addressing rules of `swizzle` cover: rows and k up to `extent` elements, multiples of nothing. InputError for names that do not exist and where
-    nothing is left.
+    With `arch` an operand that one of its instructions reads through `swizzle` (through any mode, if None). Without,
+    any operand that the addressing rules of `swizzle` cover: rows and k up to `extent` elements, multiples of nothing.
+    InputError for names that do not exist and where nothing is left.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
@@ -207,7 +209,9 @@ def _instruction_operands(draw: Draw, arch: str, rows: tuple[Any, ...]) -> tuple
 
 @st.composite
 def _legal_reads(draw: Draw, arch: str, rows: tuple[Any, ...], given: dict[str, Any] | None) -> tuple[SmemDescriptor, Any]:
-    """(descriptor, operand): atoms that follow one another along one axis, then along the other, some with a gap of 16 or 32 B."""
+    """(descriptor, operand): atoms that follow one another along one axis, then along the other, some with a gap of 16
+    or 32 B.
+    """
     machine = architecture(arch)
     if given is None:
         swizzle, operand = draw(_instruction_operands(arch, rows))
@@ -297,7 +301,8 @@ def _near_reads(draw: Draw, sound: st.SearchStrategy[Any], *, context: bool = Tr
 
 
 def other_words(word: int, field: Field) -> st.SearchStrategy[int]:
-    """The word with another value in one field: one that kernels write by mistake (0, bytes for units, units for bytes, all ones), or any.
+    """The word with another value in one field: one that kernels write by mistake (0, bytes for units, units for bytes,
+    all ones), or any.
 
     >>> from hypothesis import find
     >>> from smemsim.core.spec.smem_descriptor import SM90_SMEM_DESC
@@ -313,7 +318,9 @@ def other_words(word: int, field: Field) -> st.SearchStrategy[int]:
 
 @st.composite
 def neighbours(draw: Draw, d: Descriptor) -> tuple[Descriptor, str]:
-    """(the descriptor with another value in one field, the field); of wide fields values that kernels have by mistake among the random ones."""
+    """(the descriptor with another value in one field, the field); of wide fields values that kernels have by mistake
+    among the random ones.
+    """
     table = d.table
     name = draw(st.sampled_from([name for name, field in table.fields.items() if not name.startswith("_")]))
     field = table.fields[name]
@@ -348,9 +355,9 @@ def smem_descriptors(
     """Shared-memory descriptors: right for an operand ("legal"), one field away from that and wrong ("near"), or any
     64-bit word ("any").
 
-    `operand` is (dtype, major, rows, k, packing). Without it some operand of `arch` is used, and "near" means
-    findings without context. `swizzles` narrows the modes. `fields` (only with "any") fixes the raw bits of fields.
-    Raises InputError for unknown names, and for an operand that no instruction reads.
+    `operand` is (dtype, major, rows, k, packing). Without it some operand of `arch` is used, and "near" means findings
+    without context. `swizzles` narrows the modes. `fields` (only with "any") fixes the raw bits of fields. Raises
+    InputError for unknown names, and for an operand that no instruction reads.
 
     >>> from hypothesis import given, settings
     >>> operand = {"dtype": "bf16", "major": "K", "rows": 64, "k": 16}
@@ -388,7 +395,8 @@ def _sound(machine: Architecture, operand: Any, swizzles: Any) -> st.SearchStrat
 def near_smem_descriptors(
     *, arch: str, operand: Mapping[str, Any] | None = None, swizzles: Any = None
 ) -> st.SearchStrategy[tuple[SmemDescriptor, SmemDescriptor, str]]:
-    """(legal descriptor, the same with another value in one field, that field): the second one traps or reads wrong numbers.
+    """(legal descriptor, the same with another value in one field, that field): the second one traps or reads wrong
+    numbers.
 
     Options as of `smem_descriptors`.
 
@@ -408,7 +416,8 @@ def near_smem_descriptors(
 
 
 def hard_cases(fmt: ElementFormat) -> tuple[int, ...]:
-    """Bits of the elements on which arithmetic turns, +0 first: zeros, ones, subnormals, powers of two and their neighbours, the largest, infinities, NaNs.
+    """Bits of the elements on which arithmetic turns, +0 first: zeros, ones, subnormals, powers of two and their
+    neighbours, the largest, infinities, NaNs.
 
     >>> [hex(bits) for bits in hard_cases(element_format("e2m1"))][:5], len(hard_cases(element_format("bf16"))) > 40
     (['0x0', '0x1', '0x2', '0x3', '0x4'], True)
@@ -445,7 +454,8 @@ def element_bits(dtype: Any) -> st.SearchStrategy[int]:
 
 
 def element_arrays(dtype: Any, *, shape: Sequence[int]) -> st.SearchStrategy[np.ndarray]:
-    """Arrays of raw bits, one element an entry, of the smallest unsigned numpy type that holds it; shrinks to +0 everywhere.
+    """Arrays of raw bits, one element an entry, of the smallest unsigned numpy type that holds it; shrinks to +0
+    everywhere.
 
     InputError for a shape that is none, or of more than 65,536 elements.
 
@@ -476,8 +486,8 @@ def instr_descriptors(
     """Instruction descriptors of tcgen05.mma: ones that the hardware has ("legal"), one field away from that and wrong
     ("near"), any word ("any").
 
-    `kind` None means all kinds (those of `arch`, if given). `cta_group` and `ws` are the context of the checks, None
-    if unknown. The rules are documented, not measured. Raises InputError for an unknown kind or context.
+    `kind` None means all kinds (those of `arch`, if given). `cta_group` and `ws` are the context of the checks, None if
+    unknown. The rules are documented, not measured. Raises InputError for an unknown kind or context.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
@@ -498,7 +508,8 @@ def instr_descriptors(
 def near_instr_descriptors(
     *, kind: str | None = None, arch: str | None = None, cta_group: int | None = None, ws: bool | None = None
 ) -> st.SearchStrategy[tuple[InstrDescriptor, InstrDescriptor, str]]:
-    """(legal descriptor, the same with another value in one field, that field): the second one is no instruction, or another one than meant.
+    """(legal descriptor, the same with another value in one field, that field): the second one is no instruction, or
+    another one than meant.
 
     Options as of `instr_descriptors`.
 

@@ -41,10 +41,11 @@ def plans(
     most_k: int = 128,
     most_stages: int = 2,
 ) -> st.SearchStrategy[Plan]:
-    """Operand tiles that `smemsim.plan` plans, of at most `most_rows` x `most_k` elements; None is every architecture, type, major, mode, side.
+    """Operand tiles that `smemsim.plan` plans, of at most `most_rows` x `most_k` elements; None is every architecture,
+    type, major, mode, side.
 
-    They are not simulated once more: `smemsim.plan(**plan.arguments)` does. InputError for names that do not exist, and where no instruction reads
-    what is left.
+    They are not simulated once more: `smemsim.plan(**plan.arguments)` does. InputError for names that do not exist, and
+    where no instruction reads what is left.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
@@ -109,7 +110,8 @@ def _scenarios(draw: Draw, drawn: st.SearchStrategy[Plan]) -> dict[str, Any]:
 
 
 def scenarios(**options: Any) -> st.SearchStrategy[dict[str, Any]]:
-    """Scenarios in which every instruction reads what it means to: those of `plans`, which takes the options, with one box or several.
+    """Scenarios in which every instruction reads what it means to: those of `plans`, which takes the options, with one
+    box or several.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=3, derandomize=True, deadline=None)
@@ -123,7 +125,9 @@ def scenarios(**options: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What was broken in a scenario: the value at `path` (as findings name it), `old` and `new`; `kind` is its name in `FAULTS`."""
+    """What was broken in a scenario: the value at `path` (as findings name it), `old` and `new`; `kind` is its name in
+    `FAULTS`.
+    """
 
     kind: str
     path: str

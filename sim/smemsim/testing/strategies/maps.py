@@ -83,7 +83,9 @@ def _inner_chunks(name: str, itemsize: int) -> int:
 def _tiled(
     draw: Draw, types: tuple[str, ...], swizzles: tuple[str, ...], ranks: tuple[int, ...], chunks: int, inside: bool
 ) -> tuple[Arguments, tuple[int, ...], int]:
-    """(arguments, coordinates, smem_address): rows apart in memory, box and tensor small, the box over an edge or, with `inside`, not below 0."""
+    """(arguments, coordinates, smem_address): rows apart in memory, box and tensor small, the box over an edge or, with
+    `inside`, not below 0.
+    """
     row = _row(draw(st.sampled_from(types)))
     swizzle = draw(st.sampled_from([name for name in swizzles if not row.swizzles or name in row.swizzles]))
     rank = draw(st.sampled_from(ranks))
@@ -178,10 +180,11 @@ def tiled_loads(
     most_chunks: int = 512,
     is_store: bool = False,
 ) -> st.SearchStrategy[tuple[Arguments, tuple[int, ...], int]]:
-    """(arguments of cuTensorMapEncodeTiled, coordinates, smem_address) of a legal transfer, the box over an edge of the tensor or not.
+    """(arguments of cuTensorMapEncodeTiled, coordinates, smem_address) of a legal transfer, the box over an edge of the
+    tensor or not.
 
-    Element types have whole bytes; rows do not overlap; the box has at most `most_chunks` chunks of 16 B; a store (`is_store`) begins
-    at no negative coordinate. InputError for names that do not exist.
+    Element types have whole bytes; rows do not overlap; the box has at most `most_chunks` chunks of 16 B; a store
+    (`is_store`) begins at no negative coordinate. InputError for names that do not exist.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)
@@ -266,8 +269,9 @@ def mutated_tensor_maps(
 ) -> st.SearchStrategy[Arguments]:
     """Arguments of an encode call of which 1 to `most` were moved to an edge of what the driver takes; some stay legal.
 
-    They are no TensorMap because most have none: `TensorMap.tiled(**arguments)` (or `im2col`, where `channels_per_pixel` is among them) raises
-    TensorMapError with the rules that they break. Enums are driver codes. Options as of `encode_arguments`.
+    They are no TensorMap because most have none: `TensorMap.tiled(**arguments)` (or `im2col`, where
+    `channels_per_pixel` is among them) raises TensorMapError with the rules that they break. Enums are driver codes.
+    Options as of `encode_arguments`.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=10, derandomize=True, deadline=None)

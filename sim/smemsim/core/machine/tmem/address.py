@@ -23,7 +23,8 @@ _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 @dataclasses.dataclass(frozen=True)
 class TmemAddress:
-    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.1 §9.7.16.1.1.
+    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA
+    9.1 §9.7.16.1.1.
 
     >>> import smemsim
     >>> hex(smemsim.TmemAddress(lane=32, column=8).encode())
@@ -42,7 +43,9 @@ class TmemAddress:
 
     @classmethod
     def decode(cls, taddr: Any, name: str = "taddr") -> TmemAddress:
-        """The address of a 32-bit word, or a TmemAddress as it is. InputError where the lane or the column does not exist."""
+        """The address of a 32-bit word, or a TmemAddress as it is. InputError where the lane or the column does not
+        exist.
+        """
         if isinstance(taddr, TmemAddress):
             return taddr
         word = whole(name, taddr, minimum=0, wanted="a tensor memory address, lane << 16 | column")

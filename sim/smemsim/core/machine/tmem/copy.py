@@ -52,7 +52,8 @@ def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
 
 
 def copied_cells(row: CopyShape, address: TmemAddress) -> tuple[np.ndarray, np.ndarray]:
-    """(lane, column) of the cells that a copy to an address writes: (rows, copies, 1) and (rows, copies, columns), every row `copies` times.
+    """(lane, column) of the cells that a copy to an address writes: (rows, copies, 1) and (rows, copies, columns),
+    every row `copies` times.
 
     InputError for lanes that the shape does not fit, Unmodelled past the last column.
 
@@ -216,7 +217,9 @@ class _Form:
 
 
 def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes that are written, and for each the byte of its row in shared memory that it, or its lowest bit, comes from."""
+    """The bytes that are written, and for each the byte of its row in shared memory that it, or its lowest bit, comes
+    from.
+    """
     at = np.arange(operand.bits.shape[1])
     if fmt is None:
         return operand.bits, np.broadcast_to(at, operand.bits.shape)
@@ -227,9 +230,9 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes the content of the next one.
     The last of 32 keeps its own. Owners move with their bytes.
 
-    Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises InputError
-    for a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes below shift, too, is
-    not known.
+    Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises InputError for
+    a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes below shift, too, is not
+    known.
 
     >>> tmem = TensorMemory()
     >>> to = tmem.alloc(32)

@@ -194,7 +194,8 @@ class AccumulatorLayout:
         return found
 
     def location(self, m: Any, n: Any) -> tuple[Any, Any, Any]:
-        """(CTA of the pair, lane, column) of element (m, n); whole numbers, or arrays that broadcast, for arrays of that shape.
+        """(CTA of the pair, lane, column) of element (m, n); whole numbers, or arrays that broadcast, for arrays of
+        that shape.
 
         >>> AccumulatorLayout(64, 8).location(20, 3)    # layout F: 16 rows in every 32 lanes
         (0, 36, 3)
@@ -261,8 +262,8 @@ class ATmemLayout:
     """The place of A of one tcgen05.mma in tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
 
     `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction (see AccumulatorLayout). k counts stored
-    elements. Each band of N reads A from its own lanes: with the layouts B, E and G of D, A is stored twice, twice
-    and four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); see `grade` and `source`.
+    elements. Each band of N reads A from its own lanes: with the layouts B, E and G of D, A is stored twice, twice and
+    four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); see `grade` and `source`.
 
     >>> a = ATmemLayout(128, "f16", cta_group=2)
     >>> a.location(70, 3), a.location(70, 3, copy=1), a.element(1, 70, 1, 16)
@@ -434,7 +435,9 @@ class MetadataLayout:
         return LANES // self.rows
 
     def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
-        """(CTA of the pair, lane, column, lowest bit) of what logical element (m, k) has of the metadata; two share a bit of .kind::mxf4."""
+        """(CTA of the pair, lane, column, lowest bit) of what logical element (m, k) has of the metadata; two share a
+        bit of .kind::mxf4.
+        """
         row = self._row
         m = indices("m", m, self.m, "the instruction has rows")
         k = indices("k", k, self.k, f"A of .kind::{self.kind} has logical elements")
@@ -450,7 +453,9 @@ class MetadataLayout:
         return found
 
     def element(self, cta: Any, lane: Any, column: Any, bit: Any) -> tuple[Any, Any]:
-        """(m, k) of the first logical element that a bit belongs to. Where none lies: InputError for numbers, -1 in arrays."""
+        """(m, k) of the first logical element that a bit belongs to. Where none lies: InputError for numbers, -1 in
+        arrays.
+        """
         row = self._row
         cta, lane, column, bit = _cell(cta, lane, column, bit, self.cta_group)
         at = column - self.column - self.selector
@@ -477,20 +482,19 @@ class ScaleLayout:
     """The place of the scale factors of A or of B in tensor memory, for one tcgen05.mma of a block-scaled kind. A
     factor is a byte, repeated in every 32 lanes.
 
-    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or
-      "mxf4nvf4".
+    - `operand`: "A" or "B". `m`, `n`: those of the instruction (of the pair). `kind`: "mxf8f6f4", "mxf4" or "mxf4nvf4".
     - `scale_vec`: "1X", "2X", "4X", "block16" or "block32". .blockN are other names of .scale_vec, except with `k` 96
       (sm_103a).
     - `k`: the instruction's K. Default: the dense one that is not 96. `scale_id`: SFA_ID or SFB_ID. `column`: that of
       the scales' address.
 
-    In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is
-    64 lanes further (TIRx-harness test_mxf8_cta2.py). Scales of K = 96 that do not fit the first cell continue in a
-    second one, after the first cells of all rows.
+    In a pair each CTA has the scales of its own rows of A, and all scales of B. With M = 128 the upper half of N is 64
+    lanes further (TIRx-harness test_mxf8_cta2.py). Scales of K = 96 that do not fit the first cell continue in a second
+    one, after the first cells of all rows.
 
     Documented: PTX ISA 9.1 §9.7.16.10.7. Compiled: the lanes of rows and the pairs (CUTLASS tmem_sf_frg), the second
-    cell for 128 and 256 rows (CuTe DSL sm103_dense_blockscaled_gemm_persistent.py). Inferred: the second cell for
-    other rows. Raises Unmodelled for a second cell in a pair with M = 128.
+    cell for 128 and 256 rows (CuTe DSL sm103_dense_blockscaled_gemm_persistent.py). Inferred: the second cell for other
+    rows. Raises Unmodelled for a second cell in a pair with M = 128.
 
     >>> import smemsim
     >>> sfa = smemsim.ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X")
@@ -627,7 +631,8 @@ class ScaleLayout:
         return int(row), int(index)
 
     def smem_offset(self, row: Any, index: Any) -> Any:
-        """Byte of the scale in the blocks of 128 rows x 4 scales that `tcgen05.cp.32x128b.warpx4` copies, 512 bytes each.
+        """Byte of the scale in the blocks of 128 rows x 4 scales that `tcgen05.cp.32x128b.warpx4` copies, 512 bytes
+        each.
 
         Compiled: CUTLASS SfAtom ((32,4),4):((16,4),1), DeepGEMM, JAX.
         """

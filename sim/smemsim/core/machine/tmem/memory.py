@@ -81,7 +81,9 @@ class AllocationError(InputError):
 
 
 class Columns:
-    """The 512 columns: `allocations` by their first one, and how many are `lost`. `allocated` (bool, 512) is where they are to be marked."""
+    """The 512 columns: `allocations` by their first one, and how many are `lost`. `allocated` (bool, 512) is where they
+    are to be marked.
+    """
 
     def __init__(self, allocated: np.ndarray | None = None) -> None:
         self.allocations: dict[int, int] = {}  # first column: columns
@@ -94,9 +96,9 @@ class Columns:
     def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
         """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512.
 
-        The PTX ISA wants no allocation to be larger than the one before (`grows`); nothing checks it, and it gets its columns like any other.
-        With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
-        instruction would be illegal, or would block for ever.
+        The PTX ISA wants no allocation to be larger than the one before (`grows`); nothing checks it, and it gets its
+        columns like any other. With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for
+        both memories. Raises InputError where the instruction would be illegal, or would block for ever.
 
         >>> tmem = Columns()
         >>> tmem.alloc(256), tmem.alloc(32) + 8
@@ -420,7 +422,8 @@ class TmemAccess:
         return self.shape == SPLIT and int(self.half_split_offset or 0) < self.width
 
     def operand(self, warp: int) -> int:
-        """The address that warp `warp` of the CTA gives: `taddr`, and its own 32 lanes. Documented: PTX ISA 9.1 §9.7.16.8.1.
+        """The address that warp `warp` of the CTA gives: `taddr`, and its own 32 lanes. Documented: PTX ISA 9.1
+        §9.7.16.8.1.
 
         >>> hex(TmemAccess("32x32b", taddr=64).operand(3))
         '0x600040'
@@ -429,7 +432,8 @@ class TmemAccess:
         return TmemAddress(formulas.window_lane(whole("warp", warp, minimum=0), at.lane), at.column).encode()
 
     def location(self, warp: Any, thread: Any, register: Any, half: Any = 0) -> tuple[Any, Any]:
-        """(lane, column) that register `register` of thread `thread` (0 to 31) of warp `warp` has; numbers, or arrays that broadcast.
+        """(lane, column) that register `register` of thread `thread` (0 to 31) of warp `warp` has; numbers, or arrays
+        that broadcast.
 
         With `pack` the register's bits 15:0 (`half` 0) and 31:16 (`half` 1) have the lower halves of two cells.
 
@@ -483,7 +487,8 @@ WHOSE_VALUE = "both halves of .16x32bx2 write the same cells, and other values; 
 
 
 def same_in_same_cells(cells: np.ndarray, values: np.ndarray) -> bool:
-    """Is what is written to a cell the same wherever the cell is named? Triton stores one column so, with both halves of a warp.
+    """Is what is written to a cell the same wherever the cell is named? Triton stores one column so, with both halves
+    of a warp.
 
     >>> cells = np.array([7, 8, 7])
     >>> same_in_same_cells(cells, np.array([1, 2, 1])), same_in_same_cells(cells, np.array([1, 2, 3]))
@@ -506,16 +511,14 @@ class TensorMemory(Columns):
     """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), their `writers`, and allocations.
 
     With `strict` (the default) an access to columns that are not allocated raises InputError. Without it the access
-    happens and is noted in
-    `problems`. Cells that nothing has written read as 0 and have no owner. On hardware they hold anything.
+    happens and is noted in `problems`. Cells that nothing has written read as 0 and have no owner. On hardware they
+    hold anything.
 
     For memories side by side, `room` (memories, 128, 512) holds the cells of all, this one's `at` its number, and
-    `allocated` (bool, 512) its columns.
-    `owners` False keeps no writers.
+    `allocated` (bool, 512) its columns. `owners` False keeps no writers.
 
     Nothing here is measured. The rules of allocation are documented (PTX ISA 9.1 §9.7.16.7.1). Which columns an
-    allocation gets is inferred: the
-    first that fit.
+    allocation gets is inferred: the first that fit.
 
     >>> import smemsim
     >>> import numpy as np
@@ -555,7 +558,9 @@ class TensorMemory(Columns):
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
 
     def exit_problems(self) -> list[str]:
-        """The problems if the kernel exits now: a sentence for each allocation that was not freed, and those of `problems`."""
+        """The problems if the kernel exits now: a sentence for each allocation that was not freed, and those of
+        `problems`.
+        """
         left = [
             f"{n} columns at {TmemAddress(0, c).encode():#x} were not deallocated before the kernel exits ({ALLOCATION.source}); later CTAs "
             "on this SM can wait for them for ever"
@@ -577,10 +582,11 @@ class TensorMemory(Columns):
         return found if isinstance(found, np.ndarray) else int(found)
 
     def write_cells(self, lane: Any, column: Any, values: Any, writer: Any) -> None:
-        """Write whole cells, as tcgen05.mma does: `values` (32-bit) broadcast with `lane` and `column`; `writer` is any object.
+        """Write whole cells, as tcgen05.mma does: `values` (32-bit) broadcast with `lane` and `column`; `writer` is any
+        object.
 
-        Element i of them, in the order of the broadcast arrays, is bytes 4 i to 4 i + 3 of the writer's data. A writer that has a method
-        `where(place)` says with it what byte `place` is.
+        Element i of them, in the order of the broadcast arrays, is bytes 4 i to 4 i + 3 of the writer's data. A writer
+        that has a method `where(place)` says with it what byte `place` is.
         """
         lane, column = self._cells("written", lane, column)
         lane, column, values = together(np.asarray(lane), np.asarray(column), self._values(values))
@@ -592,7 +598,9 @@ class TensorMemory(Columns):
         self._put(lane, column, self._values(values), writer, place)
 
     def check_allocated(self, lane: Any, column: Any) -> None:
-        """InputError, with `strict`, where some of the cells are not allocated: before an instruction writes the first of several memories."""
+        """InputError, with `strict`, where some of the cells are not allocated: before an instruction writes the first
+        of several memories.
+        """
         if self.strict:
             self._cells("written", lane, column)
 
@@ -678,7 +686,8 @@ class TensorMemory(Columns):
         return result
 
     def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
-        """`tcgen05.st`: the other way; `values` 32-bit, (32, registers) for one warp or (4, 32, registers). `label` names the writer.
+        """`tcgen05.st`: the other way; `values` 32-bit, (32, registers) for one warp or (4, 32, registers). `label`
+        names the writer.
 
         With `pack` (.unpack::16b) the upper halves of the cells keep what they had (inferred).
         """
@@ -842,9 +851,9 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
     """Write a matrix into the tensor memory of a CTA, or of both of a pair, in its layout, with every copy.
 
-    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales)
-    bytes of scale factors, or (M, groups) sets of four bits of metadata. Neighbouring bits stay. `label` is the
-    writer's name. Raises InputError for anything else, and for columns that are not allocated.
+    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales) bytes
+    of scale factors, or (M, groups) sets of four bits of metadata. Neighbouring bits stay. `label` is the writer's
+    name. Raises InputError for anything else, and for columns that are not allocated.
 
     >>> tmem = TensorMemory()
     >>> layout = ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X", column=tmem.alloc(32).column)

@@ -1,4 +1,6 @@
-"""`TensorMap`, and everything about the 128 bytes: `map` is the value, the other modules its rules, bits, findings and texts."""
+"""`TensorMap`, and everything about the 128 bytes: `map` is the value, the other modules its rules, bits, findings and
+texts.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ _PREFIXES: dict[type[enum.IntEnum], str] = {
 
 
 def _accepted(kind: type[E]) -> dict[str | int, E]:
-    """Every exact string and code that means a member: the header's name with and without its prefixes, the short names, the codes."""
+    """Every exact string and code that means a member: the header's name with and without its prefixes, the short
+    names, the codes.
+    """
     prefix = _PREFIXES[kind]
     plain = {m.name.removeprefix(prefix): m for m in kind} | {name: kind(code) for name, code in SHORT_NAMES[kind].items()}
     forms: dict[str | int, E] = {before + name: m for name, m in plain.items() for before in ("", prefix, _DRIVER + prefix)}
@@ -125,7 +127,9 @@ class Arguments:
 
     @property
     def pixel_box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only: on Hopper the others are 0."""
+        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only: on Hopper the
+        others are 0.
+        """
         if self.mode is None:
             return self.pixel_box_lower_corner, self.pixel_box_upper_corner
         zeros = (0,) * max(len(self.global_dim) - 3, 0)
@@ -171,7 +175,9 @@ def members(given: dict[str, Any], values: dict[str, Any]) -> list[str]:
 
 
 def member(name: str, value: Any, unknown: list[str]) -> Any:
-    """The enum member of a name, a code or a foreign enum's member; None, and a sentence in `unknown`, when there is none."""
+    """The enum member of a name, a code or a foreign enum's member; None, and a sentence in `unknown`, when there is
+    none.
+    """
     kind = ENUMS[name]
     if type(value) is kind:
         return value

@@ -1,7 +1,7 @@
 """The 128 bytes of a tensor map, both ways. `spec.tensor_map.TENSOR_MAP` has the places of the fields.
 
-Measured (driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide). The bits of newer swizzles
-and sub-byte types are those that ptxas emits for tensormap.replace: compiled.
+Measured (driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide). The bits of newer swizzles and
+sub-byte types are those that ptxas emits for tensormap.replace: compiled.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def raw_bytes(raw: Any) -> bytes:
 def encode_parts(a: Arguments) -> list[int]:
     """The 64-bit parts of the map that the driver makes; fields of dimensions past the rank hold 0 bits.
 
-    A wide map becomes on Hopper an im2col map without corners along H and D; its mode goes nowhere (trace encode_im2col_wide).
+    A wide map becomes on Hopper an im2col map without corners along H and D; its mode goes nowhere (trace
+    encode_im2col_wide).
     """
     rank = len(a.global_dim)
     parts = [0] * (TENSOR_MAP.bits // PART_BITS)
@@ -182,7 +183,9 @@ def _why_no_map(im2col: int, rank: int, form: int, interleave: int) -> list[Find
 
 
 def _swizzle_of(low: int, atomicity: int, high: int) -> TensorMapSwizzle:
-    """The mode of three fields; of combinations that no mode has, the mode without the foreign ones, which are unknown bits then."""
+    """The mode of three fields; of combinations that no mode has, the mode without the foreign ones, which are unknown
+    bits then.
+    """
     by_bits = {bits: code for code, bits in SWIZZLE_BITS.items()}
     return next(by_bits[b] for b in ((low, atomicity, high), (low, 0, high), (low, atomicity, 0), (low, 0, 0)) if b in by_bits)
 
@@ -214,7 +217,9 @@ class Encoded(Arguments):
         return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
 
     def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
-        """For each of `unknown_fields` the evidence grade that no transfer looks at it on an architecture; None where its effect is unknown."""
+        """For each of `unknown_fields` the evidence grade that no transfer looks at it on an architecture; None where
+        its effect is unknown.
+        """
         if not self.unknown_bits:
             return {}
         raw = int.from_bytes(bytes(self), "little")

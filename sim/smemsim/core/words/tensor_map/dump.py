@@ -1,6 +1,8 @@
-"""The 128 bytes of a tensor map from text: what gdb, xxd, od and hexdump print, arrays of C and Python, hex in any grouping.
+"""The 128 bytes of a tensor map from text: what gdb, xxd, od and hexdump print, arrays of C and Python, hex in any
+grouping.
 
-A text can often be read in two byte orders, and says not which. All readings are made; that which is a legal map is taken.
+A text can often be read in two byte orders, and says not which. All readings are made; that which is a legal map is
+taken.
 """
 
 from __future__ import annotations
@@ -176,7 +178,8 @@ def _literals(text: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _arrays(text: str) -> Iterator[tuple[bytes, str]]:
-    """The innermost {…} or […] that hold 128 bytes: C arrays with or without suffixes and designators, gdb's print, numpy, xxd -i.
+    """The innermost {…} or […] that hold 128 bytes: C arrays with or without suffixes and designators, gdb's print,
+    numpy, xxd -i.
 
     >>> len(list(_arrays("uint64_t tm[16] = {" + "0x1ull, " * 16 + "};  // the map")))
     2
@@ -276,7 +279,9 @@ def _expanded(rows: list[list[str]], base: int) -> tuple[list[str], int, int] | 
 
 
 def _form(tokens: list[str], rows: list[list[str]], base: int) -> tuple[int, int] | None:
-    """Size in bytes and radix of the tokens: by their width, or of bits and unpadded decimals by how far the addresses step."""
+    """Size in bytes and radix of the tokens: by their width, or of bits and unpadded decimals by how far the addresses
+    step.
+    """
     widths = {len(t.removeprefix("0x")) for t in tokens}
     steps = [
         (_number(b[0], base) or 0) - (_number(a[0], base) or 0)

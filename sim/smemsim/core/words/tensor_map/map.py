@@ -29,11 +29,12 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorMap(Encoded):
-    """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the driver's name.
+    """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the
+    driver's name.
 
-    Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes the driver would
-    have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col, encode_im2col_wide). A tiled map has no
-    corners, an im2col map no `box_dim`.
+    Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes
+    the driver would have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col,
+    encode_im2col_wide). A tiled map has no corners, an im2col map no `box_dim`.
 
     >>> import smemsim
     >>> tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8), swizzle="128B")
@@ -196,10 +197,11 @@ class TensorMap(Encoded):
 
     @classmethod
     def from_bytes(cls, raw: Any) -> TensorMap:
-        """The map of 128 bytes from a dump or a debugger, or of a `CUtensorMap` of cuda.bindings. `bytes` of it are the same again.
+        """The map of 128 bytes from a dump or a debugger, or of a `CUtensorMap` of cuda.bindings. `bytes` of it are the
+        same again.
 
-        Bits that no known encoder writes are kept and named by `unknown_fields`. A wide map that was encoded on Hopper comes back as the
-        plain im2col map that it is. TensorMapError where the bytes hold no map at all.
+        Bits that no known encoder writes are kept and named by `unknown_fields`. A wide map that was encoded on Hopper
+        comes back as the plain im2col map that it is. TensorMapError where the bytes hold no map at all.
 
         >>> TensorMap.from_bytes(bytes(128)).data_type.name
         'UINT8'
@@ -211,7 +213,8 @@ class TensorMap(Encoded):
 
     @classmethod
     def parse(cls, text: str, *, arch: str | None = None) -> TensorMap:
-        """The map of a text that people paste: an encode call in C, C++ or Python, or its 128 bytes as a debugger prints them.
+        """The map of a text that people paste: an encode call in C, C++ or Python, or its 128 bytes as a debugger
+        prints them.
 
         >>> TensorMap.parse("cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x10000, {64, 128}, {128}, {64, 64},"
         ...                 " {1, 1}, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,"
@@ -296,7 +299,9 @@ class TensorMap(Encoded):
 
     @functools.cached_property
     def as_im2col(self) -> TensorMap:
-        """The plain im2col map that the driver makes of a wide one on Hopper (trace encode_im2col_wide); Unmodelled for others."""
+        """The plain im2col map that the driver makes of a wide one on Hopper (trace encode_im2col_wide); Unmodelled for
+        others.
+        """
         return TensorMap.from_bytes(bytes(self))
 
     @property

@@ -47,7 +47,9 @@ def measured(at: Target, source: str, trace: str) -> str:
 
 
 def walked(a: Arguments) -> list[int]:
-    """Dimensions of a tile that the box and the element strides count in: 0 with interleave only, and then not the planes of slices."""
+    """Dimensions of a tile that the box and the element strides count in: 0 with interleave only, and then not the
+    planes of slices.
+    """
     return [i for i in range(a.rank) if (i != a.rank - 2 if a.interleave else i)]
 
 
@@ -129,7 +131,9 @@ _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 
 def problems(tm: Encoded, at: Target) -> list[Finding]:
-    """The findings of a map, for an architecture or for any of them; maps that break rules have those besides (`broken_on`)."""
+    """The findings of a map, for an architecture or for any of them; maps that break rules have those besides
+    (`broken_on`).
+    """
     if not tm.global_address and not tm.is_im2col_wide and not any(bytes(tm)):
         return [_all_zero(at)]
     return [found for ask in (_traps, *_QUESTIONS) for found in ask(tm, at)]
@@ -297,13 +301,17 @@ def _wider_stride(stride: int, span: int, size: int) -> str:
 
 
 def _counted_in_elements(a: Arguments, size: int) -> bool:
-    """Are two strides or more those of a dense tensor, counted in elements? One alone may be meant: windows that overlap by half have such a stride."""
+    """Are two strides or more those of a dense tensor, counted in elements? One alone may be meant: windows that
+    overlap by half have such a stride.
+    """
     dense = [math.prod(a.global_dim[:i]) for i in range(1, a.rank)]
     return size > 1 and a.rank > 2 and min(a.global_dim) > 1 and list(a.global_strides) == dense
 
 
 def short_strides(a: Arguments) -> Iterator[tuple[int, int]]:
-    """(dimension, bytes that the dimensions of smaller stride span) where a stride does not step over all of these, so that elements can share bytes."""
+    """(dimension, bytes that the dimensions of smaller stride span) where a stride does not step over all of these, so
+    that elements can share bytes.
+    """
     size = _element_bytes(a)
     span = a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
     for stride, i in sorted(zip(a.global_strides, range(1, a.rank), strict=True)):

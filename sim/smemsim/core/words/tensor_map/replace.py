@@ -1,4 +1,6 @@
-"""`tensormap.replace`: what the instruction makes of the 128 bytes of a tensor map, and how to build a map with it alone."""
+"""`tensormap.replace`: what the instruction makes of the 128 bytes of a tensor map, and how to build a map with it
+alone.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +82,11 @@ def kept_fields(arch: str = "sm_90a") -> tuple[str, ...]:
 def build_sequence(tm: TensorMap) -> list[Step]:
     """The replaces that turn 128 zero bytes into a tiled map, as (field, ordinal, value), as far as replace goes.
 
-    What it cannot set stays zero: L2 promotion, a hint; the redundant words 16 and 18 (`box_bytes`, `swizzle_period`); the version,
-    which driver 580 leaves 0. InputError for an im2col map: its bit, corners and pixels have no field. The atom swizzles of Blackwell
-    end in a swizzle_atomicity, which sm_90a does not have. Grade: the sequence is that of the CUDA programming guide, which allows zeros to
-    begin with on sm_90a (documented); the bytes are those of RULES["tensor_map.replace"].
+    What it cannot set stays zero: L2 promotion, a hint; the redundant words 16 and 18 (`box_bytes`, `swizzle_period`);
+    the version, which driver 580 leaves 0. InputError for an im2col map: its bit, corners and pixels have no field. The
+    atom swizzles of Blackwell end in a swizzle_atomicity, which sm_90a does not have. Grade: the sequence is that of
+    the CUDA programming guide, which allows zeros to begin with on sm_90a (documented); the bytes are those of
+    RULES["tensor_map.replace"].
 
     >>> raw = bytes(128)
     >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(32, 16), global_strides=(128,), box_dim=(32, 8))

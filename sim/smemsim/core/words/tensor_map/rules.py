@@ -1,9 +1,8 @@
 """The rules of the driver's encode calls for tiled and im2col maps, and the driver's answer.
 
-On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col
-and encode_im2col_wide. Documented rules that it does not enforce are findings (`problems`). On Blackwell they are
-those of the driver's header, or inferred. This module has the rules of tiled maps; `im2col_rules` adds those of
-im2col maps.
+On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col and
+encode_im2col_wide. Documented rules that it does not enforce are findings (`problems`). On Blackwell they are those of
+the driver's header, or inferred. This module has the rules of tiled maps; `im2col_rules` adds those of im2col maps.
 
 Both calls are measured on an H200. Driver 580 treats the second like the first, with corners of 0 along H and D. The
 rules of the second on Blackwell are those of the driver's header and the PTX ISA.
@@ -99,8 +98,8 @@ Check = Callable[[Arguments, Target], Sequence[Broken]]
 class Rule:
     """One rule: its name, its requirement, its source, its grade on each architecture, and its calls.
 
-    `code` is the code of its finding in a larger check. `needs` names the enums that the rule needs. `newer` rules
-    are about types and swizzles that Hopper does not have.
+    `code` is the code of its finding in a larger check. `needs` names the enums that the rule needs. `newer` rules are
+    about types and swizzles that Hopper does not have.
     """
 
     name: str
@@ -131,7 +130,9 @@ def rule(
     needs: tuple[str, ...] = (),
     newer: bool = False,
 ) -> Callable[[Check], Check]:
-    """Make a check a row of the table; its docstring is the rule's text, its grades those of sm_90a ("": not there) and of sm_100a, sm_103a."""
+    """Make a check a row of the table; its docstring is the rule's text, its grades those of sm_90a ("": not there) and
+    of sm_100a, sm_103a.
+    """
     grades = {name: Grade(g) for name in ARCHITECTURES if (g := sm_90a if name == "sm_90a" else blackwell)}
 
     def register(check: Check) -> Check:
@@ -385,7 +386,9 @@ def total_bytes(a: Arguments, at: Target) -> Sequence[Broken]:
     TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 9.1 §5.5.1.1", "", "documented", needs=("data_type",), newer=True,
 )  # fmt: skip
 def sub_byte_extents(a: Arguments, at: Target) -> Sequence[Broken]:
-    """Dimension 0 of sub-byte tensors is a multiple of 2 elements, or of 128 with ALIGN16B types, whose inner box is 128 elements."""
+    """Dimension 0 of sub-byte tensors is a multiple of 2 elements, or of 128 with ALIGN16B types, whose inner box is
+    128 elements.
+    """
     row = a.type_row
     if row.multiple == 1:
         return FINE
@@ -592,7 +595,9 @@ def wide_swizzle(a: Arguments, at: Target) -> Sequence[Broken]:
 
 @rule(IM2COL_RULES, "cuTensorMapEncodeIm2colWide: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth", "", "documented", calls=WIDE)
 def wide_corners(a: Arguments, at: Target) -> Sequence[Broken]:
-    """Both corners of the W axis fit 16 signed bits for every rank, and the box between them is not empty; Hopper asks for less bits."""
+    """Both corners of the W axis fit 16 signed bits for every rank, and the box between them is not empty; Hopper asks
+    for less bits.
+    """
     if not _truly_wide(a, at):
         return FINE
     limit = 1 << (LIMITS.wide_corner_bits - 1)

@@ -1,7 +1,8 @@
 """Which tensor maps trap in every transfer, in every load or in every store, whatever its coordinates and addresses.
 
-Measured (H200): traces tma_edited, tma_mode_traps, tma_loads_far, tma_load_traps, tma_store_traps; on Blackwell it is inferred from the
-same rules. Rows off 16 B and wider than the swizzle, and types that sm_90a has not, were measured in loads only.
+Measured (H200): traces tma_edited, tma_mode_traps, tma_loads_far, tma_load_traps, tma_store_traps; on Blackwell it is
+inferred from the same rules. Rows off 16 B and wider than the swizzle, and types that sm_90a has not, were measured in
+loads only.
 """
 
 from __future__ import annotations
