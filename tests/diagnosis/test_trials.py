@@ -16,6 +16,9 @@ EXPECT = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {};\n"
 LOAD = "@%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 256, [bar];\n"
 WAIT = "W: mbarrier.try_wait.parity{}.shared.b64 %p2, [bar], 0; @!%p2 bra W;\n"
 LEAVE = "ld.shared.b32 %r2, [%r3]; st.global.b32 [%d1+8192], %r2;\n"
+ALONE = LEAVE.replace("; ", ";\n")
+REPEATED = "mov.u32 %r8, 0; L: and.b32 %r9, %r8, 1; " + EXPECT.format(256) + LOAD + WAIT + LEAVE
+REPEATED += "bar.sync 0;\nadd.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3; @%p3 bra L;\n"
 STORED = OWN + "st.shared.b32 [%r3], %r1;\n{}bar.sync 0;\n"
 BULK = "@%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], 256;\n@%p9 cp.async.bulk.commit_group;\n"
 AGAIN = "bar.sync 0;\nst.shared.b32 [%r3], %r1;\n@%p9 cp.async.bulk.wait_group 0;\n"
@@ -46,6 +49,9 @@ def ran(body: str, *, try_fixes: bool = True, **given):
         (INIT.format(1) + EXPECT.format(512) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
         (INIT.format(1) + EXPECT.format(128) + LOAD + WAIT.format("") + LEAVE, "T210", "expect 256 bytes in line {mbarrier.arrive.expect}", ""),
         (INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE, "X006", "let the missing threads arrive too, or correct mbarrier.init", "mbarrier.init with 1 arrival in line {mbarrier.init}"),
+        (INIT.format(1) + EXPECT.format(256) + LOAD + ALONE, "X004", "mbarrier.try_wait for the load's mbarrier before line {ld.shared}, parity n & 1", None),
+        (INIT.format(1) + REPEATED.format(""), "X006", "parity n & 1 in line {mbarrier.try_wait}, where n counts the earlier passes of this wait", ""),
+        (INIT.format(1) + REPEATED.format(".relaxed.cta").replace("], 0", "], %r9"), "X004", ".acquire instead of .relaxed in line {mbarrier.try_wait}", ""),
         (STORED.format("") + BULK + WAITED, "X003", "fence.proxy.async.shared::cta after line {st.shared}", ""),
         (STORED.format(FENCE) + BULK + AGAIN, "X005", "cp.async.bulk.wait_group.read 0 before line 20", ""),
         (STORED.format(FENCE) + BULK + WAITED.replace("0", "1") + AGAIN, "X005", "cp.async.bulk.wait_group 0 instead of 1 in line {cp.async.bulk.wait}", ""),
@@ -58,16 +64,17 @@ def ran(body: str, *, try_fixes: bool = True, **given):
 def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
     run, left = ran(wrong)
     first = run.findings[0]
+    places = fix + (trial or "")
     lines = {
         m[1]: n
         for n, line in reversed([*enumerate(kernel(1, wrong).split("\n"), 1)])
-        for m in re.finditer(r"\{([^}]*)\}", fix + trial)
+        for m in re.finditer(r"\{([^}]*)\}", places)
         if m[1] in line
     }
-    fix, trial = (re.sub(r"\{([^}]*)\}", lambda m: str(lines[m[1]]), text) for text in (fix, trial))
+    fix, trial = (text and re.sub(r"\{([^}]*)\}", lambda m: str(lines[m[1]]), text) for text in (fix, trial))
     assert (first.code, first.tried) == (code, True)
     assert first.repair.startswith(fix)
-    assert (first.trial or fix) == (trial or fix)
+    assert trial is None or (first.trial or fix) == (trial or fix)
     untried, same = ran(wrong, try_fixes=False)
     assert (left == same).all()  # a trial leaves nothing
     assert [(f.code, f.line) for f in untried.findings] == [(f.code, f.line) for f in run.findings]

@@ -8,23 +8,24 @@ Nothing here reads a message: a change comes from the code, from the instruction
 |---|---|
 | T210 | the bytes of expect_tx; the mask of a multicast |
 | X003 | fence.proxy.async after the ordinary stores, or before what orders them |
-| X004, X005, X007 | a smaller N of wait_group; a wait_group, a commit_group; .acquire for .relaxed; the other parity |
-| X006, X010 | the count of mbarrier.init or of a barrier; the other parity; the mask of a multicast; the number of a barrier |
-| X008 | a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
+| X004, X005, X007 | a smaller N of wait_group; a wait_group, a commit_group; .acquire for .relaxed; the other parity, a counted one |
+| X006, X010 | the count of mbarrier.init or of a barrier; the other parity, a counted one; the mask of a multicast; the number of a barrier |
+| X008 | a counted parity; a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
 | X011 | the member mask |
-| X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides |
+| X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides, also before the next arrival |
 | X014 | wgmma.fence |
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
-from smemsim.core.ptx.edits import Edit, instructions, with_number
-from smemsim.core.ptx.module import Immediate, Instruction, Module, Register, Special
+from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
+from smemsim.core.ptx.module import Function, Immediate, Instruction, Module, Register, RegisterType, Special
 from smemsim.core.ptx.origins import origin
 
 __all__ = ["Candidate", "candidates_of"]
@@ -32,8 +33,11 @@ __all__ = ["Candidate", "candidates_of"]
 MOST_GROUPS = 3  # smaller values of one wait_group that are tried
 MOST_LINES = 4  # instructions of one kind that are changed, one after the other
 MOST_NUMBERS = 3  # named barriers that are tried
+LANES = 32  # of a warp
+STAGES = (1, 2, 3, 4)  # of a ring whose wait gets a counted parity
 BESIDE = ("X006", "X008", "X010", "X011")  # codes whose fixes name more than one change
 FULL_MASK = 0xFFFFFFFF
+PARITY = 2  # the operands of a wait are a predicate, the mbarrier, the parity, and maybe a time
 WAITS = {  # of asynchronous instructions whose commit groups a thread waits for: what commits, what waits
     "cp.async": ("cp.async.commit_group;", "cp.async.wait_group 0;"),
     "bulk": ("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"),
@@ -44,20 +48,22 @@ WAITS = {  # of asynchronous instructions whose commit groups a thread waits for
 class Candidate(NamedTuple):
     """A change of the PTX, and in words what it is. `is_all`: the fix of the finding proposes nothing else.
 
-    `is_beside`: the text of the finding's fix is kept, since it names other changes too.
+    `is_beside`: the text of the finding's fix is kept, since it names other changes too. `is_other`: the text of the
+    finding's fix names another change.
     """
 
     edits: tuple[Edit, ...]
     text: str
     is_all: bool = True
     is_beside: bool = False
+    is_other: bool = False
 
 
 class _Code:
     """The instructions of a module in the order of the text."""
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    def __init__(self, module: Module, mbarriers: Sequence[int] = ()) -> None:
+        self.module, self.mbarriers = module, mbarriers
         bodies = {id(f.body): f.body for f in module.functions.values() if f.body is not None}
         self.bodies = list(bodies.values())
 
@@ -84,7 +90,7 @@ class _Code:
     def with_numbers(self, i: Instruction, at: Instruction | None = None) -> Instruction | None:
         """The instruction with numbers for its registers, if the text shows them at `at`, or else where it is."""
         at = at or i
-        function = next((f for f in self.module.functions.values() if f.body is not None and any(other is at for other in f.body)), None)
+        function = self.function(at)
         found = i
         for n, operand in enumerate(i.operands):
             if isinstance(operand, Register):
@@ -94,6 +100,23 @@ class _Code:
                     return None
                 found = with_number(found, n, value.value)
         return found
+
+    def constant(self, i: Instruction, n: int) -> int | None:
+        """The number that an operand of an instruction has, if it is one, or a register of one value."""
+        operand = i.operands[n]
+        if isinstance(operand, Register):
+            function = self.function(i)
+            made = None if function is None or function.body is None else origin(function.body, function.labels, i, operand)
+            operand = made.operands[1] if made is not None and made.op == "mov" else operand
+        return operand.value if isinstance(operand, Immediate) else None
+
+    def own(self, i: Instruction) -> Instruction:
+        """The instruction of the module that an instruction of a finding is, whose calls are inlined."""
+        return next((other for body in self.bodies for other in body if (other.line, other.text) == (i.line, i.text)), i)
+
+    def function(self, i: Instruction) -> Function | None:
+        """The function of an instruction."""
+        return next((f for f in self.module.functions.values() if f.body is not None and any(other is i for other in f.body)), None)
 
     def nearest(self, those: Iterable[Instruction], i: Instruction) -> list[Instruction]:
         """Instructions by how near they are: those before another one in the text, the last of them first, then those
@@ -122,13 +145,15 @@ class _Code:
         return Edit(at, (*new, at) if is_before else (at, *new))
 
 
-def candidates_of(f: Finding, module: Module) -> Iterator[Candidate]:
-    """The changes that may fix a finding; none for a code or an instruction without a known change."""
+def candidates_of(f: Finding, module: Module, mbarriers: Sequence[int] = ()) -> Iterator[Candidate]:
+    """The changes that may fix a finding; none for a code or an instruction without a known change. `mbarriers` are the
+    addresses of those on which TMA loads of one CTA complete, in the order of their use.
+    """
     if not isinstance(f.at, InLaunch) or f.at.instruction is None or f.code not in _KINDS:
         return
-    found = [*_KINDS[f.code](f, f.at, f.at.instruction, _Code(module))]
-    for candidate in sorted(found, key=lambda candidate: len({edit.of.location or edit.of.line for edit in candidate.edits})):
-        yield candidate._replace(is_beside=f.code in BESIDE)
+    found = [*_KINDS[f.code](f, f.at, f.at.instruction, _Code(module, mbarriers))]
+    for candidate in sorted(found, key=lambda one: (one.is_other, len({edit.of.location or edit.of.line for edit in one.edits}))):
+        yield candidate._replace(is_beside=f.code in BESIDE and not candidate.is_other)
 
 
 # ---- numbers: the bytes of expect_tx, the count of an mbarrier
@@ -167,6 +192,11 @@ def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
     if _is_wait(i):
         if f.numbers.get("parity"):
             yield _other_parity(i)
+        yield from _counted_parity(i, code, any_parity=True)
+        others = code.nearest([other for other in code.named("mbarrier.") if _is_wait(other) and other.line != i.line], i)
+        for other in [one for one in others if "parity" in one.modifiers and code.constant(one, PARITY) is not None][:2]:
+            yield from _counted_parity(other, code)
+        yield from _missing_arrival(f, code)
         yield from _masks_of_ctas(f, code)
         yield from _ranks(f, code)
     elif i.op in ("bar", "barrier") and "cluster" not in i.modifiers:
@@ -185,7 +215,7 @@ def _count(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
 
 def _other_parity(i: Instruction) -> Candidate:
     """A wait for the other parity: a number is changed, a register only for this instruction."""
-    n = 2  # the operands of a wait are a predicate, the mbarrier, the parity, and maybe a time
+    n = PARITY
     parity = i.operands[n]
     if isinstance(parity, Immediate):
         return Candidate(
@@ -193,6 +223,117 @@ def _other_parity(i: Instruction) -> Candidate:
         )
     flip = dataclasses.replace(i, op="xor", modifiers=("b32",), operands=(parity, parity, Immediate(1)), guard=None)
     return Candidate((Edit(i, (flip, i, flip)),), f"the other parity (xor 1) in line {i.line}", is_all=False)
+
+
+def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) -> Iterator[Candidate]:
+    """A parity that changes with each pass of a wait through its ring of stages, for one that is a number; `any_parity`:
+    for any.
+    """
+    function, passes = code.function(code.own(i)), i.operands[0]
+    begin = code.constant(code.own(i), PARITY)
+    if (begin is None and not any_parity) or i.guard is not None or not isinstance(passes, Register) or "parity" not in i.modifiers:
+        return
+    if function is None or not function.is_entry or not function.body:
+        return
+    first = function.body[0]
+    count, parity = (Register(len(function.registers) + n, f"%smemsim{n}", "b32") for n in (0, 1))
+    new = RegisterType(count.name, count.type), RegisterType(parity.name, parity.type)
+
+    def made(op: str, words: tuple[str, ...], *operands: Register | Immediate) -> Instruction:
+        return dataclasses.replace(i, op=op, modifiers=words, operands=operands, guard=None)
+
+    zero = Edit(first, (dataclasses.replace(made("mov", ("u32",), count, Immediate(0)), line=first.line), first))
+    for stages in STAGES:
+        for start in (0, 1) if begin is None else (begin & 1,):
+            becomes = (
+                made("div", ("u32",), parity, count, Immediate(stages)),
+                made("and", ("b32",), parity, parity, Immediate(1)),
+                made("xor", ("b32",), parity, parity, Immediate(start)),
+                dataclasses.replace(i, operands=(*i.operands[:PARITY], parity, *i.operands[PARITY + 1 :])),
+                dataclasses.replace(made("add", ("u32",), count, count, Immediate(1)), guard=passes),
+            )
+            words = ("n" if stages == 1 else f"(n / {stages})") + " & 1" + " ^ 1" * start
+            yield Candidate(
+                (Edit(i, becomes, new), zero),
+                f"parity {words} in line {i.line}, where n counts the earlier passes of this wait",
+                is_all=False,
+                is_other=True,
+            )
+
+
+def _zero(function: Function, text: str, code: _Code) -> Edit:
+    """A counter that is zero at the begin of a function: the first register that another change of it adds."""
+    first = (function.body or ())[0]
+    count = replaced_by(f"{text} mov.u32 %n, 0;", first, code.module, function, is_before=True)
+    return count._replace(registers=())
+
+
+COUNTER = ".reg .b32 %n; .reg .b32 %at; .reg .b32 %parity; .reg .pred %done; .reg .b32 %who;"
+ADDRESS = "rem.u32 %at, %n, {stages}; mad.lo.u32 %at, %at, {apart}, {base};"  # of the mbarrier of a stage
+
+
+def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
+    """A wait for the mbarriers on which loads complete, one stage after the other, before a read."""
+    own, those = code.own(i), code.mbarriers
+    function = code.function(own)
+    steps = {b - a for a, b in itertools.pairwise(those)}
+    if not those or len(steps) > 1 or function is None or not function.is_entry or not function.body or own.guard is not None:
+        return
+    address = ADDRESS.format(stages=len(those), apart=max(steps, default=8), base=those[0])
+    text = (
+        f"{COUNTER} {address} div.u32 %parity, %n, {len(those)}; and.b32 %parity, %parity, 1;\n"
+        "smemsim_wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [%at], %parity; @!%done bra smemsim_wait; add.u32 %n, %n, 1;"
+    )
+    edits = replaced_by(text, own, code.module, function, is_before=True), _zero(function, COUNTER, code)
+    stages = (
+        f"parity (n / {len(those)}) & 1, where n counts its earlier passes"
+        if len(those) > 1
+        else "parity n & 1, where n counts its earlier passes"
+    )
+    yield Candidate(edits, f"mbarrier.try_wait for the load's mbarrier before line {own.line}, {stages}", is_all=False, is_other=True)
+
+
+def _missing_arrival(f: Finding, code: _Code) -> Iterator[Candidate]:
+    """An arrival at the mbarrier that threads wait for: after a wait for wgmma, and a tcgen05.commit after products."""
+    init = next((other for other in code.named("mbarrier.init") if other.line == f.numbers.get("init")), None)
+    count = None if init is None else code.constant(init, -1)
+    if count is None or not f.touched:
+        return
+    for place, text, who in (*_arrivals_after_wgmma(count, code), *_commits(count, code)):
+        function = code.function(place)
+        if function is None or not function.is_entry or not function.body:
+            continue
+        for stages in STAGES:
+            address = ADDRESS.format(stages=stages, apart=8, base=f.touched[0].begin)
+            edit = replaced_by(f"{COUNTER} {address} {text} add.u32 %n, %n, 1;", place, code.module, function, is_before=False)
+            ring = f"{stages} mbarriers in turn" if stages > 1 else "mbarrier"
+            what = f"{who} after line {place.line}, at the {ring} that line {f.line} waits for"
+            yield Candidate((edit, _zero(function, COUNTER, code)), what, is_all=False, is_other=True)
+
+
+def _arrivals_after_wgmma(count: int, code: _Code) -> Iterator[tuple[Instruction, str, str]]:
+    """(instruction, text, words) of arrivals after waits for wgmma, by so many threads."""
+    arrive = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%at];"
+    one = f"and.b32 %who, %who, {LANES - 1}; setp.eq.u32 %done, %who, 0; @%done {arrive}"
+    text, who = {
+        1: (f"mov.u32 %who, %tid.x; and.b32 %who, %who, {4 * LANES - 1}; setp.eq.u32 %done, %who, 0; @%done {arrive}", "one thread"),
+    }.get(count, (f"mov.u32 %who, %tid.x; {one}", "lane 0 of each warp") if count < LANES else (arrive, "all threads"))  # fmt: skip
+    for place in code.named("wgmma.wait_group")[:MOST_LINES]:
+        if place.guard is None:
+            yield place, text, f"mbarrier.arrive by {who}"
+
+
+def _commits(count: int, code: _Code) -> Iterator[tuple[Instruction, str, str]]:
+    """(instruction, text, words) of a tcgen05.commit after the last product of each part of the text, and after another
+    commit.
+    """
+    if count != 1:
+        return
+    products = [i for i in code.named("tcgen05.mma") if i.guard is None]
+    name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"
+    for place in [*products[-1:], *code.named("tcgen05.commit")][:MOST_LINES]:
+        if place.guard is None:
+            yield place, f"{name} [%at];", "tcgen05.commit"
 
 
 def _masks_of_ctas(f: Finding, code: _Code) -> Iterator[Candidate]:
@@ -323,6 +464,12 @@ def _tensor_memory(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Ite
             (code.put(f"{wait} {fence}", before), late), f"{wait[:-1]} and {fence[:-1]} after line {before.line}, {said}", is_all=False
         )
         yield Candidate((code.put(fence, before), late), f"{fence[:-1]} after line {before.line}, {said}", is_all=False)
+        arrive = code.after(before, lambda other: other.name.startswith("mbarrier.arrive"))
+        if arrive is None:
+            return
+        for text in (fence, wait, f"{wait} {fence}"):
+            words = " and ".join(text.rstrip(";").split("; "))
+            yield Candidate((code.put(text, arrive, is_before=True),), f"{words} before line {arrive.line}", is_all=False)
 
 
 # ---- waits
@@ -344,8 +491,12 @@ def _waits(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Ca
         yield Candidate(
             (Edit(wait, (dataclasses.replace(wait, modifiers=words),)),), f".acquire instead of .relaxed in line {wait.line}", is_all=False
         )
-    for wait in [other for other in waits if "parity" in other.modifiers][:2] if f.code == "X004" else ():
-        yield _other_parity(wait)
+    for wait in [other for other in waits if "parity" in other.modifiers][:2] if f.code in ("X004", "X005") else ():
+        if f.code == "X004":
+            yield _other_parity(wait)
+        yield from _counted_parity(wait, code)
+    if f.code == "X004":
+        yield from _missing_wait(i, code)
 
 
 def _is_wait(i: Instruction) -> bool:
@@ -437,6 +588,8 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
 def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
     yield from _scopes(f, at, i, code)
     if f.touched and not at.within_warp:
+        for wait in code.nearest([other for other in code.named("mbarrier.") if _is_wait(other)], i)[:2]:
+            yield from _counted_parity(wait, code)
         yield from _order_of_mbarriers(i, code)
         yield from _barrier_after_fence(at, i, code)
     if at.within_warp:

@@ -16,6 +16,7 @@ from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.run import Run
 from smemsim.diagnosis.trials.candidates import Candidate, candidates_of
 from smemsim.diagnosis.trials.outcome import Outcome, Outcomes, key_of, keys_of
+from smemsim.run.engine.records import Bulk, Load
 
 __all__ = ["MOST_SECONDS", "try_fixes"]
 
@@ -44,11 +45,23 @@ def try_fixes(run: Run, module: Module, again: Callable[[Module, float], Run], s
     return outcomes
 
 
+def _mbarriers(run: Run) -> tuple[int, ...]:
+    """The mbarriers on which the loads of the first CTA complete, in the order of their use."""
+    events = [event for event in run.launch.result.events.transfers() if isinstance(event, Load | Bulk)]
+    first = min((event.cta for event in events), default=0)
+    own = [event for event in events if event.cta == first]
+    addresses = [
+        *(d.mbar.smem_address for event in own if isinstance(event, Load) for d in event.deliveries),
+        *(t.mbar.smem_address for event in own if isinstance(event, Bulk) for t in event.transfers if t.mbar is not None),
+    ]
+    return tuple(dict.fromkeys(addresses))
+
+
 class _Trials:
     """The trials of one run; a change is executed once."""
 
     def __init__(self, run: Run, module: Module, again: Callable[[Module, float], Run], seconds: float) -> None:
-        self.module, self.again = module, again
+        self.module, self.again, self.mbarriers = module, again, _mbarriers(run)
         self.end, self.left = time.monotonic() + seconds, MOST_RUNS
         self.before = {key for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
         self.done: dict[str, _Came | None] = {}  # by the words of the change
@@ -56,7 +69,7 @@ class _Trials:
     def of(self, f: Finding) -> Outcome | None:
         """The results of changes that may fix a finding; None if nothing is known."""
         failed, has_gone = None, False
-        for candidate in candidates_of(f, self.module):
+        for candidate in candidates_of(f, self.module, self.mbarriers):
             if candidate.text not in self.done:
                 if not self.left or time.monotonic() > self.end:
                     return None  # a change that was not tried may help
