@@ -48,13 +48,17 @@ class Code(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The cause, as its page has it.
+        """The cause in prose, as its page has it: without tables and lists, and without the sentence before them.
 
         >>> CODES["D307"].cause.split()[0]
         'A'
+        >>> [number for number, code in CODES.items() if "|" in code.cause or not code.cause.endswith(".")]
+        []
         """
         text = (pathlib.Path(__file__).parents[2] / "explanations" / f"{self.number}.md").read_text(encoding="utf-8")
-        return " ".join(text.partition("## Cause")[2].partition("\n## ")[0].split())
+        paragraphs = text.partition("## Cause")[2].partition("\n## ")[0].strip().split("\n\n")
+        prose = [" ".join(p.split()) for p in paragraphs if not p.startswith(("|", "- "))]
+        return " ".join(p if not p.endswith(":") else p.rpartition(". ")[0] + "." * (". " in p) for p in prose).strip()
 
 
 # fmt: off
