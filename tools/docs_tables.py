@@ -388,7 +388,12 @@ def _signature(name: str, value: object) -> str:
     text = text.replace("smemsim.", "").replace("'", "")
     if len(name + text) <= 110:
         return name + text
-    return f"{name}(\n" + "\n".join(f"    {p},".replace("'", "") for p in inspect.signature(value).parameters.values()) + "\n)"  # type: ignore[arg-type]
+    parameters = list(inspect.signature(value).parameters.values())  # type: ignore[arg-type]
+    named = [p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters]
+    lines = [str(p).replace("'", "") for p in parameters]
+    if True in named and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        lines.insert(named.index(True), "*")
+    return f"{name}(\n" + "\n".join(f"    {line}," for line in lines) + "\n)"
 
 
 def _told(value: object) -> list[str]:

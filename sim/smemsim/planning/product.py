@@ -149,7 +149,7 @@ def _share(name: str, axis: str, extent: int, rows: int, k: int, **given: Any) -
 
 
 def widest_product(m: int, n: int, k: int, **given: Any) -> ProductPlan:
-    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan where it can have none: the one
+    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan if it can have none: the one
     that needs the fewest changes.
     """
     refused: list[IllegalPlan] = []

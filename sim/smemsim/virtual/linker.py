@@ -50,7 +50,7 @@ class _Statement:
 
 
 def linked(texts: Sequence[str]) -> str:
-    """The PTX of several files. Raises InputError where two define the same name for all."""
+    """The PTX of several files. Raises InputError if two define the same name for all."""
     if len(texts) == 1:
         return texts[0]
     if not texts:

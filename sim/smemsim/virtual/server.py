@@ -113,7 +113,7 @@ class Session(Calls):
 
 
 def _memory(channel: socket.socket) -> DeviceMemory:
-    """Memory at the first addresses that are free in the program, which it says. Raises OSError where the program has ended."""
+    """Memory at the first addresses that are free in the program, which it says. Raises OSError if the program has ended."""
     channel.sendall(struct.pack("<4Q", DEVICE_BASE, HOST_BASE, RANGE_BYTES, PLACES))
     chosen = channel.recv(16, socket.MSG_WAITALL)
     if len(chosen) < 16:

@@ -58,7 +58,7 @@ def draw(rng: random.Random) -> dict[str, Any]:
 
 
 def legal(rng: random.Random) -> tuple[dict[str, Any], Plan]:
-    """The first arguments drawn that make a plan, and the plan, not simulated. Raises InternalError where a plan
+    """The first arguments drawn that make a plan, and the plan, not simulated. Raises InternalError if a plan
     contradicts itself.
     """
     while True:

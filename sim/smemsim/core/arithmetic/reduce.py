@@ -221,7 +221,7 @@ def tensor_reduction(op: Any, data_type: Any) -> ReductionType:
 def bulk_reduction(op: Any, dtype: Any, dst_space: Any) -> ReductionType:
     """The arithmetic of `cp.reduce.async.bulk` to `dst_space`, "global" or "shared::cluster".
 
-    Raises InputError where there is no such instruction. Measured: trace bulk_reductions (all of them); `.f32` keeps
+    Raises InputError if there is no such instruction. Measured: trace bulk_reductions (all of them); `.f32` keeps
     subnormals, although PTX ISA 9.1 §9.7.9.25.4.2 says that it flushes them.
 
     >>> bulk_reduction("add", "f32", "global").flush

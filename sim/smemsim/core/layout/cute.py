@@ -188,7 +188,7 @@ class CuteLayout:
         return coalesce(self)
 
     def logical_divide(self, tiler: Nested) -> CuteLayout:
-        """Each mode as (inside a tile, which tile): CuTe's `logical_divide`. Raises InputError where the tiler does not
+        """Each mode as (inside a tile, which tile): CuTe's `logical_divide`. Raises InputError if the tiler does not
         divide.
 
         >>> print(CuteLayout.parse("(64,2):(8,1)").logical_divide((8, 1)))
@@ -197,7 +197,7 @@ class CuteLayout:
         return logical_divide(self, tiler)
 
     def zipped_divide(self, tiler: tuple[int, ...]) -> CuteLayout:
-        """(inside a tile, which tile), each of all modes: CuTe's `zipped_divide`. Raises InputError where the tiler
+        """(inside a tile, which tile), each of all modes: CuTe's `zipped_divide`. Raises InputError if the tiler
         does not divide.
 
         >>> print(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))").zipped_divide((64, 16)))
@@ -206,7 +206,7 @@ class CuteLayout:
         return zipped_divide(self, tiler)
 
     def recast(self, new_bits: int, old_bits: int) -> CuteLayout:
-        """The layout of the same bytes in elements of another width: CuTe's `recast_layout`. Raises InputError where
+        """The layout of the same bytes in elements of another width: CuTe's `recast_layout`. Raises InputError if
         elements do not fit.
 
         >>> print(CuteLayout.parse("(64,16):(64,1)").recast(128, 16))
@@ -482,7 +482,7 @@ def byte_axes(layout: CuteLayout, element_bits: int) -> tuple[tuple[Leaf, ...], 
 def tile_to_shape(atom: CuteLayout, shape: Sequence[int], order: Sequence[int]) -> CuteLayout:
     """Copies of an atom until `shape` is covered; `order` has the place of each mode in the stacking, 0 the fastest.
 
-    Raises InputError where the shape is no multiple of the atom, or the atom has holes.
+    Raises InputError if the shape is no multiple of the atom, or the atom has holes.
 
     >>> print(tile_to_shape(CuteLayout.parse("(8,64):(64,1)"), (128, 128), (0, 1)))
     ((8,16),(64,2)):((64,512),(1,8192))

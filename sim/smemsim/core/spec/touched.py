@@ -40,7 +40,7 @@ def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES, *, by_produc
     >>> sorted(found)
     ['tcgen05.commit=twice_in_pairs', 'tcgen05.scale_address=both_add', 'tcgen05.scale_address=none']
 
-    Raises RuntimeError where something is assumed already.
+    Raises RuntimeError if something is assumed already.
     """
     if in_force():
         raise RuntimeError(f"{in_force()} is assumed: what the rules touch is not known then")

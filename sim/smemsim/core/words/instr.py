@@ -87,7 +87,7 @@ class InstrDescriptor:
         """The fields by value. Types left out are the kind's only one, or its first; D is f32 (s32 for i8) where it can
         be.
 
-        Raises InputError where the format cannot hold a field's value; what it can hold and the hardware has not,
+        Raises InputError if the format cannot hold a field's value; what it can hold and the hardware has not,
         `problems` tells.
         """
         row = kind_of(kind)
