@@ -133,12 +133,25 @@ def test_loads_in_flight_never_exceed_what_the_barriers_allow(tmp_path):
     assert max(sum(o.at <= one.at < o.full for o in ring.fillings[: one.number + 1]) for one in ring.fillings) == ring.depth
 
 
-def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path):
+@pytest.mark.parametrize(
+    ("instead", "overdue"),
+    [
+        ("// ", ""),
+        (
+            ".reg .pred some; .reg .b32 who; mov.u32 who, %tid.x; setp.lt.u32 some, who, 256; @some mbarrier.arrive.shared::cta.b64 _, ",
+            "; overdue: warp 8.",
+        ),
+    ],
+)
+def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overdue):
+    """No thread releases a stage, or one of two warpgroups does not: then it is named."""
     before, _, behind = RIGHT.rpartition("mbarrier.arrive.shared::cta.b64 _, ")
-    run, _, pipeline = ran(before + "// " + behind, tmp_path)
+    run, _, pipeline = ran(before + instead + behind, tmp_path)
     assert "X006" in [f.code for f in run.findings]
     assert "before the kernel stopped; stage 0 has been read (load 4), " in pipeline.sentences()[-1]
     assert pipeline.sentences()[0].startswith("warp 0 never goes on at line ")
+    assert ("overdue" in pipeline.sentences()[0], pipeline.sentences()[0].endswith(overdue)) == (bool(overdue), True)
+    assert "|~empty[0] phase 0~" in pipeline.text()
     assert "before it issues load 5 into stage 1: phase 0" in pipeline.sentences()[0]
     assert "before it reads the load after load 1 in stage 1: phase 1" in pipeline.sentences()[1]
     loads = next(one for one in pipeline.lanes.stuck if pipeline.awaited(one).is_issue)

@@ -220,16 +220,22 @@ def _row(lane: Lane, drawing: Drawing) -> str:
         if bar.kind in ("flying", "few"):
             row[max(begin, 0) : min(end, width)] = list(bar.label[-1] * max(min(end, width) - max(begin, 0), 0))
             continue
-        if bar.kind == "issue" and 0 <= begin < width and row[begin] == " ":
-            row[begin] = MARKS["issue"]
         for k in range(max(begin, 0), min(end, width)):
             row[k] = MARKS[bar.kind]
         if bar.label and bar.kind in ("load", "work", "stuck"):
             labels.append((begin, bar.label))
-    for begin, label in labels:
+        elif bar.kind in ("wait", "kept") and (says := _fitting(bar.label, end - begin - 3)):
+            labels.append((begin + 2, says))
+    issues = [(int((bar.begin - drawing.begin) * scale), MARKS["issue"]) for bar in lane.bars if bar.kind == "issue"]
+    for begin, label in (*issues, *labels):
         if 0 <= begin < width:
             row[begin : min(begin + len(label), width)] = list(label[: width - begin])
     return "".join(row)
+
+
+def _fitting(label: str, room: int) -> str:
+    """A label, or its first word, if there is room for it between marks."""
+    return next((says for says in (label, label.partition(" ")[0]) if 0 < len(says) <= room), "")
 
 
 # ---- As SVG

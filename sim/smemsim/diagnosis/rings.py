@@ -253,7 +253,7 @@ class Verdicts:
         """`sentences`, and whether each is bad news."""
         stuck = [
             (
-                f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}{self._awaits(one)}: {one.why}.",
+                f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}{self._awaits(one)}: {one.why}{f'; overdue: {warps_named(one.overdue)}' * bool(one.overdue)}.",
                 True,
             )
             for one in self.lanes.stuck

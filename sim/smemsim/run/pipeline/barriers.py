@@ -75,7 +75,9 @@ class BarrierObserver(Observer):
             own = [t for t in wait.threads.tolist() if self._first <= t < self._first + x.stride]
             if own:
                 warps = tuple(sorted({(t - self._first) // WARP for t in own}))
-                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], self._blocked.get(own[0])))
+                late = () if wait.participants is None else self._drawn(x, wait.participants()[1].tolist())
+                overdue = tuple(sorted(warp for warp, _ in late))
+                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], self._blocked.get(own[0]), overdue))
 
     def _own(self, threads: np.ndarray) -> list[int]:
         return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]

@@ -31,7 +31,8 @@ class Span(NamedTuple):
 
 class Stuck(NamedTuple):
     """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait
-    for, in words. `thread` is the first of them, `barrier` the mbarrier that it waits at.
+    for, in words. `thread` is the first of them, `barrier` the mbarrier that it waits at. `overdue` are the warps that
+    have arrived at it, or at those of other stages, and have not in this phase.
     """
 
     warps: tuple[int, ...]
@@ -39,6 +40,7 @@ class Stuck(NamedTuple):
     why: str
     thread: int = -1
     barrier: tuple[int, int] | None = None
+    overdue: tuple[int, ...] = ()
 
 
 class Role(NamedTuple):
