@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from places import TESTS
 from ptx_rendering import module_text
-from smemsim import InputError
+from smemsim import Gpu, InputError
 from smemsim.core.ptx import (
     Address,
     Arguments,
@@ -690,3 +690,21 @@ def test_an_index_behind_a_variable_counts_its_elements(kind, element):
     )
     body = read_module(text).functions["k"].body
     assert [i.operands[1].offset for i in body[:3]] == [3 * element, 3 * element, 2 * element]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ld.shared.u33 %r1, [%r2];", "no instruction with .u33; did you mean .u32?"),
+        ("ld.global.v3.u32 {%r1, %r2, %r3}, [%r2];", "no instruction with .v3; did you mean .v"),
+        ("tex.1d.v4.f33.s32 {%r1, %r1, %r1, %r1}, [t, {%r2}];", "no instruction with .f33; did you mean .f32?"),
+        ("fma.rnd.f32 %f1, %f1, %f1, %f1;", "no instruction with .rnd; did you mean .rn?"),
+        ("ld.shared.zq %r1, [%r2];", "no instruction with .zq"),
+        ("frob.u32 %r1, %r2;", "PTX has no instruction frob"),
+    ],
+)
+def test_a_word_that_ptx_has_nowhere_is_an_error(line: str, message: str):
+    """Not a limit of the model: ptxas refuses it, too."""
+    text = f".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .f32 %f<4>;\n{line}\nret; }}"
+    with pytest.raises(InputError, match=re.escape(message)):
+        Gpu("sm_90a").launch(text, progress=False)

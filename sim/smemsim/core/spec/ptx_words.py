@@ -1,22 +1,22 @@
 """The words of PTX instructions: their first words, and the words after the dots (PTX ISA 9.1, chapter 9).
 
-They distinguish a typing error from an instruction that is not modelled. Numbers and shapes (`m64n128k16`, `32x32b`,
-`x16`) are not included.
+They distinguish a typing error from an instruction that is not modelled. Shapes of products (`m64n128k16`) are not
+included. Compiled: ptxas 13.0.88 knows each of these words, and calls others unknown.
 """
 
 from __future__ import annotations
 
-__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TEXTURES"]
+import difflib
+from collections.abc import Collection
+
+__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "nearest"]
 
 
 # Four bytes that a SIMD video instruction cannot select: ptxas reads the word as the type of a tensor map (compiled:
 # ptxas 13.0.88 refuses this selector of all 4,096, and takes its neighbours).
 NO_SELECTOR = "b1024"
 LIKE = 0.74  # of difflib: how near a slip of the pen is to the word that was meant
-TEXTURES = frozenset(
-    ["tex", "tld4", "txq", "suld", "suq", "sured", "sust", "istypep", "createpolicy"]
-)  # whose words are not all listed here
-
+SHORT = 0.66  # of words of at most three letters, of which one is another
 OPERATIONS = frozenset(
     [
         "abs",
@@ -189,4 +189,24 @@ _MATRIX = """
     collector::b3::use down unpack::16b pack::16b ld cp wait::ld wait::st before_thread_sync after_thread_sync fence::before_thread_sync
     fence::after_thread_sync ashift satfinite ordered_metadata x8 x16 x32 x64 x128 spformat
 """
-MODIFIERS = frozenset(f"{_TYPES} {_ARITHMETIC} {_MEMORY} {_ASYNCHRONOUS} {_MATRIX}".split())
+_TENSOR_MEMORY = """
+    16x32bx2 16x64b 16x128b 16x256b 32x32b 4x256b 32x128b 64x128b 128x128b 128x256b b6x16_p32 b4x16_p64 32x128bp 128x128bp ashift::1 4x32dp128bit
+    async::generic ue8m0x4 thread b2 multicast evict_first evict_last evict_normal evict_unchanged ::all sparsity visible
+    collector::b1::lastuse collector::b1::discard collector::b2::lastuse collector::b2::discard collector::b3::lastuse collector::b3::discard
+"""
+_TEXTURES = """
+    a1d a2d 2dms a2dms cube acube 1da 2da level base grad r g b a p trap zero clamp width height depth channel_data_type channel_order normalized_coords
+    array_size num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords memory_layout texref samplerref surfref
+    istypep fractional range
+"""
+MODIFIERS = frozenset(f"{_TYPES} {_ARITHMETIC} {_MEMORY} {_ASYNCHRONOUS} {_MATRIX} {_TENSOR_MEMORY} {_TEXTURES}".split())
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The known word that is nearest to a misspelt one; "" if none is near.
+
+    >>> nearest("u33", MODIFIERS), nearest("gloabl", MODIFIERS), nearest("zq", MODIFIERS)
+    ('u32', 'global', '')
+    """
+    near = difflib.get_close_matches(word, sorted(known), 8, LIKE if len(word) > 3 else SHORT)
+    return max(near, key=lambda one: (one[0] == word[0]) + (len(one) == len(word)), default="")

@@ -13,7 +13,6 @@ runs.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import pkgutil
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.base.errors import Unmodelled
 from smemsim.core.ptx.module import Instruction
-from smemsim.core.spec.ptx_words import LIKE, MODIFIERS, OPERATIONS, TEXTURES
+from smemsim.core.spec.ptx_words import MODIFIERS, OPERATIONS, nearest
 from smemsim.run.isa.registers import Wave
 
 if TYPE_CHECKING:
@@ -142,21 +141,21 @@ def _builder_named(words: tuple[str, ...]) -> Builder | None:
     return None
 
 
-_SHAPE = re.compile(r"\d|x\d+$|[mnk]\d+[mnk\d]")  # of an operand or of a group of registers
+_SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
 
 
 def misspelt(i: Instruction) -> str:
-    """The message for a word of an instruction that is almost one of PTX; "" if all words are valid, or similar to
-    none.
+    """The message for the first word of an instruction that PTX has nowhere, with the nearest one; "" if all are words of PTX.
+
+    Which of them an instruction may have is not its question.
     """
     for n, word in enumerate((i.op, *i.modifiers)):
         known = MODIFIERS if n else OPERATIONS
         if word in known or (n and _SHAPE.match(word)):
             continue
-        if i.op not in TEXTURES and (found := difflib.get_close_matches(word, sorted(known), 1, LIKE)):
-            near = found[0]
-            dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
-            return f"line {i.line}: {i.name}: {what} {dot}{word}; did you mean {dot}{near}?"
+        dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
+        near = nearest(word, known)
+        return f"line {i.line}: {i.name}: {what} {dot}{word}" + (f"; did you mean {dot}{near}?" if near else "")
     return ""
 
 
