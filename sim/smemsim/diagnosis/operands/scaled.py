@@ -54,7 +54,7 @@ LINEAR = "one row after the other, not in blocks of 32 lanes x 4 rows"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
 LEAST_BLOCK = 8  # rows of a block with one factor
-FAR = 8  # times as many bytes as are missing: so far from the used ones may others be that count
+FAR, FARTHEST = 8, 1 << 20  # times as many bytes as are missing, and bytes: so far from the used ones may others be that count
 LIKE = 0.5  # share of unused bytes that must be so near
 
 
@@ -528,7 +528,7 @@ class AllFactors:
             found = [values for values in (np.append(between, behind), np.append(before, between)) if len(values) >= missing]
             return any(len(distinct(values)) > 1 for values in found)
 
-        return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(FAR * missing) else Idle.NONE
+        return Idle.OWN if are_there(apart) else Idle.NEAR if are_there(min(FAR * missing, FARTHEST)) else Idle.NONE
 
     def _unused(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
         """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
