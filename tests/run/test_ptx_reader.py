@@ -697,7 +697,7 @@ def test_an_index_behind_a_variable_counts_its_elements(kind, element):
     [
         ("ld.shared.u33 %r1, [%r2];", "no instruction with .u33; did you mean .u32?"),
         ("ld.global.v3.u32 {%r1, %r2, %r3}, [%r2];", "no instruction with .v3; did you mean .v"),
-        ("tex.1d.v4.f33.s32 {%r1, %r1, %r1, %r1}, [t, {%r2}];", "no instruction with .f33; did you mean .f32?"),
+        ("tex.1d.v4.f33.s32 {%r1, %r1, %r1, %r1}, [%rd1, {%r2}];", "no instruction with .f33; did you mean .f32?"),
         ("fma.rnd.f32 %f1, %f1, %f1, %f1;", "no instruction with .rnd; did you mean .rn?"),
         ("ld.shared.zq %r1, [%r2];", "no instruction with .zq"),
         ("frob.u32 %r1, %r2;", "PTX has no instruction frob"),
@@ -705,6 +705,6 @@ def test_an_index_behind_a_variable_counts_its_elements(kind, element):
 )
 def test_a_word_that_ptx_has_nowhere_is_an_error(line: str, message: str):
     """Not a limit of the model: ptxas refuses it, too."""
-    text = f".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .f32 %f<4>;\n{line}\nret; }}"
+    text = f".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n{line}\nret; }}"
     with pytest.raises(InputError, match=re.escape(message)):
         Gpu("sm_90a").launch(text, progress=False)

@@ -208,5 +208,10 @@ def nearest(word: str, known: Collection[str]) -> str:
     >>> nearest("u33", MODIFIERS), nearest("gloabl", MODIFIERS), nearest("zq", MODIFIERS)
     ('u32', 'global', '')
     """
-    near = difflib.get_close_matches(word, sorted(known), 8, LIKE if len(word) > 3 else SHORT)
-    return max(near, key=lambda one: (one[0] == word[0]) + (len(one) == len(word)), default="")
+    least = LIKE if len(word) > 3 else SHORT if len(word) > 2 else 0.5
+    near = difflib.get_close_matches(word, sorted(one for one in known if len(word) > 2 or one[0] == word[0]), 8, least)
+
+    def likeness(one: str) -> float:
+        return difflib.SequenceMatcher(None, word, one).ratio() + ((one[0] == word[0]) + (len(one) == len(word))) / 16
+
+    return max(near, key=likeness, default="")
