@@ -21,6 +21,7 @@ from smemsim.capture.plan import Planned, plan_of
 from smemsim.capture.report import report_of
 
 ARCHS = ("sm_90a", "sm_100a", "sm_103a")
+OTHERS = ("sm_80", "sm_86", "sm_89", "sm_120a", "sm_121a")
 CARD = {"gpu": "a card of this test", "compute_capability": "9.0", "driver": "none"}
 PLAN = (Planned("first", 1, "?"), Planned("second", 1, "?"), Planned("long", 500, "?"), Planned("third", 1, "?", needs="no-such-program"))
 
@@ -32,7 +33,7 @@ def command(*arguments):
 # ---- The plan ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", [*ARCHS, *OTHERS])
 def test_every_suite_of_a_card_is_planned_once_and_the_plan_has_no_other(arch):
     names = [p.suite for p in plan_of(arch)]
     assert sorted(names) == sorted(suites_of(arch))
@@ -55,11 +56,13 @@ def test_a_dry_run_says_what_fits_and_needs_no_card(minutes):
     assert sum(r["seconds"] for r in rows if r["runs"]) <= 60 * float(minutes)
 
 
-def test_cards_without_kernels_of_the_kit_are_asked_for_the_encoder_alone():
-    done = command("--dry-run", "--arch", "sm_120a")
+@pytest.mark.parametrize(("arch", "first"), [("sm_110a", "encode_tiled"), ("sm_120a", "mma_sync_sums"), ("sm_89", "mma_sync_sums")])
+def test_other_cards_are_asked_for_what_they_have(arch, first):
+    done = command("--dry-run", "--arch", arch)
     assert done.exit_code == 0
-    assert "encode_tiled" in done.output
+    assert first in done.output.splitlines()[1]
     assert "wgmma" not in done.output
+    assert ("encode_tiled" in done.output) is (arch != "sm_89")
 
 
 @pytest.mark.parametrize(

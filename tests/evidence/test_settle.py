@@ -4,6 +4,8 @@ import functools
 import json
 import pathlib
 import re
+import tempfile
+import types
 
 import pytest
 from click.testing import CliRunner
@@ -14,11 +16,15 @@ from smemsim import RULES, Grade, InputError
 from smemsim.cli import main
 from smemsim.core.spec.alternatives import ALTERNATIVES, assuming
 from smemsim.core.spec.calibration import CALIBRATION
+from smemsim.core.spec.targets import target_number
 from smemsim.core.spec.touched import touched
 from smemsim.evidence import OPEN, REFUTED, SHOWN, Settled, Settlement, load_suite, patch, regraded, replay_suite, settle_suites
+from smemsim.run.engine.device import Device
 
 pytest.importorskip("cuda.bindings", reason="the capture kit needs cuda-bindings")
+from smemsim.capture import bench, sync_suite
 from smemsim.capture.blackwell import suites
+from smemsim.capture.plan import PLANS
 from test_blackwell_traces import capture
 
 IS_NIGHTLY = settings.get_current_profile_name() == "nightly"
@@ -85,6 +91,51 @@ def test_a_card_that_keeps_to_the_rules_refutes_alternatives_and_shows_none(suit
     assert not found.differing
     assert {s.outcome for s in found.settled} <= {REFUTED, OPEN}
     assert sum(s.outcome == REFUTED for s in found.settled) >= 3
+
+
+@pytest.fixture(scope="session")
+def sums():
+    """`sums(arch, alternative)`: the trace of the suite of mma.sync, as a card that does what an alternative says (None: the rules) answers it, one tile a case, one style of numbers."""
+
+    @functools.cache
+    def of(arch, alternative=None):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        device = Device(arch)
+        about = {"gpu": "stand-in: the model", "compute_capability": f"{target_number(arch) / 10}"}
+        stand_in = types.SimpleNamespace(device=device)
+        stand_in.write = functools.partial(bench.write, stand_in)
+        with pytest.MonkeyPatch.context() as patch, assuming(alternative):
+            device.describe = lambda: about
+            patch.setattr(bench.settings, "arch", arch)
+            patch.setattr(sync_suite, "TILES", 1)
+            patch.setattr(sync_suite, "STYLES", ("cancel",))
+            sync_suite.captured(stand_in, folder)
+        return load_suite(folder / sync_suite.SUITE)
+
+    return of
+
+
+SUMS = {a: "sm_120a" for a in map(str, ALTERNATIVES.values()) if a.startswith(("arithmetic.mma_sync_rtx=", "mma_sync.scales="))} | {
+    a: "sm_89" for a in map(str, ALTERNATIVES.values()) if a.startswith("arithmetic.mma_sync_ampere=")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "alternative", SUMS if IS_NIGHTLY else ["arithmetic.mma_sync_rtx=two_halves", "arithmetic.mma_sync_ampere=25_bits"]
+)
+def test_a_card_whose_mma_sync_adds_otherwise_is_found_out(alternative, sums):
+    found = settle_suites([sums(SUMS[alternative], alternative)], only=[a for a, arch in SUMS.items() if arch == SUMS[alternative]])
+    assert [s.alternative for s in found.settled if s.outcome == SHOWN] == [alternative]
+
+
+@pytest.mark.parametrize(
+    ("arch", "rules"), [("sm_120a", {"arithmetic.mma_sync_rtx", "mma_sync.scales"}), ("sm_80", {"arithmetic.mma_sync_ampere"})]
+)
+def test_a_card_whose_mma_sync_adds_as_the_rules_say_measures_them_and_no_rule_of_other_cards(arch, rules, sums):
+    found = settle_suites([sums(arch)])
+    assert not found.differing
+    assert {rule for rule in found.rules if found.grade(rule) is Grade.MEASURED} == rules
+    assert all(arch in RULES[s.rule].grades for s in found.settled)
 
 
 def test_an_h200_refutes_what_it_does_not_do():
@@ -170,6 +221,7 @@ def test_without_a_card_each_architecture_is_one_line(monkeypatch):
     monkeypatch.setattr("smemsim.testing.recorder.why_no_gpu", lambda: "no CUDA driver answers here")
     said = CliRunner().invoke(main, ["capture", "--dry-run"]).output.splitlines()
     assert said[0] == "no card was found on this machine: no CUDA driver answers here"
-    assert re.search(r"sm_90a +[1-9]\d* of \d+ rules are measured already; \d+ suites, about \d+ minutes", said[2])
-    assert re.search(r"sm_100a +0 of \d+ rules are measured already", said[3])
-    assert len(said) == 6
+    assert re.search(r"sm_90a +[1-9]\d* of \d+ rules measured already; \d+ suites, about \d+ minutes", said[2])
+    assert re.search(r"sm_100a +0 of \d+ rules measured already", said[3])
+    assert "  sm_89     0 of 1 rule measured already; 1 suite, about 10 seconds" in said
+    assert len(said) == len(PLANS) + 3

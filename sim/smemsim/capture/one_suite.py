@@ -16,6 +16,7 @@ from smemsim.capture import (
     mma_suites,
     pointer_suite,
     replace_suites,
+    sync_suite,
     texture_suites,
     transfer_suites,
     value_suites,
@@ -24,9 +25,11 @@ from smemsim.capture import (
 from smemsim.capture.bench import KERNELS, Bench, build_all, run_risky, settings
 from smemsim.capture.blackwell import check as blackwell_check
 from smemsim.capture.blackwell import suites as blackwell_suites
+from smemsim.core.spec.targets import target_number
 
 __all__ = ["kernels_of", "suites_of"]
 
+HOPPERS_NUMBER = 90  # cards before it have no tensor maps
 Suite = Callable[[Bench, pathlib.Path], None]
 
 HOPPER: dict[str, Suite] = (
@@ -53,7 +56,8 @@ def suites_of(arch: str) -> dict[str, Suite]:
         return HOPPER
     if arch in ("sm_100a", "sm_103a"):
         return {name: HOPPER[name] for name in SHARED} | blackwell_suites.SUITES
-    return {name: HOPPER[name] for name in DRIVER_ALONE}
+    drivers = {} if target_number(arch) < HOPPERS_NUMBER else {name: HOPPER[name] for name in DRIVER_ALONE}
+    return (sync_suite.SUITES if arch in sync_suite.CARDS else {}) | drivers
 
 
 def kernels_of(arch: str) -> dict[str, Callable[[], str]]:

@@ -117,15 +117,19 @@ DECIDES = {
 }
 
 ENCODERS = tuple(p for p in HOPPER if p.suite.startswith("encode_"))  # no kernel runs: every card with such a driver answers
-PLANS = {"sm_90a": HOPPER, "sm_100a": BLACKWELL, "sm_103a": BLACKWELL}
+SUMS = (Planned("mma_sync_sums", 10, "How does mma.sync add? Bits kept, halves of K, scales"),)
+PLANS = {
+    "sm_90a": HOPPER, "sm_100a": BLACKWELL, "sm_103a": BLACKWELL, **dict.fromkeys(("sm_80", "sm_86", "sm_89"), SUMS),
+    **dict.fromkeys(("sm_120a", "sm_121a"), (*SUMS, *ENCODERS)),
+}  # fmt: skip
 
 
 def plan_of(arch: str) -> tuple[Planned, ...]:
     """The suites for a card. The suite that settles the most a minute comes first. Cards that the kit has no kernels
     for are asked for the driver's encoder alone.
 
-    >>> plan_of("sm_90a")[0].suite, [p.suite for p in plan_of("sm_120a")][:2]
-    ('tma_wgmma', ['encode_tiled', 'encode_im2col'])
+    >>> plan_of("sm_90a")[0].suite, [p.suite for p in plan_of("sm_120a")][:2], plan_of("sm_110a")[0].suite
+    ('tma_wgmma', ['mma_sync_sums', 'encode_tiled'], 'encode_tiled')
     """
     return PLANS.get(arch, ENCODERS)
 

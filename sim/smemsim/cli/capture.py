@@ -27,9 +27,7 @@ SEND = "https://github.com/smemsim/smemsim/issues/new?template=trace.yml"
 )
 @click.option("--out", type=click.Path(path_type=pathlib.Path, file_okay=False), help="Folder of the traces.  [default: capture-ARCH]")
 @click.option("--dry-run", is_flag=True, help="Print what would run and what it would settle. Needs no GPU.")
-@click.option(
-    "--arch", help="With --dry-run: the card, such as sm_100a.  [default: the GPU of this machine, else sm_90a, sm_100a and sm_103a]"
-)
+@click.option("--arch", help="With --dry-run: the card, such as sm_100a.  [default: the GPU of this machine, else all]")
 @json_option
 @click.pass_context
 def capture(ctx: click.Context, suites: tuple[str, ...], minutes: float, out: pathlib.Path | None, dry_run: bool, arch: str | None, as_json: bool) -> None:  # fmt: skip
@@ -93,9 +91,11 @@ def _without_card(why: str) -> str:
     for arch, plan in PLANS.items():
         grades = [r.grades[arch] for r in RULES.values() if arch in r.grades]
         measured = sum(g is Grade.MEASURED for g in grades)
-        state = f"{measured} of {len(grades)} rules are measured already"
-        lines.append(f"  {arch:8}  {state}; {len(plan)} suites, about {sum(p.seconds for p in plan) / 60:.0f} minutes")
-    return "\n".join([*lines, f"smemsim capture --dry-run --arch {arch} lists the suites of a card"])
+        seconds = sum(p.seconds for p in plan)
+        time = f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds} seconds"
+        rules, suites = (f"{n} {word}{'s' * (n != 1)}" for n, word in ((len(grades), "rule"), (len(plan), "suite")))
+        lines.append(f"  {arch:8}  {measured} of {rules} measured already; {suites}, about {time}")
+    return "\n".join([*lines, "smemsim capture --dry-run --arch sm_100a lists the suites of a card"])
 
 
 def _planned(arch: str, suites: tuple[str, ...]) -> tuple[Planned, ...]:

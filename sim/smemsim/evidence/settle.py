@@ -147,8 +147,8 @@ def _count(arch: str, rule: str) -> int:
 
 
 def _alternatives(arch: str) -> dict[str, Alternative]:
-    """What could be otherwise on a card."""
-    return {name: a for name, a in every_alternative(arch).items() if a.only in ("", arch)}
+    """What could be otherwise on a card: alternatives of the rules that it has."""
+    return {name: a for name, a in every_alternative(arch).items() if a.only in ("", arch) and arch in RULES[a.rule].grades}
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that sme
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import datetime
@@ -27,7 +28,7 @@ import numpy as np
 from smemsim.base.arguments import shown, whole, wholes
 from smemsim.base.errors import HardwareTrap, InputError, SmemsimError, TraceError
 from smemsim.core.machine.tma import tma_load
-from smemsim.core.spec.architectures import ARCHITECTURES, architecture
+from smemsim.core.spec.architectures import ARCHITECTURES, any_architecture, architecture
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS
 from smemsim.core.words.instr import InstrDescriptor
 from smemsim.core.words.smem import SmemDescriptor
@@ -172,6 +173,14 @@ class CudaModule:
             sizes.append(int(sizes_found[1]))
 
 
+def _name(card: str) -> str:
+    """The target that smemsim knows a card by."""
+    for name in (f"{card}a", card):
+        with contextlib.suppress(InputError):
+            return any_architecture(name).name
+    raise InputError(f"the GPU is {card}, which smemsim does not model; smemsim exec --list-cards prints those that it does")
+
+
 class Gpu:
     """A real card: one device, its primary context current; InputError for a card that smemsim does not model."""
 
@@ -184,9 +193,7 @@ class Gpu:
         _ok(self.cu.cuInit(0), "cuInit")
         self.device = _ok(self.cu.cuDeviceGet(ordinal), "cuDeviceGet")
         major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-        self.capability, self.arch = f"{major}.{minor}", f"sm_{major}{minor}a"
-        if self.arch not in ARCHITECTURES:
-            raise InputError(f"the GPU is {self.arch.rstrip('a')}: smemsim models {', '.join(ARCHITECTURES)}")
+        self.capability, self.arch = f"{major}.{minor}", _name(f"sm_{major}{minor}")
         self._open()
 
     def _open(self) -> None:

@@ -652,7 +652,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     # ---- mma.sync of cards that were not measured
     Alternative("arithmetic.mma_sync_ampere", "one_sum", "K is one sum", "Hopper", "mma_sync.row", _sync(_AMPERE, lambda row: row._replace(k=2 * row.k))),
     Alternative("arithmetic.mma_sync_ampere", "25_bits", "terms are cut 25 bits below the largest", "Hopper", "mma_sync.row", _sync(_AMPERE, lambda row: row._replace(kept_bits=25) if row.kept_bits == 24 else row)),
-    Alternative("arithmetic.mma_sync_ampere", "fp8_full_results", "8-bit floats: f32 results have 23 fraction bits", "other types", "mma_sync.row", _sync(("sm_89",), lambda row: row._replace(fraction_bits=23) if row.fraction_bits == 13 else row)),
+    Alternative("arithmetic.mma_sync_ampere", "fp8_full_results", "8-bit floats: f32 results have 23 fraction bits", "other types", "mma_sync.row", _sync(("sm_89",), lambda row: row._replace(fraction_bits=23) if row.fraction_bits == 13 else row), only="sm_89"),
     Alternative("arithmetic.mma_sync_rtx", "24_bits", "terms are cut 24 bits below the largest", "SM80 and SM89", "mma_sync.row", _sync(_RTX, _bits(24))),
     Alternative("arithmetic.mma_sync_rtx", "fp8_13_bits", "8-bit floats: terms are cut 13 bits below the largest", "SM89 and wgmma", "mma_sync.row", _sync(_RTX, _bits(13, only_fp8=True))),
     Alternative("arithmetic.mma_sync_rtx", "two_halves", "K in two halves, D of the first is C of the second", "SM80 and SM89", "mma_sync.row", _sync(_RTX, lambda row: row._replace(k=row.k // 2) if row.group == 1 else row)),
