@@ -158,7 +158,8 @@ def _elements(words: np.ndarray, bits: int) -> np.ndarray:
 
 def _packed(elements: np.ndarray, bits: int) -> np.ndarray:
     shifted = elements.astype(np.uint64) << np.arange(0, 32, bits, dtype=np.uint64)
-    return np.bitwise_or.reduce(shifted, axis=-1).astype(np.uint32)
+    words: np.ndarray = np.bitwise_or.reduce(shifted, axis=-1).astype(np.uint32)
+    return words
 
 
 def _finite(words: np.ndarray, form: Form, kind: str, style: str) -> np.ndarray:

@@ -216,7 +216,7 @@ def _launch(raw: object) -> dict[str, Any]:
     return about
 
 
-def _check_names(outputs: Sequence[object], expected: Mapping[str, str], arrays: Collection[str]) -> None:
+def _check_names(outputs: Sequence[str], expected: Mapping[str, str], arrays: Collection[str]) -> None:
     """Names of arrays, in `outputs` and `expected`."""
     if len(outputs) > len(arrays):
         raise TableError(f"outputs: {len(outputs)} names of {len(arrays)} arrays; each is named once at most", Path.of("outputs"))
