@@ -158,7 +158,7 @@ class ArrayShadow:
             times = 1 << self.cells.shift - shift
             cells = self.cells
             writers, earlier, readers, others = (
-                np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others)
+                _repeated(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others)
             )
             self.cells = cells._replace(shift=shift, writers=writers, earlier=earlier, readers=readers, others=others)
             self.observed = {cell * times + n: dict(of) for cell, of in self.observed.items() for n in range(times)}
@@ -202,6 +202,16 @@ class ArrayShadow:
     @property
     def _sizes(self) -> tuple[int, int]:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
+
+
+def _repeated(table: np.ndarray, times: int) -> np.ndarray:
+    """`np.repeat` of a table (n,), most of which is 0 for a large array: memory that holds zeros alone is not touched."""
+    held = np.flatnonzero(table)
+    if 4 * len(held) > len(table):
+        return np.repeat(table, times)
+    found = np.zeros(len(table) * times, table.dtype)
+    found.reshape(-1, times)[held] = table[held, None]
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
