@@ -35,7 +35,7 @@ CONFLICTS = ("access", "pitch", "steps", "tma")
 @click.command(short_help="Find descriptors that read an operand, the fault behind a wrong D, or a layout without bank conflicts.")
 @click.argument("paths", nargs=-1, type=PLACE, metavar="[SCENARIO | DUMP OPERAND]")
 @click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
-@click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, such as step[1].a, with or without words.")
+@click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, such as step[1].a. It need not have a word.")
 @click.option(
     "--layout",
     metavar="LAYOUT",
@@ -66,7 +66,7 @@ CONFLICTS = ("access", "pitch", "steps", "tma")
     "--access", multiple=True, metavar="OP:BYTES:AT", help="Conflicts: an access, as ldmatrix.x4:16:lane % 16 * 128 + lane // 16 * 16."
 )
 @click.option("--pitch", type=int, help="Conflicts: bytes of a row of the buffer.")
-@click.option("--steps", type=int, default=1, show_default=True, help="Conflicts: values of step, from 0 on, in AT.")
+@click.option("--steps", type=int, default=1, show_default=True, help="Conflicts: the number of values that `step` takes in AT, from 0 on.")
 @click.option("--tma", is_flag=True, help="Conflicts: TMA writes the buffer, so try only its swizzles.")
 @json_option
 @click.pass_context
