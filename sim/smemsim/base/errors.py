@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from smemsim.base.members import OwnMembers
+
 __all__ = ["HardwareTrap", "InputError", "InternalError", "NotKeptWarning", "OutsideError", "SmemsimError", "TraceError", "Unmodelled"]
 
 
-class SmemsimError(Exception):
+class SmemsimError(Exception, metaclass=OwnMembers):
     """Base class of all errors that smemsim raises on purpose.
 
     >>> import smemsim
@@ -45,7 +47,7 @@ class InternalError(SmemsimError):
         super().__init__(f"internal error, please report it: {message}")
 
 
-class NotKeptWarning(UserWarning):
+class NotKeptWarning(UserWarning, metaclass=OwnMembers):
     """Compiled code took more than a second to make, and could not be kept for the next process. The message says why,
     and what to change.
     """

@@ -8,10 +8,12 @@ import enum
 import pathlib
 from typing import NamedTuple
 
+from smemsim.base.members import OwnEnumMembers
+
 __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
 
-class Severity(enum.StrEnum):
+class Severity(enum.StrEnum, metaclass=OwnEnumMembers):
     """trap: refused or faults. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing.
 
     >>> import smemsim

@@ -5,10 +5,12 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from smemsim.base.members import OwnEnumMembers
+
 __all__ = ["Dispute", "Grade"]
 
 
-class Grade(enum.StrEnum):
+class Grade(enum.StrEnum, metaclass=OwnEnumMembers):
     """How sure a rule is; where grades disagree the first of these wins.
 
     >>> import smemsim

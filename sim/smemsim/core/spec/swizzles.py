@@ -15,10 +15,12 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from smemsim.base.members import OwnEnumMembers
+
 __all__ = ["MODES", "Swizzle", "SwizzleMode"]
 
 
-class Swizzle(enum.StrEnum):
+class Swizzle(enum.StrEnum, metaclass=OwnEnumMembers):
     """Swizzle modes by the short names that smemsim accepts and prints.
 
     >>> import smemsim

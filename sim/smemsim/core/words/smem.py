@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnEnumMembers
 from smemsim.core.finding import Finding, in_word
 from smemsim.core.spec.architectures import Architecture, architecture
 from smemsim.core.spec.fields import Word
@@ -22,7 +23,7 @@ from smemsim.core.words.operand_layout import check_major, check_packing, chunk_
 __all__ = ["LboMode", "SmemDescriptor", "swizzle_problem"]
 
 
-class LboMode(enum.IntEnum):
+class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
     """Descriptor bit 52: is the leading-dimension field a distance, or (sm_103a) the address of the next buffer?
 
     >>> import smemsim
