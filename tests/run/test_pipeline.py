@@ -358,3 +358,51 @@ def test_a_multicast_fills_a_ring_in_each_cta():
     assert "ring of 2 stages" in run.pipeline.sentences()[0]
     assert "CTAs 0 and 1: up to 2 loads are in flight" in run.pipeline.sentences()[0]
     assert run.ok
+
+
+TWO_BUFFERS = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u64 q) .reqntid 64, 1, 1 {
+.reg .b32 %t, %n, %x, %parity, %other; .reg .b64 %g, %h, %st; .reg .pred %p, %q;
+.shared .align 128 .b8 tiles[512]; .shared .align 8 .b8 bars[32];
+ld.param.u64 %g, [p]; ld.param.u64 %h, [q]; mov.u32 %t, %tid.x; mov.u32 %n, 0; setp.ne.u32 %p, %t, 0;
+@%p bra READY;
+mbarrier.init.shared::cta.b64 [bars], 1; mbarrier.init.shared::cta.b64 [bars+8], 1;
+mbarrier.init.shared::cta.b64 [bars+16], 1; mbarrier.init.shared::cta.b64 [bars+24], 1;
+READY: bar.sync 0; setp.eq.u32 %p, %t, 0; setp.eq.u32 %q, %t, 32;
+LOOP: and.b32 %parity, %n, 1; xor.b32 %other, %parity, 1;
+@%p bra LOADS;
+@!%q bra NEXT;
+A: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars], %parity;
+@!%p bra A;
+ld.shared.u32 %x, [tiles]; mbarrier.arrive.shared::cta.b64 _, [bars+16];
+B: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars+8], %parity;
+@!%p bra B;
+ld.shared.u32 %x, [tiles+256]; mbarrier.arrive.shared::cta.b64 _, [bars+24]; setp.eq.u32 %p, %t, 0;
+bra NEXT;
+LOADS:
+C: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars+16], %other;
+@!%p bra C;
+mbarrier.arrive.expect_tx.shared::cta.b64 %st, [bars], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tiles], [%g], 256, [bars];
+D: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars+24], %other;
+@!%p bra D;
+mbarrier.arrive.expect_tx.shared::cta.b64 %st, [bars+8], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tiles+256], [%h], 256, [bars+8];
+setp.eq.u32 %p, %t, 0;
+NEXT: add.u32 %n, %n, 1; setp.lt.u32 %q, %n, 6; @!%q bra END; setp.eq.u32 %q, %t, 32;
+bra LOOP;
+END: bar.sync 0;
+ret;
+}"""
+
+
+def test_bulk_copies_of_two_arrays_are_two_rings():
+    """Equal sizes, a buffer and mbarriers each. From one array they are one ring of two: nothing tells them apart."""
+    gpu = smemsim.Gpu("sm_90a")
+    a, b = (gpu.array(np.arange(64, dtype=np.uint32)) for _ in range(2))
+    for args, stages in (([a, b], [1, 1]), ([a, a], [2])):
+        run = gpu.launch(TWO_BUFFERS, args=args, pipeline=True, progress=False)
+        assert [len(ring.stages) for ring in run.pipeline.rings] == stages
+        assert run.ok

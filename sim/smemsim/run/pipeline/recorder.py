@@ -107,7 +107,7 @@ class PipelineRecorder(BarrierObserver):
             filling.thread, filling.at = thread, known.time
             filling.issued, filling.loads, filling.reads = known.issued & ~own, known.loads, known.reads
             filling.origins, filling.load_origins = dict(known.origins), dict(known.load_origins)
-        filling.sizes += ((_source(op, n), write.size),)
+        filling.sizes += ((_source(x, op, n), write.size),)
         self._engine = max(self._engine + self.costs.interval, known.time + self.costs.load)
         filling.full = max(filling.full, self._engine)
         known.issued |= 1 << filling.number
@@ -305,8 +305,14 @@ class PipelineRecorder(BarrierObserver):
             self.lanes.warp_does(warp, "store", begin, begin, "", op.instruction)
 
 
-def _source(op: AsyncOp, n: int) -> Any:
-    """What a load reads: its tensor map, or nothing that is known."""
+def _source(x: Wave, op: AsyncOp, n: int) -> Any:
+    """What a load reads: its tensor map or, for a bulk copy, its array; None if it is not known."""
     record = op.records[n] if n < len(op.records) else None
     tensor_map = getattr(record, "tensor_map", None)
-    return None if tensor_map is None else tensor_map.global_address
+    if tensor_map is not None:
+        return tensor_map.global_address
+    for transfer in getattr(record, "transfers", ())[:1]:
+        if transfer.src_space == "global":
+            region = x.launch.memory.holding(transfer.src, transfer.src + transfer.size)
+            return None if region is None else region.begin
+    return None
