@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "nearest"]
+__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TYPES", "nearest"]
 
 
 # Four bytes that a SIMD video instruction cannot select: ptxas reads the word as the type of a tensor map (compiled:
@@ -199,6 +199,7 @@ _TEXTURES = """
     array_size num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords memory_layout texref samplerref surfref
     istypep fractional range
 """
+TYPES = frozenset(_TYPES.split())
 MODIFIERS = frozenset(f"{_TYPES} {_ARITHMETIC} {_MEMORY} {_ASYNCHRONOUS} {_MATRIX} {_TENSOR_MEMORY} {_TEXTURES}".split())
 
 

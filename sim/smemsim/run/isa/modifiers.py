@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.operation_types import OPERATION_TYPES
-from smemsim.core.spec.ptx_words import MODIFIERS
+from smemsim.core.spec.ptx_words import TYPES
 from smemsim.run.isa.registers import DTYPES
-from smemsim.run.isa.registry import unmodelled
+from smemsim.run.isa.registry import misspelt, unmodelled
 
 __all__ = ["Modifiers", "Operands"]
 
@@ -45,13 +46,14 @@ class Modifiers:
         names = [word for word in self.left if word in DTYPES]
         self.left = [word for word in self.left if word not in DTYPES]
         if len(names) < least:
-            unknown = next((word for word in self.left if word not in MODIFIERS), "")
             needs = "it needs a type" if least == 1 else f"it needs {least} types"
-            raise unmodelled(self.instruction, f"{needs}, and .{unknown} is none that is known" if unknown else needs)
+            if TYPES.isdisjoint(self.left) and not misspelt(self.instruction):  # ptxas refuses it, too
+                raise InputError(f"{needs}, such as .b32")
+            raise unmodelled(self.instruction, needs)
         return names
 
     def kind(self) -> str:
-        """The only type, one that the operation has."""
+        """The only type, one that the operation has: InputError for another one."""
         names = self.kinds()
         if len(names) > 1:
             raise unmodelled(self.instruction, f".{names[1]}")
@@ -61,7 +63,7 @@ class Modifiers:
         """The type, which the operation must have."""
         op = self.instruction.op
         if kind not in OPERATION_TYPES.get(op, (kind,)):
-            raise unmodelled(self.instruction, f"{op} has no .{kind}")
+            raise InputError(f"{op} has no .{kind}; it has .{' .'.join(OPERATION_TYPES[op])}")
         return kind
 
     def end(self, *, operands: Sequence[int] = ()) -> None:
