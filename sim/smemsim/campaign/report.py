@@ -19,6 +19,7 @@ from typing import Any
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.base.files import write_whole
+from smemsim.base.members import OwnMembers
 from smemsim.base.processes import version
 from smemsim.campaign.space import ChunkResult, Space, Trouble
 
@@ -216,7 +217,7 @@ class SpaceReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class CampaignReport:
+class CampaignReport(metaclass=OwnMembers):
     """A campaign: its spaces, seed, shard (number, of how many), version, the seconds that all its runs took, and
     whether this one was broken off.
 

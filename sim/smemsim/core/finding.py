@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.base.errors import SmemsimError
+from smemsim.base.members import OwnMembers
 from smemsim.core.picture.message import COLUMNS, Labelled, message_lines, plain
 from smemsim.core.picture.table import Line
 from smemsim.core.spec.findings import CODES, Severity
@@ -340,7 +341,7 @@ MOST_MENTIONED = 4  # lines of PTX for which the source line is printed
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(metaclass=OwnMembers):
     """One thing that is wrong, or works by accident. `print(finding)` prints it.
 
     - `code`, `severity`: the rule, and how grave it is.

@@ -8,6 +8,7 @@ from typing import Any
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.formats import element_format
 from smemsim.core.words.instr import InstrDescriptor
@@ -22,7 +23,7 @@ __all__ = ["Scenario"]
 HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "object_address")  # what people read in hex
 
 
-class Scenario:
+class Scenario(metaclass=OwnMembers):
     """A scenario that is being built. Methods add tables and steps with the keys of the file format, and return the
     scenario.
 

@@ -24,6 +24,7 @@ from smemsim.base.budget import ask
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
 from smemsim.base.files import source_folders
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.machine.global_memory import Region
 from smemsim.core.ptx.demangle import shorter_name
 from smemsim.core.ptx.module import Instruction, Module
@@ -64,7 +65,7 @@ LONGEST_LATER = 10.0  # ... of the second run
 
 
 @in_default_state
-class Gpu(Device):
+class Gpu(Device, metaclass=OwnMembers):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory.
 
     >>> import smemsim

@@ -17,6 +17,7 @@ from smemsim.base.arguments import choice, shown, whole
 from smemsim.base.array_files import RAW_SIZES
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.multiply import row_of
 from smemsim.core.arithmetic.values import from_float64, raw_bits, to_float64
 from smemsim.core.spec.architectures import Architecture, architecture
@@ -723,7 +724,7 @@ MOST_SIZE = 1024  # rows, columns or K of D
 
 
 @dataclasses.dataclass(frozen=True)
-class ProductExplanation:
+class ProductExplanation(metaclass=OwnMembers):
     """The explanation of a wrong D.
 
     - `pattern`: the wrong part of D, or how much of D differs in the last bits if no difference is larger than

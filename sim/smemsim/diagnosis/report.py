@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.findings import CODES, Severity
@@ -52,7 +53,7 @@ NOTHING = (
 
 @in_default_state
 @dataclasses.dataclass(frozen=True)
-class Report:
+class Report(metaclass=OwnMembers):
     """What `check` found in a scenario.
 
     - `findings`: the findings, the first cause first. `expected`: the codes that the scenario says it should give, or

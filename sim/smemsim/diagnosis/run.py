@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Finding, Half, InLaunch, Path, Touched, folded, shortened, told
 from smemsim.core.picture.message import coloured, plain
 from smemsim.core.ptx.demangle import demangled, shorter_name
@@ -376,7 +377,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
 
 
 @in_default_state
-class Run:
+class Run(metaclass=OwnMembers):
     """A launch that has run.
 
     - `findings`: what is wrong, the first cause first. `remarks`: what is worth knowing. `output`: the text of printf.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Path
 from smemsim.core.layout.swizzle import swizzle
 from smemsim.core.picture.model import EMPTY, STRAY, Band, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, colour
@@ -164,7 +165,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TilePicture:
+class TilePicture(metaclass=OwnMembers):
     """A picture of the bytes that the descriptors of one operand read: address and content of every 16-byte chunk.
 
     The tile has a line for each index along the strided axis: a row of a K-major operand, a K of an MN-major one. It

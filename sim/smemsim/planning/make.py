@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.base.errors import InputError, InternalError
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.findings import Severity
 from smemsim.core.spec.smem_descriptor import layout_codes
@@ -46,7 +47,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Plan(Planned):
+class Plan(Planned, metaclass=OwnMembers):
     """An operand tile in shared memory: how TMA fills it and how the instruction reads it. Offsets and sizes are bytes.
     `print(plan)` prints everything.
 
@@ -205,7 +206,7 @@ def simulated(wish: Wish) -> Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(metaclass=OwnMembers):
     """One swizzle and stacking: its plan, or None and the reason why there is none.
 
     >>> import smemsim

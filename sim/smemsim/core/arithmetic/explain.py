@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic import dot
 from smemsim.core.arithmetic.multiply import Factors, Options
 from smemsim.core.arithmetic.values import element_value
@@ -22,7 +23,7 @@ __all__ = ["DotProduct", "DotTerm", "explain"]
 
 
 @dataclasses.dataclass(frozen=True)
-class DotTerm:
+class DotTerm(metaclass=OwnMembers):
     """One term of the sum: c, a product, or a group of products that are summed first.
 
     - `k`: the elements of K in it; none for c.
@@ -56,7 +57,7 @@ class DotTerm:
 
 
 @dataclasses.dataclass(frozen=True)
-class DotProduct:
+class DotProduct(metaclass=OwnMembers):
     """One element of D, step by step. Integers have no exponents.
 
     - `terms`: c and the products. `exponent`: the one to which all are aligned, that of term `largest` (None: the

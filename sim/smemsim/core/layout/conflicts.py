@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.base.arguments import flag, shown, suggestion, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.layout.banks import Cost, matrix_lanes, shared_cost
 from smemsim.core.layout.cute import CuteLayout, CuteSwizzle
 from smemsim.core.spec.counters import ACCESS_COSTS, LANES, LANES_TOGETHER, Counts
@@ -42,7 +43,7 @@ MOST_PADDING = LINE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BankAccess:
+class BankAccess(metaclass=OwnMembers):
     """One instruction that accesses a buffer of shared memory.
 
     - `op`: ld, st, ldmatrix, stmatrix, atom, cas or one (`red.add.u32` of the number 1).
@@ -111,7 +112,7 @@ class BankAccess:
 
 
 @dataclasses.dataclass(frozen=True)
-class ConflictFree:
+class ConflictFree(metaclass=OwnMembers):
     """A layout of the buffer: an XOR of byte offsets, or rows `pitch` bytes long with `padding` bytes after each. Its
     texts are for source code.
     """
@@ -174,7 +175,7 @@ class ConflictFree:
 
 
 @dataclasses.dataclass(frozen=True)
-class ConflictAnswer:
+class ConflictAnswer(metaclass=OwnMembers):
     """What the search found: `layouts` without conflicts, the cheapest first; `nearest` where there is none; wavefronts
     as the buffer lies now and at best.
     """

@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 
 __all__ = [
     "CuteLayout",
@@ -96,7 +97,7 @@ IDENTITY = CuteSwizzle(0, 4, 3)
 
 
 @dataclasses.dataclass(frozen=True)
-class CuteLayout:
+class CuteLayout(metaclass=OwnMembers):
     """A layout: `shape`, `stride` in elements, and the XOR that acts on the byte address of what they give.
 
     >>> tile = CuteLayout.parse("((8,2),(4,4)):((4,32),(1,64))")

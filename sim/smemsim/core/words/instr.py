@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from smemsim.base.arguments import choice, flag, in_steps, shown, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Finding, in_word
 from smemsim.core.spec.architectures import ARCHITECTURES, architecture
 from smemsim.core.spec.assumptions import remembered
@@ -41,7 +42,7 @@ _MAJORS = ("K", "MN")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, init=False)
-class InstrDescriptor:
+class InstrDescriptor(metaclass=OwnMembers):
     """The instruction descriptor of tcgen05.mma under a `.kind`: types, shape, major-ness. Every 32-bit word has a
     meaning under every kind.
 

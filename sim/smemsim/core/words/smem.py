@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
-from smemsim.base.members import OwnEnumMembers
+from smemsim.base.members import OwnEnumMembers, OwnMembers
 from smemsim.core.finding import Finding, in_word
 from smemsim.core.spec.architectures import Architecture, architecture
 from smemsim.core.spec.fields import Word
@@ -36,7 +36,7 @@ class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
 
 
 @dataclasses.dataclass(frozen=True, repr=False, init=False)
-class SmemDescriptor:
+class SmemDescriptor(metaclass=OwnMembers):
     """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word is one.
 
         63  61        52 51 49 48 46 45            32 31 30 29            16 15 14 13             0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.base.members import OwnMembers
 from smemsim.core.machine.product import shared_grade
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.grades import Grade
@@ -24,7 +25,7 @@ __all__ = ["Answer", "FoundDescriptor", "Nearest", "Witness", "described", "near
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FoundDescriptor:
+class FoundDescriptor(metaclass=OwnMembers):
     """Words that read every element at its place, (blocks, steps). They differ only in their start.
 
     - `leading`, `stride`: bytes; None if the instruction never uses the field.
@@ -142,7 +143,7 @@ class Witness:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(metaclass=OwnMembers):
     """The answer of `find_descriptors`.
 
     - `descriptors`: all that read the operand. `ambiguous` says why the search was given up.

@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.values import raw_bits, to_float64
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.machine.product import MmaResult
@@ -37,7 +38,7 @@ ALONE = 3  # elements of D that no operand reaches without others
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(metaclass=OwnMembers):
     """What the difference between two D looks like, and why: whole sentences, the most telling one first.
 
     >>> print(Diagnosis("rounding", ("no element is off by more than its last bit",)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Finding, TensorMapError
 from smemsim.core.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle
 from smemsim.core.words.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, Call, members, numbers
@@ -28,7 +29,7 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TensorMap(Encoded):
+class TensorMap(Encoded, metaclass=OwnMembers):
     """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the
     driver's name.
 
