@@ -179,7 +179,10 @@ def _free_of_conflicts(ctx: click.Context, layout: str | None, given: dict[str, 
     if bits % 8:
         raise InputError(f"--dtype {given['dtype']}: needs elements of whole bytes")
     tile = CuteLayout.parse(layout, element_bits=bits) if layout is not None else None
-    accesses = [read_access(text, steps=given["steps"], layout=tile, element_bytes=bits // 8) for text in given["access"]]
+    try:
+        accesses = [read_access(text, steps=given["steps"], layout=tile, element_bytes=bits // 8) for text in given["access"]]
+    except InputError as e:
+        raise InputError(f"--access: {e}") from None
     answer = conflict_free_layouts(accesses, pitch=given["pitch"], tma=given["tma"])
     if as_json:
         click.echo(json.dumps(answer.as_dict(), indent=1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -529,6 +530,8 @@ class Pasted:
         """
         plain, named = _separated(self.body)
         names = list(_PARAMETERS[self.call])
+        if self.is_driver and len(plain) + len(named) < len(names):
+            return []
         plain = plain[len(plain) + len(named) - len(names) :] if self.is_driver else []
         try:
             read = {
@@ -653,12 +656,19 @@ def _driver_arguments(pasted: Pasted, plain: list[str], named: dict[str, str]) -
     parameters = _PARAMETERS[pasted.call]
     title = next(f"cuTensorMapEncode{name}" for name, call in _DRIVER.items() if call == pasted.call)
     named = {name: source for name, source in named.items() if name != "tensorMap"}
-    if plain and (plain[0].startswith("&") or len(plain) + len(named) == len(parameters) + 1):
+    if plain and (plain[0].startswith("&") or "DATA_TYPE" in "".join(plain[1:2]) or len(plain) + len(named) == len(parameters) + 1):
         plain = plain[1:]
-    if len(plain) + len(named) != len(parameters):
+    count = len(plain) + len(named)
+    if count > len(parameters):
+        raise InputError(f"{title} has {count} arguments here besides the map to write: needs {len(parameters)}: {', '.join(parameters)}")
+    if count < len(parameters):
+        unnamed = {name: ours for name, ours in parameters.items() if not {name, ours} & named.keys()}
+        places = _places(list(unnamed.values()), plain)
+        missing = [name for n, name in enumerate(unnamed) if n not in places]
+        unknown = _undefined(pasted, {list(unnamed.values())[n]: source for n, source in zip(places, plain, strict=True)})
+        names = f"; without a value in the text: {', '.join(unknown)} (-D {unknown[0]}=VALUE)" if unknown else ""
         raise InputError(
-            f"{title} has {len(plain) + len(named)} arguments here besides the map to write: needs {len(parameters)}: "
-            f"{', '.join(parameters)}"
+            f"{title} has {count} of {len(parameters)} arguments besides the map to write; missing: {', '.join(missing)}{names}"
         )
     sources = dict(zip(parameters.values(), plain, strict=False))
     for name, source in named.items():
@@ -674,6 +684,43 @@ def _driver_arguments(pasted: Pasted, plain: list[str], named: dict[str, str]) -
         if name in given:
             given[name] = _entries(name, given[name], rank)
     return given
+
+
+_ENUMERATORS = {
+    "data_type": "DATA_TYPE", "interleave": "INTERLEAVE", "swizzle": "SWIZZLE", "l2_promotion": "L2_PROMOTION", "oob_fill": "OOB_FILL", "mode": "WIDE_MODE",
+}  # fmt: skip
+
+
+def _places(names: list[str], sources: list[str]) -> tuple[int, ...]:
+    """Which of these parameters the arguments of an incomplete call are, by their form; the first ones if several fit.
+
+    >>> _places(["rank", "global_dim", "swizzle", "oob_fill"], ["{64, 64}", "CU_TENSOR_MAP_SWIZZLE_NONE"])
+    (1, 2)
+    """
+    fits = (
+        places
+        for places in itertools.combinations(range(len(names)), len(sources))
+        if all(map(_may_be, (names[n] for n in places), sources))
+    )
+    return next(fits, tuple(range(len(sources))))
+
+
+def _may_be(name: str, source: str) -> bool:
+    """May an argument be this parameter, by its form?"""
+    enumerators = [of for of, word in _ENUMERATORS.items() if f"_{word}" in source]
+    if enumerators:
+        return name in enumerators
+    if name == "rank" and not re.fullmatch(r"[1-5]|[A-Za-z_][\w:.]*", source.strip()):
+        return False
+    is_list = into_python(source).strip().startswith(("[", "("))
+    is_number = bool(re.fullmatch(r"\d+", source.strip()))
+    return name in LISTS if is_list else name not in LISTS if is_number else True
+
+
+def _undefined(pasted: Pasted, sources: Mapping[str, str]) -> list[str]:
+    """The names in arguments that the text does not define and that are no enumerators."""
+    words = [source.strip() for name, source in sources.items() if name not in ENUMS]
+    return [word for word in words if re.fullmatch(r"[A-Za-z_]\w*", into_python(word)) and word not in pasted.names]
 
 
 def _entries(name: str, values: Any, rank: int) -> Any:
