@@ -258,6 +258,46 @@ def test_a_line_with_conflicts_and_the_repair_that_is_offered() -> None:
     assert after.counters.total("wavefronts") == 4
 
 
+@pytest.mark.parametrize(("descriptor", "named"), [(0x40000040, "none"), (0x40000000_40000040, "128B"), (0x40000140, "")])
+def test_a_buffer_that_a_matrix_instruction_reads_keeps_its_layout(descriptor: int, named: str) -> None:
+    """The note names the swizzle of the operand, and offers no XOR that the descriptor cannot have; of another buffer it does."""
+    registers = ", ".join(f"%d{n}" for n in range(4))
+    body = (
+        TRANSPOSE.format(change="")
+        + f""" .reg .f32 %d<4>; .reg .b64 %e; mov.b64 %e, {descriptor:#x}; wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{{registers}}}, %e, %e, 1, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+    )
+    (note,) = [f for f in counted(body, block=128, sanitize=False).remarks if f.code == "P902"]
+    assert (f"wgmma at line 12 reads this buffer through a descriptor with swizzle {named}," in note.repair) == bool(named)
+    assert ("offset ^ (offset >> 5 & 0x7c)" in note.repair) == (not named)
+
+
+@pytest.mark.parametrize(("inner", "fix"), [(32, "offset >> 3 & 0x70"), (16, "offset >> 3 & 0x30")])
+def test_a_buffer_that_tma_writes_gets_a_swizzle_that_spans_its_rows(inner: int, fix: str) -> None:
+    """Lanes read two neighbouring rows: the 32B swizzle would do, but TMA does not take it for rows of 64 or 128 bytes."""
+    gpu = smemsim.Gpu("sm_90a")
+    form = {"global_dim": (64, 64), "global_strides": (256,), "box_dim": (inner, 32), "element_strides": (1, 1), "interleave": "none"}
+    address = gpu.array(np.zeros((64, 64), np.uint32)).address
+    tensor_map = smemsim.TensorMap.tiled(
+        data_type="u32", global_address=address, swizzle="none", l2_promotion="none", oob_fill="zeros", **form
+    )
+    text = f"""{HEAD}.visible .entry k(.param .align 64 .b8 m[128]) {{
+    .reg .b32 %t, %s, %a, %x, %y, %z, %w; .reg .b64 %m, %st; .reg .pred %p; .shared .align 1024 .b8 tile[8192]; .shared .align 8 .b8 bar[8];
+    mov.b64 %m, m; mov.u32 %t, %tid.x; mov.u32 %s, tile; mov.u32 %z, 0; setp.ne.u32 %p, %t, 0;
+    @%p bra READY;
+    mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %st, [bar], {inner * 128};
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%m, {{%z, %z}}], [bar];
+    READY: bar.sync 0;
+    AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 0; @!%p bra AGAIN;
+    and.b32 %a, %t, 1; shl.b32 %a, %a, 7; and.b32 %x, %t, 6; shl.b32 %x, %x, 4; add.u32 %a, %a, %x; add.u32 %a, %a, %s;
+    {"ld.shared.v4.b32 {%x, %y, %z, %w}, [%a]; " * 40} ret; }}"""
+    run = gpu.launch(text, args=[tensor_map], block=32, counters=True, progress=False)
+    (note,) = [f for f in run.remarks if f.code == "P902"]
+    assert f"offset ^ ({fix}) in the map and the threads' addresses" in note.repair
+
+
 def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart() -> None:
     body = (
         TRANSPOSE.format(change="")

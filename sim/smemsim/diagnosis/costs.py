@@ -11,14 +11,17 @@ import numpy as np
 from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts
 from smemsim.core.layout.cute import CuteSwizzle
+from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.picture.model import Heat, HeatLine
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.counters import LANES, Sure
 from smemsim.core.spec.shared_memory import CHUNK, LINE
+from smemsim.core.spec.swizzles import Swizzle
+from smemsim.core.words.smem import SmemDescriptor
 from smemsim.run.counters import Counters, Counting, Limit
 from smemsim.run.counters.rows import Row
-from smemsim.run.engine.records import Load, Mma
+from smemsim.run.engine.records import Load, Mma, Store
 
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
@@ -31,6 +34,7 @@ FEWEST = 32  # wavefronts or sectors too many: a small launch is worth no note
 UNCOALESCED = 3.0  # times the sectors that the bytes need
 IDLE = 0.5  # of the lanes of the launch's warp instructions
 MOST_NOTES = 4
+PATTERN = 1024  # bytes after which every swizzle of the hardware repeats
 MOST_LINES = 6
 MOST_HEAT = 400  # lines of a page
 HEAT = (
@@ -156,33 +160,73 @@ def _buffers(counting: Counting) -> list[_Buffer]:
 
 def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
     """A layout in which no access of the buffer has conflicts, tried on the accesses that were kept; "" for none."""
-    base = buffer.begin // LINE * LINE
+    reader = _reader(launch, buffer)
+    if reader is not None:
+        i, swizzle = reader
+        change = "give the operand another swizzle and the layout of that swizzle, or " * (swizzle != Swizzle.B128)
+        return (
+            f"{i.op} at line {i.line} reads this buffer through a descriptor with swizzle {swizzle}, which fixes the addresses of its rows: "
+            f"{change}let the lanes of a warp access other rows (not tried)"
+        )
+    fixed = _tma(launch, buffer)
+    unit = LINE if fixed is None else PATTERN
+    base = buffer.begin // unit * unit
     accesses = [BankAccess(a.op, np.maximum(a.at - base, 0), a.size, a.active) for key in buffer.keys for a in counting.samples[key]]
-    swizzle, is_fixed = _hardware(launch, buffer)
-    answer = conflict_free_layouts(accesses, tma=is_fixed, swizzle=swizzle, most=1)
-    if not answer.layouts or answer.now == answer.ideal:
+    answer = conflict_free_layouts(accesses, tma=fixed is not None, swizzle=None if fixed is None else fixed.swizzle)
+    layouts = [
+        one
+        for one in answer.layouts
+        if fixed is None or one.swizzle is None or not one.swizzle.bits or CHUNK << one.swizzle.bits >= fixed.row
+    ]
+    if not layouts or answer.now == answer.ideal:
         return ""
     element = 2 if any("matrix" in a.op for a in accesses) else min(a.size for a in accesses)
-    return _worded(answer.layouts[0], element, answer.now, answer.ideal, is_fixed=is_fixed)
+    return _worded(layouts[0], element, answer.now, answer.ideal, is_fixed=fixed is not None)
 
 
 def _worded(layout: ConflictFree, element: int, now: int, ideal: int, *, is_fixed: bool) -> str:
-    both = " in the map, the descriptors and the threads' addresses" if is_fixed else ""
+    both = " in the map and the threads' addresses" if is_fixed else ""
     form = layout.cuda(element)
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
     return f"{form}{both} (tried: {now:,} wavefronts become {ideal:,}); in CuTe {layout.cute(element)} on elements of {element} B"
 
 
-def _hardware(launch: Launch, buffer: _Buffer) -> tuple[CuteSwizzle | None, bool]:
-    """The swizzle that TMA writes the buffer with, and whether TMA or matrix instructions fix its layout."""
+class _Tma(NamedTuple):
+    """How TMA writes or reads a buffer: its XOR now, and the bytes of a row of the box, which a swizzle has to span."""
+
+    swizzle: CuteSwizzle
+    row: int
+
+
+def _tma(launch: Launch, buffer: _Buffer) -> _Tma | None:
+    """The layout in which tensor copies write or read the buffer; None if there are none."""
     begin = architecture(launch.arch).shared_begin
     for event in launch.result.events.transfers():
-        if isinstance(event, Load) and any(buffer.begin <= d.smem_address - begin < buffer.end for d in event.deliveries):
-            width = re.search(r"(\d+)B", event.tensor_map.swizzle.name)
-            bits = 0 if width is None else (int(width[1]) // CHUNK).bit_length() - 1
-            return CuteSwizzle(bits, SWIZZLE_BASE, SWIZZLE_SHIFT), True
-    return None, any(isinstance(event, Mma) for event in launch.result.events)
+        if not isinstance(event, (Load, Store)):
+            continue
+        at = [d.smem_address for d in event.deliveries] if isinstance(event, Load) else [event.smem_address]
+        if any(buffer.begin <= one - begin < buffer.end for one in at):
+            tensor_map = event.tensor_map
+            numbers = [int(n) for n in re.findall(r"\d+", tensor_map.swizzle_mode.cute)]
+            row = tensor_map.box_dim[0] * tensor_map.type_row.bits // 8
+            return _Tma(CuteSwizzle(*numbers or (0, SWIZZLE_BASE, SWIZZLE_SHIFT)), PATTERN if tensor_map.interleave or not numbers else row)
+    return None
+
+
+def _reader(launch: Launch, buffer: _Buffer) -> tuple[Instruction, Swizzle] | None:
+    """The matrix instruction that reads bytes of the buffer through a descriptor, and the swizzle of its operand."""
+    known: set[tuple[object, ...]] = set()
+    shared = SharedMemory(launch.arch)
+    for event in launch.result.events:
+        for operand in (event.operand("a"), event.operand("b")) if isinstance(event, Mma) else ():
+            if operand is None or (operand.number, operand.major, operand.rows, operand.k, operand.dtype) in known:
+                continue
+            known.add((operand.number, operand.major, operand.rows, operand.k, operand.dtype))
+            chunks = operand.chunks(shared) * CHUNK
+            if ((chunks >= buffer.begin // CHUNK * CHUNK) & (chunks < buffer.end)).any():
+                return event.instruction, SmemDescriptor.decode(operand.number, arch=launch.arch).swizzle
+    return None
 
 
 def _uncoalesced(counting: Counting) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from smemsim.base.compiling.loop import compiled
@@ -12,7 +14,7 @@ __all__ = ["LINE", "busiest_banks", "count_accesses", "different_sectors", "fewe
 LINE = BANKS.count * BANKS.width  # bytes that the banks serve at once
 
 
-def fewest(lanes, size, unit):  # type: ignore[no-untyped-def]
+def fewest(lanes: Any, size: int, unit: int) -> Any:
     """How many pieces of `unit` bytes hold `size` bytes of each lane, if they lie together."""
     return -(-lanes * size // unit)
 
