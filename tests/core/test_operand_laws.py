@@ -348,9 +348,9 @@ def sm100(code, **fields):
         ("sm_103a", sm100(2, lbo_mode=1), {"major": "MN"}, "K-major 128B swizzle with base_offset 0"),
         ("sm_103a", sm100(2, lbo_mode=1, base_offset=1), {}, "K-major 128B swizzle with base_offset 0"),
         ("sm_100a", sm100(1), {}, "128B_ATOM_32B has no K-major layout"),
-        ("sm_100a", sm100(2), {"k": 65}, "144 bytes of K a row are more than the 128-byte swizzle"),
-        ("sm_90a", 2 << 62, {"k": 33}, "80 bytes of K a row are more than the 64-byte swizzle"),
-        ("sm_90a", 1 << 62, {"k": 33, "dtype": "u32"}, "144 bytes of K a row"),
+        ("sm_100a", sm100(2), {"k": 65}, "a row of 144 bytes of K is wider than the 128-byte swizzle"),
+        ("sm_90a", 2 << 62, {"k": 33}, "a row of 80 bytes of K is wider than the 64-byte swizzle"),
+        ("sm_90a", 1 << 62, {"k": 33, "dtype": "u32"}, "a row of 144 bytes of K"),
     ],
 )
 def test_what_nobody_knows_is_unmodelled(arch, word, operand, why):

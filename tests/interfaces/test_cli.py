@@ -70,6 +70,10 @@ BAD = {
     "replay golden --case 1": (2, "name one trace"),
     "replay golden/sm_90a/tma_wgmma --case 99999999": (2, "has cases 0 to"),
     "nonsense": (2, "nonsense: no such command; there are cache, campaign"),
+    "decode pyproject.toml": (
+        2,
+        "is no tensor map: needs 128 bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call. A descriptor is given as a number",
+    ),
     "decode nothere": (2, "'nothere': no such file, and not a 64-bit word; write a word as 0x"),
     "exec --arch sm_90a -- .": (2, ".: cannot be started: it is a folder; name the program in it"),
     "exec --arch sm_99 -- true": (2, "(sm_90a, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_89, sm_86, sm_80)\n"),  # no card is near
@@ -179,7 +183,7 @@ def test_a_file_that_holds_no_map_is_bad_input(tmp_path):
     (tmp_path / "short.bin").write_bytes(bytes(127))
     result = smemsim(f"decode {tmp_path / 'short.bin'}")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "holds 127 bytes" in result.stderr
+    assert "(127 bytes) is no tensor map" in result.stderr
 
 
 def test_bits_that_have_no_effect_are_told_from_those_that_nobody_knows():

@@ -378,6 +378,8 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --atol -1", "atol = -1.0: needs a number, 0 or more"),
         (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),
         (f"{GOOD} --out /proc/x", "--out /proc/x: cannot write there"),
+        (f"{GOOD} --relax-at here", "relax at 'here': no wait of CTA 0 is there; give a line of the PTX, a source line"),
+        (f"{GOOD} --out new/folder --block 64", ".reqntid"),
         (f"{GOOD} --trace /proc/x", "--trace /proc/x: cannot write there"),
         (f"{GOOD} --report no/r.html", "cannot write"),
         (f"{GOOD} --trace t.toml --no-sanitize", "only with the sanitizer"),
@@ -398,6 +400,7 @@ def test_the_list_of_instructions(run):
 def test_bad_input_is_one_sentence(run, command, said):
     done = run(command)
     assert done.exit_code == 2, done.output
+    assert not pathlib.Path("new").exists()  # of a run that is refused
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("smemsim: ")

@@ -6,6 +6,7 @@ A device, a pipe or a socket is never opened: reading it may hang, never end, or
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import stat
@@ -153,11 +154,18 @@ def same_file(a: pathlib.Path, b: pathlib.Path) -> bool:
 
 
 def check_folder(option: str, path: pathlib.Path) -> None:
-    """InputError where a folder cannot be made, or nothing can be written into it; it is there afterwards."""
+    """InputError where a folder cannot be made, or nothing can be written into it. A folder that was not there is not
+    there afterwards either.
+    """
+    new: list[pathlib.Path] = []  # the inmost first
     try:
+        new = list(itertools.takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
+        with contextlib.suppress(OSError):  # another process has written into it
+            for folder in new:
+                folder.rmdir()
     except OSError as e:
         what = "a file of this name is there" if isinstance(e, FileExistsError) else e.strerror or e
         raise InputError(f"{option} {path}: cannot write there: {what}") from None

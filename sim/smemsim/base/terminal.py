@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["visible"]
+__all__ = ["prefixed", "visible"]
 
 # Characters that a terminal obeys or that reorder text, and the sequences that smemsim itself writes: colours, and the
 # moves of a progress bar.
@@ -21,6 +21,17 @@ _MOVES = re.compile(rf"({_COLOUR}|\r|\x1b\[\??\d*[KhlAG])|{_CONTROL}")
 def visible(text: str, *, moves: bool = False) -> str:
     """The text with control characters as Python's escapes. Colours stay, and with `moves` the moves of a progress bar."""
     return (_MOVES if moves else _TEXT).sub(_escaped, text)
+
+
+def prefixed(text: str) -> str:
+    """The text with the name of smemsim before each line that is not indented: before each message of it.
+
+    >>> print(prefixed("X001  a.cu:7  out of bounds\\n      fix     a guard\\n1 finding"))
+    smemsim: X001  a.cu:7  out of bounds
+          fix     a guard
+    smemsim: 1 finding
+    """
+    return "\n".join(f"smemsim: {line}" if re.sub(_COLOUR, "", line)[:1].strip() else line for line in text.splitlines())
 
 
 def _escaped(found: re.Match[str]) -> str:

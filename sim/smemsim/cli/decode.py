@@ -192,7 +192,8 @@ def _explain(text: str, name: str, size: int) -> None:
         raise InputError(f"{what}is PTX: smemsim run {name or 'kernel.ptx'}")
     if name:
         raise InputError(
-            f"{name}: holds {size} bytes, a tensor map is {SIZE} bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call"
+            f"{name} ({size} bytes) is no tensor map: needs {SIZE} bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call. A "
+            f"descriptor is given as a number (0x…). {_other_command(name)}"
         )
     numbers = sum(bool(re.fullmatch(r"-?(?:0x)?[0-9a-f]+u?l{0,2}", t)) for t in tokens)
     if numbers > 8 and numbers > len(tokens) // 2:
@@ -200,6 +201,13 @@ def _explain(text: str, name: str, size: int) -> None:
             f"{numbers} numbers that are no dump of {SIZE} bytes: 16 64-bit, 32 32-bit or 128 8-bit numbers make one, xxd, od -t x1 and "
             "hexdump -C print one"
         )
+
+
+def _other_command(name: str) -> str:
+    """The commands that read files of other kinds."""
+    if pathlib.PurePath(name).suffix in (".toml", ".json"):
+        return f"A scenario is for smemsim check {name}, a launch file for smemsim run {name}"
+    return "smemsim check reads scenarios, smemsim run PTX and launch files"
 
 
 def _standard_input() -> bytes:

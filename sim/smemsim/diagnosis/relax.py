@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Relaxed", "WaitObserver", "needless_waits"]
 
 MOST_TRIED = 16  # waits of a launch
+MOST_LISTED = 8  # waits that a message lists
 MOST_GROUPS = 6  # groups more that may stay in flight
 FEWEST = 3  # times that a wait must have mattered
 _GROUPS = re.compile(r"\b((?:wgmma|cp\.async(?:\.bulk)?)\.wait_group(?:\.read)?(?:\.sync\.aligned)?)(\s+)(\d+)(\s*;)")
@@ -206,8 +207,14 @@ def _named(usual: Run, waits: WaitObserver, at: Sequence[str]) -> dict[Instructi
             if str(i.line) == name or i.name.startswith(name) or (i.location is not None and _is_at(str(place(i.location)), name))
         }
         if not here:
+            own = [
+                f"{i.line} ({i.name}{'' if i.location is None else f', {str(place(i.location)).rpartition(chr(47))[2]}'})"
+                for i in sorted(known, key=lambda i: i.line)
+            ]
+            listed = ", ".join(own[:MOST_LISTED]) + f" and {len(own) - MOST_LISTED} more" * (len(own) > MOST_LISTED)
             raise InputError(
-                f"relax: no wait that held a thread of CTA 0 back is {shown(name)}; needs a line of the PTX, a source line, or the begin of an instruction's name"
+                f"relax at {shown(name)}: no wait of CTA 0 is there; give a line of the PTX, a source line (gemm.cu:163), or the begin of an "
+                f"instruction's name. The waits are at PTX lines {listed or '(none)'}"
             )
         found |= here
     return found

@@ -37,7 +37,7 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.budget import told
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
-from smemsim.base.terminal import visible
+from smemsim.base.terminal import prefixed, visible
 from smemsim.core.machine.uninitialised import litter
 from smemsim.core.spec.cards import (
     DRIVER_VERSION,
@@ -623,4 +623,4 @@ def _caller() -> str:
 def _print(text: str) -> None:
     """Print lines of smemsim to stderr. If nothing reads its pipe any more, the program runs on."""
     with contextlib.suppress(BrokenPipeError):
-        print(f"smemsim: {visible(text)}", file=sys.stderr, flush=True)
+        print(prefixed(visible(text)), file=sys.stderr, flush=True)

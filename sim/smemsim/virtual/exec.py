@@ -20,6 +20,7 @@ from typing import Any
 
 from smemsim.base.errors import InputError
 from smemsim.base.files import check_folder, check_place, wrote
+from smemsim.base.terminal import prefixed
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
 from smemsim.virtual.telling import Journal, News
@@ -130,7 +131,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
             if not x.is_fine:
                 print(f"smemsim: {x.told}", file=sys.stderr)
                 for text in x.findings():
-                    print(text, file=sys.stderr)
+                    print(prefixed(text), file=sys.stderr)
     if policy.report is not None:
         from smemsim.virtual.record import write_index
 

@@ -91,8 +91,8 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
     width = MODES[mode].width
     if major == "K" and not absolute and width >= 64 and k_bytes > width:
         return (
-            f"{k_bytes} bytes of K a row are more than the {width}-byte swizzle; no instruction reads that many (64 at most), "
-            "so it is not known whether LBO or the next bytes would follow"
+            f"a row of {k_bytes:,} bytes of K is wider than the {width}-byte swizzle. An instruction reads at most 64 bytes of K; "
+            "for more, what follows the first swizzle width (the next bytes, or LBO) is not known"
         )
     return ""
 
