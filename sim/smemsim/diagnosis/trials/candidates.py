@@ -279,18 +279,16 @@ def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
     steps = {b - a for a, b in itertools.pairwise(those)}
     if not those or len(steps) > 1 or function is None or not function.is_entry or not function.body or own.guard is not None:
         return
+    wait = "smemsim_wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [%at], %parity; @!%done bra smemsim_wait;"
+    said = f"mbarrier.try_wait.parity on the load's mbarrier before line {own.line}"
+    if len(those) == 1:
+        text = f"{COUNTER} mov.u32 %at, {those[0]}; mov.u32 %parity, 0;\n{wait}"
+        yield Candidate((replaced_by(text, own, code.module, function, is_before=True),), f"{said}, parity 0", is_all=False, is_other=True)
     address = ADDRESS.format(stages=len(those), apart=max(steps, default=8), base=those[0])
-    text = (
-        f"{COUNTER} {address} div.u32 %parity, %n, {len(those)}; and.b32 %parity, %parity, 1;\n"
-        "smemsim_wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [%at], %parity; @!%done bra smemsim_wait; add.u32 %n, %n, 1;"
-    )
+    text = f"{COUNTER} {address} div.u32 %parity, %n, {len(those)}; and.b32 %parity, %parity, 1;\n{wait} add.u32 %n, %n, 1;"
     edits = replaced_by(text, own, code.module, function, is_before=True), _zero(function, COUNTER, code)
-    stages = (
-        f"parity (n / {len(those)}) & 1, where n counts its earlier passes"
-        if len(those) > 1
-        else "parity n & 1, where n counts its earlier passes"
-    )
-    yield Candidate(edits, f"mbarrier.try_wait for the load's mbarrier before line {own.line}, {stages}", is_all=False, is_other=True)
+    parity = f"(n / {len(those)})" if len(those) > 1 else "n"
+    yield Candidate(edits, f"{said}, parity {parity} & 1, where n counts its earlier passes", is_all=False, is_other=True)
 
 
 def _missing_arrival(f: Finding, code: _Code) -> Iterator[Candidate]:
