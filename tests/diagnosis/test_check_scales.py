@@ -778,6 +778,7 @@ def test_factors_in_the_order_of_the_lanes_are_a_remark():
 WRONG_FRAGMENTS = {
     "one byte pair of both": (FragmentGemm("mxf4", byte=lambda side, step: 0), "S702", "multiplied at k = 64 with the scale factors of k = 0"),
     "one byte pair": (FragmentGemm("mxf4", byte=lambda side, step: 2 * (side == "a" and step % 2)), "S702", "rows 0 to 7 of B are multiplied at k = 64"),
+    "bytes 0, 1, 1, 3": (FragmentGemm(byte=lambda side, step: (0, 1, 1, 3)[step % 4]), "S702", "k = 64 with the scale factors of k = 32"),
     "one word": (FragmentGemm(word=lambda side, step: 0), "R508", "at k = 128 with the scale factors of k = 0"),
     "one word, four factors": (FragmentGemm("mxf4nvf4", word=lambda side, step: step * (side == "a"), by="ldmatrix"), "R508", "rows 0 to 7 of B are multiplied at k = 64"),
     "bytes in the other order": (FragmentGemm(after={"a": "prmt.b32 %w, %w, 0, 0x0123;"}), "R508", "another order than k"),

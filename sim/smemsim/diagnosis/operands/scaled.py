@@ -409,7 +409,8 @@ class AllFactors:
         returns = len({seq[run[0]] for run in runs}) < len(runs)
         n = next(n for n in range(1, len(seq)) if seq[n] in seq[: n - returns])
         before, of_rows = max(m for m in range(n) if seq[m] == seq[n]), x.at[:, row : row + self.group]
-        if (found := self._beside_idle(x, row, (n, before), is_block=not returns)) is not None:
+        is_block = not returns and is_in_runs(x.at[:, row])
+        if (found := self._beside_idle(x, row, (n, before), is_block=is_block)) is not None:
             return found
         if not self.is_data(of_rows):
             return None
@@ -418,15 +419,15 @@ class AllFactors:
         if returns and not is_regular(seq):
             return self._not_refilled(x, n, before)
         idle = Idle.NONE
-        if returns or (self.name != SCALES and x.uses[n].layout is None):
+        if not is_block or (self.name != SCALES and x.uses[n].layout is None):
             idle = self._idle(x, x.at.size - len(union([x.at])))
         if not returns and x.uses[n].by_threads and self._skips(x, row, [(seq[run[0]], len(run)) for run in runs]):
             idle = Idle.NEAR
-        is_certain = returns and idle is Idle.OWN
+        is_certain = not is_block and idle is Idle.OWN
         return self._not_refilled(x, n, before, is_certain=is_certain) if idle else None
 
     def _beside_idle(self, x: InRows, row: int, now: tuple[int, int], *, is_block: bool) -> Finding | None:
-        """S702 where bytes of the same cells as the factors of two k are never used. `is_block`: do only successive k share factors?"""
+        """S702 where bytes of the same cells as the factors of two k are never used. `is_block`: do equally many successive k share a factor?"""
         siblings, cells = self._siblings(x, row)
         of_rows = x.at[:, row : row + self.group]
         if (
