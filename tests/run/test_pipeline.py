@@ -152,15 +152,15 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     assert pipeline.sentences()[0].startswith("warp 0 never goes on at line ")
     assert ("overdue" in pipeline.sentences()[0], pipeline.sentences()[0].endswith(overdue)) == (bool(overdue), True)
     assert "|~empty[0] phase 0~" in pipeline.text()
-    assert "before it issues load 5 into stage 1: phase 0" in pipeline.sentences()[0]
-    assert "before it reads the load after load 1 in stage 1: phase 1" in pipeline.sentences()[1]
+    assert "before issuing load 5 into stage 1: phase 0" in pipeline.sentences()[0]
+    assert "before reading the load after load 1 in stage 1: phase 1" in pipeline.sentences()[1]
     loads = next(one for one in pipeline.lanes.stuck if pipeline.awaited(one).is_issue)
     elsewhere = loads._replace(instruction=pipeline.rings[0].fillings[0].instruction)  # where it has passed no wait
     assert pipeline.awaited(elsewhere) is None
     assert pipeline.notes() == []
     command = ["run", str(tmp_path / "kernel.ptx"), "--launch", str(FOLDER / "launch.json")]
     said = " ".join(CliRunner().invoke(main, command).output.split())  # without --pipeline
-    assert "before it issues load 5 into stage 1" in said
+    assert "before issuing load 5 into stage 1" in said
     assert "5 loads were issued before the kernel stopped" in said
 
 

@@ -241,7 +241,7 @@ def _fitting(label: str, room: int) -> str:
 # ---- As SVG
 
 WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
-FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k3", "work": "k2", "flying": "k1", "stuck": "alarm"}
+FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k4", "work": "k2", "flying": "k1", "stuck": "alarm"}
 EXPLAINED = (
     ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty, or waits, without need", "kept"), ("waits", "wait"),
     ("waits for its own MMAs", "own"), ("waits for ever", "stuck"),
@@ -276,7 +276,10 @@ def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
         parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh", "s"))
     y += 14
     x = float(MARGIN)
+    occurring = {bar.kind for lane in drawing.lanes for bar in lane.bars}
     for says, kind in EXPLAINED:
+        if kind not in occurring:
+            continue
         parts += _box(kind, x, y, 18)
         parts.append(svg_text(x + 24, y + 13, "s", says))
         x += 24 + 8 * len(says) + 18
@@ -338,7 +341,7 @@ def lanes_dict(pipeline: Verdicts) -> dict[str, Any]:
         "engines": [
             {"name": engine, "number": n, "spans": [_span(pipeline, span) for span in spans]} for (engine, n), spans in sorted(pipeline.lanes.engines.items())
         ],
-        "stuck": [{"warps": list(one.warps), "at": pipeline.place(one.instruction), "why": one.why} for one in pipeline.lanes.stuck],
+        "stuck": [{"warps": list(one.warps), "at": pipeline.place(one.instruction), "why": one.why, "overdue": list(one.overdue)} for one in pipeline.lanes.stuck],
         "traceEvents": list(_events(drawing_of(pipeline).lanes)),
     }  # fmt: skip
 

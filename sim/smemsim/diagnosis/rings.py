@@ -58,6 +58,12 @@ class Awaited(NamedTuple):
     is_next: bool
 
     @property
+    def doing(self) -> str:
+        """`says` after "before"."""
+        does, _, what = self.says.partition(" ")
+        return f"{'issuing' if does == 'issues' else 'reading'} {what}"
+
+    @property
     def says(self) -> str:
         """In words, after "it"."""
         load, stage, _ = WORDS[self.ring.kind]
@@ -324,7 +330,7 @@ class Verdicts:
 
     def _awaits(self, stuck: Stuck) -> str:
         found = self.awaited(stuck)
-        return "" if found is None else f", before it {found.says}"
+        return "" if found is None else f", before {found.doing}"
 
     def _left(self, ring: Ring) -> str:
         """What each stage holds at the end."""
