@@ -18,6 +18,7 @@ except ImportError:  # Windows
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 
@@ -78,6 +79,20 @@ def pytest_collect_file(file_path):
     """Tests have examples in few files: to look for them at every function of all others is a tenth of collecting."""
     found = yield
     return [one for one in found if type(one) is pytest.Module or ">>>" in file_path.read_text(encoding="utf-8")]
+
+
+def pytest_runtest_protocol(item, nextitem):
+    """A worker reports each test once. xdist sends five messages (started, setup, call, teardown, finished): half a millisecond of two processes.
+
+    Reports of setup and teardown are sent if they failed or skipped, and all if somebody asks for times or names.
+    """
+    option = item.config.option
+    if not hasattr(item.config, "workerinput") or option.durations or option.verbose > 0 or getattr(option, "xmlpath", None):
+        return None
+    for report in runtestprotocol(item, nextitem=nextitem, log=False):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_collection_finish():
