@@ -1,6 +1,7 @@
 """`smemsim capture` without a card: what it would run, what it keeps and takes up again, and that its kernels are in the package."""
 
 import json
+import os
 import pathlib
 import re
 import types
@@ -163,6 +164,23 @@ def test_a_capture_that_was_interrupted_goes_on_and_the_folder_is_the_same(tmp_p
         p.relative_to(cut): p.read_bytes() for p in sorted(cut.rglob("*.npz"))
     }
     assert json.loads((whole / runner.ABOUT).read_text()) == json.loads((cut / runner.ABOUT).read_text())
+
+
+@pytest.mark.parametrize("there", ["a pipe", "a link", "no JSON"])
+def test_the_description_of_a_folder_is_written_whatever_lies_there(there, tmp_path, kit):
+    about = tmp_path / runner.ABOUT
+    {
+        "a pipe": lambda: os.mkfifo(about),
+        "a link": lambda: about.symlink_to(tmp_path / "nowhere"),
+        "no JSON": lambda: about.write_text("[" * 5000),
+    }[there]()
+    if there == "a pipe":
+        with pytest.raises(InputError, match="cannot be written: it is a pipe"):
+            captured(tmp_path)
+        return
+    captured(tmp_path)
+    assert "first" in json.loads(about.read_text())["suites"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_suite_that_was_cut_short_runs_again(tmp_path, kit):

@@ -23,6 +23,7 @@ from typing import Any
 
 from smemsim import __version__
 from smemsim.base.errors import InputError, SmemsimError
+from smemsim.base.files import read_bytes, write_whole
 from smemsim.capture import kernels
 from smemsim.capture.bench import digests
 from smemsim.capture.plan import Planned
@@ -32,6 +33,7 @@ __all__ = ["ABOUT", "CAPTURED", "Done", "is_finished", "run", "run_suite"]
 
 ABOUT = "capture.json"
 UNFINISHED = ".unfinished"
+MOST_ABOUT = 1 << 20  # bytes of the description of a folder
 CAPTURED, KEPT, FAILED, LATE, SKIPPED = "captured", "kept", "failed", "took too long", "skipped"
 
 
@@ -147,12 +149,10 @@ def _write_about(out: pathlib.Path, arch: str, card: dict[str, str], done: Seque
     path = out / ABOUT
     suites: dict[str, Any] = {}
     if path.exists():
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            suites = dict(json.loads(path.read_text())["suites"])
+        with contextlib.suppress(InputError, ValueError, KeyError, TypeError, RecursionError):
+            suites = dict(json.loads(read_bytes(path, MOST_ABOUT))["suites"])
     suites |= {
         d.suite: {"state": d.state, "seconds": round(d.seconds, 1), "why": d.why} for d in done if d.state != KEPT or d.suite not in suites
     }
     about = {"smemsim": __version__, "arch": arch, "device": card, "suites": suites}
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(about, indent=1) + "\n")
-    new.replace(path)
+    write_whole(path, json.dumps(about, indent=1) + "\n")

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smemsim.base.errors import SmemsimError, Unmodelled
+from smemsim.base.errors import InputError, SmemsimError, Unmodelled
+from smemsim.base.files import read_bytes
 from smemsim.base.terminal import visible
 from smemsim.core.finding import headline_of, messages_of
 
@@ -45,6 +46,7 @@ __all__ = ["HardwareItem", "LaunchItem", "LaunchTest", "ReplayItem", "ScenarioFi
 
 LAUNCHES = ("launch.toml", "launch.json")  # as smemsim.evidence.launches has them
 MANIFEST = "manifest.json"  # as smemsim.evidence.format has it, which needs numpy
+MOST_MANIFEST = 1 << 26  # bytes
 UNMODELLED = 3  # exit code of smemsim
 HARDWARE = "smemsim_hardware"
 
@@ -187,8 +189,8 @@ class TraceFile(pytest.File):
 def _kind(path: pathlib.Path) -> str | None:
     """The kind of a trace; None where the manifest says none, which its replay reports."""
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["kind"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return str(json.loads(read_bytes(path, MOST_MANIFEST).decode("utf-8"))["kind"])
+    except (InputError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -107,7 +107,7 @@ def _make(what: Any, types: str) -> Code | None:
     except (NumbaError, TypeError) as e:
         name = getattr(what, "__name__", what)
         print(
-            f"{KNOWN.name}: {name} does not take {types} ({type(e).__name__}); python -m tools.loops --stale drops such lines",
+            f"{KNOWN.name}: {name} does not take {types} ({type(e).__name__}); delete this line of it",
             file=sys.stderr,
         )
         return None
