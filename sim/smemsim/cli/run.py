@@ -457,9 +457,13 @@ def _given(o: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _arch(launch: LaunchFile, module: Module, name: str) -> str:
+    from smemsim.core.spec.targets import target_number
     from smemsim.evidence.launched import arch_of
 
-    return arch_of(launch, module, name)
+    arch = arch_of(launch, module, name)
+    if not launch.about["arch"] and target_number(module.own_target) != target_number(arch):
+        click.echo(f"smemsim: .target {module.own_target}: run as on {arch} (--arch chooses another)", err=True)
+    return arch
 
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str], dict[str, str]]:
