@@ -128,7 +128,7 @@ def test_another_descriptor_is_named_with_an_address_that_it_reads(sentence, dty
     kind, text = told(good, bad)
     assert kind == LAYOUT
     line, k, step, read, meant = re.search(
-        rf"{side.upper()} were read with {sentence}: \w\[(\d+), (\d+)\] of instruction (\d) from (\w+) instead of (\w+)", text
+        rf"{side.upper()} was read with {sentence}: \w\[(\d+), (\d+)\] of instruction (\d) from (\w+) instead of (\w+)", text
     ).groups()
     operands = [getattr(x.run()[int(step)], side) for x in (good, bad)]
     assert [hex((x[0] if side == "a" else x).address[int(line), int(k)]) for x in operands] == [meant, read]
@@ -136,11 +136,11 @@ def test_another_descriptor_is_named_with_an_address_that_it_reads(sentence, dty
 
 def test_swapped_strides_a_transposed_operand_and_one_instruction_alone():
     good = kernel().but(b=words("b", swizzle="none", lbo=128, sbo=256))
-    assert "B were read with LBO and SBO swapped: B[0, 8] from" in told(good, good.but(b=words("b", swizzle="none", lbo=256, sbo=128)))[1]
-    assert "A were read with MN-major instead of K-major" in told(good, good.but(options={"a_major": "MN"}))[1]
+    assert "B was read with LBO and SBO swapped: B[0, 8] from" in told(good, good.but(b=words("b", swizzle="none", lbo=256, sbo=128)))[1]
+    assert "A was read with MN-major instead of K-major" in told(good, good.but(options={"a_major": "MN"}))[1]
     good = kernel(steps=4)
     bad = good.but(b=[*good.b[:2], *words("b", start=64 + 16), good.b[3]])
-    assert "B were read with a start address 16 bytes further in instruction 2: B[0, 0] of instruction 2 from" in told(good, bad)[1]
+    assert "B was read with a start address 16 bytes further in instruction 2: B[0, 0] of instruction 2 from" in told(good, bad)[1]
 
 
 def test_without_the_memory_that_was_read_only_what_the_model_read_is_known():
@@ -250,7 +250,7 @@ def test_noise_is_rounding_that_nothing_explains_and_integers_have_none():
 
 
 @pytest.mark.parametrize(("bad", "kind", "sentence"), [
-    (lambda k: k.but(b=words("b", 2, sbo=512)), LAYOUT, "B were read with SBO 512"),
+    (lambda k: k.but(b=words("b", 2, sbo=512)), LAYOUT, "B was read with SBO 512"),
     (lambda k: k.chain((0,)), OPTION, "instruction 1 were missing"),
     (lambda k: k.written(0x808, 0x4000), TERM, "A[8, 4] of instruction 0 (shared 0x808) were about 2, not 0x"),
 ])  # fmt: skip
@@ -424,7 +424,7 @@ def test_block_scaled_instructions_of_tcgen05():
     found = explain_difference(good, bad.d, shared=shared)
     assert (found.looks_like, found.because[0].partition(":")[0]) == (
         LAYOUT,
-        "D is what it would be if B were read with SBO 128 instead of 256",
+        "D is what it would be if B was read with SBO 128 instead of 256",
     )
     chain = [run(b, enable_input_d=False), run(b)]
     assert "instruction 0 ran twice" in explain_difference(chain, run(b).d).because[0]
@@ -465,7 +465,7 @@ def test_a_replay_of_whole_wgmmas_says_what_a_difference_looks_like(tmp_path):
     for change, kind, sentence in (
         (swap_registers, LAYOUT, r"D's rows were in other places: row m has what belongs in m \^ 8"),
         (write, TERM, r"B\[\d+, \d+\] \(shared 0x\w+\) were 0x\w+ = .*, not 0x4090 = 4.5, bit for bit"),
-        (lambda x: x["b_descriptor"].__setitem__(case, word + (1 << 32)), LAYOUT, "B were read with SBO"),
+        (lambda x: x["b_descriptor"].__setitem__(case, word + (1 << 32)), LAYOUT, "B was read with SBO"),
     ):
         found, text = replayed("wgmma_f32", change, tmp_path, case)
         assert (found, bool(re.search(sentence, text))) == (kind, True)

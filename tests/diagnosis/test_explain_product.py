@@ -231,7 +231,7 @@ def test_what_comes_from_outside_the_tile_is_only_possible():
     found = told("bf16", d, given)
     assert found.looks_like == "unknown"
     assert [(one.operand, one.field, one.explained, one.certain) for one in found.faults] == [("A", "stride_byte_offset", 96 * 64, False)]
-    assert found.because[0].startswith("it may be that A were read with SBO 2048 B instead of 1024 B (6144 of 8192 elements")
+    assert found.because[0].startswith("it may be that A was read with SBO 2048 B instead of 1024 B (6144 of 8192 elements")
     assert "rows 0 to 7 mod 64 are right" in found.pattern
 
 
@@ -282,7 +282,7 @@ def test_a_square_operand_that_is_given_transposed_is_named(turned):
     d = ((a.T if "a" in turned else a) @ (b if "b" in turned else b.T)).astype(np.float32)
     found = explain_product(d, a, b, arch="sm_90a", a_type="bf16")
     assert found.looks_like == "a wrong layout"
-    assert found.because[0].startswith(f"D is what it would be if {' and '.join(turned.upper())} were transposed")
+    assert found.because[0].startswith(f"D is what it would be if {' and '.join(turned.upper())} {'were' if len(turned) > 1 else 'was'} transposed")
 
 
 def test_what_rounding_changes_is_not_called_wrong():
@@ -379,10 +379,10 @@ def test_a_d_that_an_epilogue_has_converted_is_told_all_the_same(to):
     [
         (lambda a, b: (a[:, :-32], b[:, :-32]), "k 96 to 127 were missing from the sum (the last 32 of 128: a loop over K that ends too early"),
         (lambda a, b: (np.hstack([a, a[:, 32:64]]), np.hstack([b, b[:, 32:64]])), "k 32 to 63 were added twice"),
-        (lambda a, b: (a.ravel()[np.arange(64)[:, None] * 64 + np.arange(128)], b), "A were read with rows 64 elements apart instead of 128: they overlap"),
-        (lambda a, b: (a, b.T.ravel()[np.arange(128) * 60 + np.arange(64)[:, None]]), "B were read with k 60 elements apart instead of 64 (where rows are contig"),
-        (lambda a, b: (a[:, np.arange(128) // 32 * 16 + np.arange(128) % 32], b), "A were read with blocks of 32 k 16 apart: they overlap"),
-        (lambda a, b: (a, b[np.arange(64) // 32 * 16 + np.arange(64) % 32]), "B were read with tiles of 32 rows 16 apart: they overlap"),
+        (lambda a, b: (a.ravel()[np.arange(64)[:, None] * 64 + np.arange(128)], b), "A was read with rows 64 elements apart instead of 128: they overlap"),
+        (lambda a, b: (a, b.T.ravel()[np.arange(128) * 60 + np.arange(64)[:, None]]), "B was read with k 60 elements apart instead of 64 (where rows are contig"),
+        (lambda a, b: (a[:, np.arange(128) // 32 * 16 + np.arange(128) % 32], b), "A was read with blocks of 32 k 16 apart: they overlap"),
+        (lambda a, b: (a, b[np.arange(64) // 32 * 16 + np.arange(64) % 32]), "B was read with tiles of 32 rows 16 apart: they overlap"),
     ],
 )  # fmt: skip
 def test_what_loops_and_pointers_get_wrong_is_named(read, said):

@@ -333,8 +333,8 @@ def test_elements_that_lie_in_many_places_are_not_recognised():
 @pytest.mark.parametrize(
     ("law", "told", "few"),
     [
-        (NONE, "A were written with swizzle none and read with 128B", False),
-        (NONE, "A were written with swizzle none and read with 128B", True),
+        (NONE, "A was written with swizzle none and read with 128B", False),
+        (NONE, "A was written with swizzle none and read with 128B", True),
         (WRONG["every second row"], "16-byte chunks of A are multiplied in the place of others", False),
     ],
 )

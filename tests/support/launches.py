@@ -91,8 +91,18 @@ mul.wide.u32 %d30, %r50, {size}; add.u64 %d30, %d20, %d30; st.global.b{8 * size}
 def refused(lines: list[str], *, arch: str = "sm_100a") -> dict[int, str]:
     """Which of these lines of a kernel the linker does not take, and why; %c are bytes, the other registers those of REGISTERS."""
     head = f".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k() {{ .reg .b8 %c<4>; {REGISTERS}\n"
-    try:
-        link(read_module(head + "\n".join(lines) + "\nret;\n}\n"), "k", arch)
-    except (InputError, Unmodelled) as problem:
-        return {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
-    return {}
+    lines, found = list(lines), dict[int, str]()
+    while True:  # an error is about one line: the others are tried without it
+        try:
+            link(read_module(head + "\n".join(lines) + "\nret;\n}\n"), "k", arch)
+        except Unmodelled as problem:
+            return found | {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
+        except InputError as problem:
+            told = {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
+            if len(lines) == 1 or found.keys() >= told.keys():
+                return found | told
+            found |= told
+            for n in told:
+                lines[n] = ""
+        else:
+            return found

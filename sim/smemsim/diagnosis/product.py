@@ -582,7 +582,7 @@ class ProductFault:
 
     def __str__(self) -> str:
         rest = "" if self.certain else f" ({self.explained} of {self.of} elements; the others come from outside the tile)"
-        return f"{self.operand} were {self.text}{rest}"
+        return f"{self.operand} {'were' if ' ' in self.operand else 'was'} {self.text}{rest}"
 
 
 class Candidate(NamedTuple):
@@ -811,7 +811,7 @@ def explain_product(
     >>> found.pattern
     '87.5 % of D is wrong (3584 of 4096): rows 0 mod 8 are right, all others wrong'
     >>> print(found.faults[0])
-    A were written with swizzle none and read with 128B
+    A was written with swizzle none and read with 128B
     """
     machine = architecture(arch)
     b_type = a_type if b_type is None else b_type
@@ -880,7 +880,9 @@ def transposed(c: Compared) -> list[str]:
                 product = product.having(name, product.side(name).steps(np.ascontiguousarray(flat.T)))
         if product is not c.product and c.explained(product):
             wants = " and ".join(f"{name.lower()} is taken as {MEANT[name]}" for name in names)
-            said.append(f"{' and '.join(names)} were transposed ({wants}: give {', '.join(f'{name.lower()}.T' for name in names)})")
+            said.append(
+                f"{' and '.join(names)} {'were' if len(names) > 1 else 'was'} transposed ({wants}: give {', '.join(f'{name.lower()}.T' for name in names)})"
+            )
     return said[:1] if said and len(said[0]) < len(said[-1]) else said
 
 

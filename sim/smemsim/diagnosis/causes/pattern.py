@@ -23,7 +23,8 @@ PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def pattern(seen: Seen) -> tuple[str, ...]:
     """Sentences about the wrong elements: their positions, and the data that are read instead."""
-    return (*_where(seen.wrong), *_nothing(seen), *_instead(seen))
+    nothing, instead = _nothing(seen), _instead(seen)
+    return (*_where(seen.wrong), *(text for _, text in nothing), *(instead or _rest(seen, nothing)))
 
 
 def _where(wrong: np.ndarray) -> list[str]:
@@ -41,8 +42,14 @@ def _where(wrong: np.ndarray) -> list[str]:
     return [f"only {', and '.join(parts)} {'is' if count == 1 else 'are'} right"] if parts else []
 
 
-def _nothing(seen: Seen) -> list[str]:
-    """Elements for which no data of a tensor arrives."""
+def _rest(seen: Seen, nothing: list[tuple[int, str]]) -> list[str]:
+    """The elements besides those for which no data of a tensor arrives, so that the numbers add up."""
+    rest = int(seen.wrong.sum()) - sum(count for count, _ in nothing)
+    return [f"the other {rest} read other elements than they should"] if nothing and rest > 0 else []
+
+
+def _nothing(seen: Seen) -> list[tuple[int, str]]:
+    """Elements for which no data of a tensor arrives: how many, and in words."""
     wrong, got = seen.wrong, seen.got
     past = seen.addresses >= REACH
     sentences = []
@@ -54,7 +61,7 @@ def _nothing(seen: Seen) -> list[str]:
     ):
         count = int((mask & wrong).sum())
         if count:
-            sentences.append(f"{'all of them' if count == wrong.sum() else f'{count} of them'} {what}")
+            sentences.append((count, f"{'all of them' if count == wrong.sum() else f'{count} of the wrong elements'} {what}"))
     return sentences
 
 

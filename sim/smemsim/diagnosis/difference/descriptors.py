@@ -232,4 +232,4 @@ def _told(reading: Reading, other: Descriptors, address: np.ndarray, steps: slic
     alone = f" in instruction {steps.start}" if steps != slice(None) else ""
     stored = "stored element " if reading.side.stored is not None else ""
     places = f"{int(address[step, line, k]):#x} instead of {int(reading.address[step, line, k]):#x}"
-    return f"{name} were read with {' and '.join(said)}{alone}: {stored}{name}[{line}, {k}]{of} from {places}"
+    return f"{name} was read with {' and '.join(said)}{alone}: {stored}{name}[{line}, {k}]{of} from {places}"
