@@ -282,7 +282,9 @@ def test_a_square_operand_that_is_given_transposed_is_named(turned):
     d = ((a.T if "a" in turned else a) @ (b if "b" in turned else b.T)).astype(np.float32)
     found = explain_product(d, a, b, arch="sm_90a", a_type="bf16")
     assert found.looks_like == "a wrong layout"
-    assert found.because[0].startswith(f"D is what it would be if {' and '.join(turned.upper())} {'were' if len(turned) > 1 else 'was'} transposed")
+    assert found.because[0].startswith(
+        f"D is what it would be if {' and '.join(turned.upper())} {'were' if len(turned) > 1 else 'was'} transposed"
+    )
 
 
 def test_what_rounding_changes_is_not_called_wrong():
