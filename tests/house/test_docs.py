@@ -1,5 +1,7 @@
 """The documentation: complete, without dead links, and saying what the code says. `python -m tools.docs --check` (.ci/docs) is the same by hand."""
 
+import inspect
+import pydoc
 import re
 
 import click
@@ -7,6 +9,7 @@ import pytest
 
 import smemsim
 from places import ROOT
+from smemsim.base.members import OwnEnumMembers
 from smemsim.core.spec.findings import CODES
 from smemsim.core.tables import keys_of
 from smemsim.diagnosis.scenario import STEPS, TABLES, Operand
@@ -157,3 +160,10 @@ def test_every_page_is_in_a_contents():
 
 def test_the_readme_is_short():
     assert 6000 <= len((ROOT / "README.md").read_bytes()) <= 8192
+
+
+@pytest.mark.parametrize("name", smemsim.__all__)
+def test_help_of_functions_errors_and_enums_fits_a_screen(name):
+    value = getattr(smemsim, name)
+    if inspect.isfunction(value) or isinstance(value, OwnEnumMembers) or (isinstance(value, type) and issubclass(value, Exception)):
+        assert pydoc.render_doc(value, renderer=pydoc.plaintext).count("\n") <= 60
