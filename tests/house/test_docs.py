@@ -162,8 +162,11 @@ def test_the_readme_is_short():
     assert 6000 <= len((ROOT / "README.md").read_bytes()) <= 8192
 
 
-@pytest.mark.parametrize("name", smemsim.__all__)
-def test_help_of_functions_errors_and_enums_fits_a_screen(name):
-    value = getattr(smemsim, name)
-    if inspect.isfunction(value) or isinstance(value, OwnEnumMembers) or (isinstance(value, type) and issubclass(value, Exception)):
-        assert pydoc.render_doc(value, renderer=pydoc.plaintext).count("\n") <= 60
+def test_help_of_functions_errors_and_enums_fits_a_screen():
+    lines = {}
+    for name in smemsim.__all__:
+        value = getattr(smemsim, name)
+        if inspect.isfunction(value) or isinstance(value, OwnEnumMembers) or (isinstance(value, type) and issubclass(value, Exception)):
+            lines[name] = pydoc.render_doc(value, renderer=pydoc.plaintext).count("\n")
+    assert len(lines) > 40
+    assert {name: count for name, count in lines.items() if count > 60} == {}
