@@ -113,7 +113,7 @@ KEYS: dict[str, Key] = {
     "limit_seconds": Key("any", "seconds that the kernel may run; then it is stopped, without a finding"),
     "cooperative": Key("bool", "true: a cooperative launch; `exec --record` writes it"),
     "cancel": Key("any", "the answer of clusterlaunchcontrol.try_cancel: resident, never, one or always; all runs the launch with each"),
-    "schedule": Key("any", "the order of effects: a seed, earliest or latest; all:N runs both and N seeds. Default: the usual order"),
+    "schedule": Key("any", "the order of effects: a seed, earliest or latest; all:N runs both and N seeds. Default: every effect is immediate"),
     "sanitize": Key("any", "false: without the sanitizer, as with `--no-sanitize`"),
     "watch_global": Key("any", "false: no races in global memory (`--no-global-races`)"),
     "counters": Key("any", "upper bounds of counters (P905), of the launch or by line: {shared_wavefronts = 1024, global_sectors = {\"gemm.cu:91\" = 64}}"),
