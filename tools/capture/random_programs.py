@@ -86,7 +86,7 @@ def told_by_card(program: Program, compiled: Callable[[str], bytes | str] = str)
     card = on_card(program, compiled)
     if isinstance(card, str):
         return f"the card says {card}", False
-    told = difference(closures, (card, closures[1]), "the card")
+    told = difference(closures, (card, *closures[1:]), "the card")
     return told, bool(told) and _are_nans(closures[0], card)
 
 

@@ -302,18 +302,24 @@ def _tier(mode: str, level: str) -> Iterator[None]:
 
 
 def runs(program: Program, mode: str, level: str = "1") -> Any:
-    """What a program leaves in its arrays, and what is found; or the sentence with which it is refused. Both modes run what was
-    linked once. `level` is how much LLVM optimises."""
+    """What a program leaves in its arrays, what is found, and, for half of the programs, the counters of each line; or the
+    sentence with which it is refused. Both modes run what was linked once. `level` is how much LLVM optimises."""
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(program.inputs()), gpu.array(np.zeros((program.ctas * program.threads, len(STORED)), np.uint64))]
     with _tier(mode, level):
         try:
             kernel = gpu.kernel(program.text(), "random")
             begin_again(kernel.program)
-            run = gpu.launch(kernel, grid=program.ctas, block=program.threads, args=arrays, progress=False, workers=1)
+            is_counted = program.seed % 2 == 0
+            run = gpu.launch(kernel, grid=program.ctas, block=program.threads, args=arrays, progress=False, workers=1, counters=is_counted)
         except SmemsimError as e:
             return str(e)
-    return tuple(array.numpy().tobytes() for array in arrays), tuple((found.code, found.line, found.message) for found in run.findings)
+    rows = tuple(zip(*(run.counters[name].tolist() for name in run.counters.columns), strict=True)) if is_counted else ()
+    return (
+        tuple(array.numpy().tobytes() for array in arrays),
+        tuple((found.code, found.line, found.message) for found in run.findings),
+        rows,
+    )
 
 
 def _differs(program: Program, level: str) -> str:
@@ -336,6 +342,9 @@ def difference(closures: Any, machine: Any, whose: str = "machine code") -> str:
         return (
             f"{what} of thread {at // width} is {int(a[at]):#x} of closures, {int(b[at]):#x} of {whose}; {int((a != b).sum())} words differ"
         )
+    if closures[1] == machine[1]:
+        only = [sorted({*a} - {*b})[:2] for a, b in ((closures[2], machine[2]), (machine[2], closures[2]))]
+        return f"closures count {only[0]}, machine code counts {only[1]}"
     return f"closures find {list(closures[1])}, machine code finds {list(machine[1])}"
 
 
