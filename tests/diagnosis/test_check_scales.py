@@ -898,6 +898,29 @@ ARRAYS = {  # the order of 16 rows of 8 bytes, the strides of rows and words, an
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Behind(Gemm):
+    """The arrays of scale factors go on, with values like the others."""
+
+    more: int = 0
+
+    def packed(self, scales):
+        return behind(super().packed(scales), self.more)
+
+
+@pytest.mark.parametrize(("more", "is_certain"), [(64, True), (4096, False)])
+@pytest.mark.parametrize(
+    "what",
+    [{"tiles": 3, "block": lambda side, tile: own(side, 0)}, {"grid": (2, 1), "block": lambda side, tile: (tile, 0, int(side == "b"))}],
+)
+def test_blocks_of_tcgen05_that_do_not_go_on_are_found_in_longer_arrays(what, more, is_certain):
+    done, wrong = run(Behind(more=more, **what))
+    told, other = (done.findings, done.remarks)[:: 1 if is_certain else -1]
+    assert (wrong > 1000, {f.code for f in told}, other) == (True, {"R508"}, []), done.text()
+    if not is_certain:
+        assert run(Behind(more=more, **{**what, "block": None}))[0].findings == []
+
+
 @pytest.mark.parametrize(("order", "strides", "is_certain"), ARRAYS.values(), ids=ARRAYS)
 def test_factors_of_a_k_that_does_not_go_on_are_found_in_padded_arrays(order, strides, is_certain):
     right = FragmentGemm(order=lambda x: order(x.repeat(16 // len(x), 0)), rows={"b": "shl.b32 %s1, %g, 1;"}, strides=strides)
