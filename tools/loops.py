@@ -1,6 +1,6 @@
 """Writes the list of compiled loops that a wheel has: those that tests call, with the types that they call them with.
 
-    python -m tools.loops tests/run/test_gpu_arithmetic.py tests/test_watch.py     # adds what these call
+    python -m tools.loops tests/run/test_gpu_arithmetic.py tests/run/test_tiers.py     # adds what these call
 
 The list only saves time: what it lacks is compiled when it is first called.
 """

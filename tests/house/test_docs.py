@@ -142,8 +142,25 @@ def dead_links(page):
             yield f"{page.relative_to(ROOT)}: {link}"
 
 
+# Pages of the checkout that are not of the site: those of traces, of tools, and those that a repository's front page shows.
+OTHERS = [*ROOT.glob("*.md"), *(page for part in ("golden", "tools", "sim", ".github") for page in (ROOT / part).rglob("*.md"))]
+
+
 def test_no_link_is_dead():
-    assert [link for page in [*PAGES, ROOT / "CONTRIBUTING.md"] for link in dead_links(page)] == []
+    assert [link for page in {*PAGES, *OTHERS} for link in dead_links(page)] == []
+
+
+def test_every_file_of_the_checkout_that_a_page_names_is_there():
+    """Except in docs/found and docs/programs.md, whose files are those of other projects."""
+    pages = [page for page in {*PAGES, *OTHERS} if not {"found", "programs.md"} & set(page.parts)]
+    named = [
+        (page, name)
+        for page in pages
+        for name in re.findall(r"`((?:docs|golden|sim|tests|tools)/[\w./-]+)`", page.read_text())
+        if not re.search(r"\b[A-Z]{4,}\b(?!\.md)", name)  # such as golden/ARCH
+    ]
+    assert len(named) > 50
+    assert [f"{page.relative_to(ROOT)}: {name}" for page, name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_page_is_in_a_contents():
