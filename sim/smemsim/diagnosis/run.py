@@ -869,7 +869,7 @@ class Run(metaclass=OwnMembers):
         return [g for g in (*self.findings, *self.remarks) if g.cause is not None and (g.cause.code, g.cause.line) == (f.code, f.line)]
 
     def _stores(self, place: Callable[[Location], Location]) -> str:
-        """What may have written the shared memory that no copy of a recorded launch wrote: the stores of the program."""
+        """The possible writers of shared memory that no copy of a recorded launch wrote: the stores of the program."""
         body = self.launch.program.inlined.body
         stores = [i for i in body if i.op in STORES and any(word.startswith("shared") for word in i.modifiers)]
         lines = list(

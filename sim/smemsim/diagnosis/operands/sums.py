@@ -92,7 +92,7 @@ class _Sum:
         return at if count >= 2 and (4 * count >= 3 * len(solid) if self.is_split else 2 * count > len(solid)) else None
 
     def wanted(self) -> _At | None:
-        """What the products should have: the same k of A and B, if one has that with most products' rows; else what most have."""
+        """The coordinates that the products should have: the same k of A and B, if one product has that with most products' rows; else those of most products."""
         most = self.most()
         if most is not None and not self.is_split and any(e.at() == most._replace(apart=0) and not e.is_fill for e in self.entries):
             return most._replace(apart=0)
@@ -182,7 +182,7 @@ def exchanged(reads: Reads) -> list[Finding]:
 
 
 def _exchanges(entries: list[_Entry]) -> list[tuple[bool, bool]]:
-    """Of which operands of each product the coordinates are exchanged; empty if that does not explain the products."""
+    """The operands of each product whose coordinates are exchanged; empty if that does not explain the products."""
     if len(entries) < 2 or len({entry.at() for entry in entries}) == 1 or not all(entry.has_one_k for entry in entries):
         return []
     ways = [_ways(entry) for entry in entries]
@@ -195,7 +195,7 @@ def _exchanges(entries: list[_Entry]) -> list[tuple[bool, bool]]:
 
 
 def _ways(entry: _Entry) -> dict[_At, tuple[bool, bool]]:
-    """What a product may be meant to add, with the fewest operands that are exchanged for it."""
+    """The terms that a product may be meant to add, with the fewest operands that are exchanged for it."""
     ways: dict[_At, tuple[bool, bool]] = {}
     for by in (_NONE, (True, False), (False, True), _BOTH):
         if all(entry.may_be_exchanged(side) for side in (0, 1) if by[side]):
