@@ -123,7 +123,7 @@ def evidence(_: Page) -> str:
         raise ValueError(f"give these rules a heading in RULE_GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}")
     made = []
     for title, (_words, intro) in RULE_GROUPS.items():
-        made += [f"## {title}", *([intro] if intro else [])]
+        made += [f"## {title}", *([filled(intro)] if intro else [])]
         for r in (r for r in RULES.values() if topic[r.name.partition(".")[0]] == title):
             items = [
                 f"Grade: {_grades(r)}.",

@@ -514,7 +514,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "It says neither how formats convert values nor which error a trap gives", ("surfaces", "surface_traps")),
     Rule("shared.reserved",
          "For its own CTA the first KiB of shared memory works like the rest, for loads, stores, atomics and cp.async. "
-         "A .shared::cta address below the first KiB of another CTA's window traps (715)",
+         "A .shared::cta address in the first KiB of another CTA's window traps (715)",
          _grades("measured", "inferred"),
          "PTX ISA 9.1 §10.32 (%reserved_smem_offset_*) names it. "
          "It does not say what accesses do", ("reserved_shared",)),
