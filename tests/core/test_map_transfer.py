@@ -241,9 +241,9 @@ BAD = [
     ([CALL, "--sotre"], "--sotre: no such option"),
     (["00" * 100], "200 hex digits: a tensor map has 256 of them"),
     ([WORD, "--at", "0,0"], "--at: of a tensor map's transfer"),
-    ([WORD, "--arch", "sm_90a", "--dtype", "bf16"], "--major, --rows, --k missing"),
+    ([WORD, "--arch", "sm_90a", "--dtype", "bf16"], "missing: --major, --rows, --k, as --arch sm_90a"),
     (["no/such.bin"], "'no/such.bin': no such file"),
-    ([WORD], "--arch, --dtype, --major, --rows, --k missing"),
+    ([WORD], "missing: --arch, --dtype, --major, --rows, --k, as --arch sm_90a"),
 ]  # fmt: skip
 
 

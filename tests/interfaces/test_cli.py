@@ -74,6 +74,8 @@ BAD = {
         2,
         "is no tensor map: needs 128 bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call. A descriptor is given as a number",
     ),
+    "exec --arch B200 -- true": (2, "--arch B200: is the name of a card; write --card 'B200' or --arch sm_100a"),
+    "solve": (2, "no input: give one of a scenario"),
     "decode nothere": (2, "'nothere': no such file, and not a 64-bit word; write a word as 0x"),
     "exec --arch sm_90a -- .": (2, ".: cannot be started: it is a folder; name the program in it"),
     "exec --arch sm_99 -- true": (2, "(sm_90a, sm_100a, sm_103a, sm_110a, sm_120a, sm_121a, sm_89, sm_86, sm_80)\n"),  # no card is near

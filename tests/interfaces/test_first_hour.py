@@ -402,7 +402,7 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("explain", "race"), "'race' is not a finding code; X008 speaks of it"),
+        (("explain", "race"), "'race' is not a finding code; X008 mentions it"),
         (("decode", "kernel.ptx"), "kernel.ptx: is PTX: smemsim run kernel.ptx"),
         (("run", "kernel.ptx", "--arg", "x.npy"), "a file is file:x.npy"),
         (("run", "kernel.cu"), "this is not PTX, which begins with .version; nvcc -ptx writes it"),

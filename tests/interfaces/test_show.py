@@ -330,7 +330,7 @@ OPERAND = ["--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--rows", "8",
 ASKED = {
     "a word": (["0x4000004000010040", *OPERAND], 0, "each cell is 16 bytes"),
     "K steps": (["0x4000004000010040", *OPERAND, "--k-add", "0,32", "--k-step", "1"], 0, "K step 1 reads it"),
-    "half an operand": (["0x4000004000010040", "--arch", "sm_90a"], 2, "--dtype, --major, --rows, --k missing"),
+    "half an operand": (["0x4000004000010040", "--arch", "sm_90a"], 2, "missing: --dtype, --major, --rows, --k, as --arch sm_90a"),
     "no such step": (["0x4000004000010040", *OPERAND, "--k-step", "1"], 2, "has 1, from 0 to 0"),
     "no elements": (["0x4000004000010040", *OPERAND[:-1], "0"], 2, "no element to show"),
     "a page of a word": (["0x4000004000010040", *OPERAND, "--html", "x.html"], 2, "--html: of a scenario"),

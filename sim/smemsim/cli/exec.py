@@ -143,7 +143,16 @@ def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
     if not arch and not card:
         raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300), or one of --list-cards")
     if not card:
-        return any_architecture(arch).name, None
+        try:
+            return any_architecture(arch).name, None
+        except InputError:
+            try:
+                named = card_named(arch or "")
+            except InputError:
+                named = None
+            if named is None:
+                raise
+            raise InputError(f"--arch {arch}: is the name of a card; write --card '{arch}' or --arch {named.arch}") from None
     found = card_named(card)
     if arch and any_architecture(arch).name != found.arch:
         raise InputError(f"--card {card}: is an {found.arch}, and --arch says {arch}: leave one of them out")

@@ -84,7 +84,7 @@ def _number(text: str) -> str:
         hint = (
             f"; did you mean {near[0]}?"
             if near
-            else f"; {', '.join(speak[:MOST_SPEAK])} speak{'s' * (len(speak) == 1)} of it"
+            else f"; {', '.join(speak[:MOST_SPEAK])} mention{'s' * (len(speak) == 1)} it"
             if speak
             else ""
         )

@@ -14,6 +14,7 @@ from smemsim.base.errors import HardwareTrap, InputError
 from smemsim.cli.decode import Given, read_input
 from smemsim.cli.layouts import DIVISIONS, layout_options, map_layout
 from smemsim.cli.options import (
+    OPERAND_EXAMPLE,
     check_options,
     json_option,
     operand_options,
@@ -270,9 +271,7 @@ def _map_word(ctx: click.Context, text: str, arch: str | None, form: str, lines:
         raise InputError(f"{foreign}: belongs to an instruction's D; choose its kind with --kind")
     operand = {"arch": arch, **{name: value for name, value in given.items() if name not in (*_TRANSFER, *DIVISIONS)}}
     if missing := [f"--{name}" for name, value in operand.items() if value is None]:
-        raise InputError(
-            f"{', '.join(missing)} missing: a descriptor's operand needs --arch, {', '.join(f'--{name}' for name in _OPERAND)}"
-        )
+        raise InputError(f"a descriptor alone does not say what it reads; missing: {', '.join(missing)}, as {OPERAND_EXAMPLE}")
     _map_operand(word, operand, form, lines)
 
 

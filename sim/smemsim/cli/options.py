@@ -16,6 +16,7 @@ from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.tcgen05 import KINDS
 
 __all__ = [
+    "OPERAND_EXAMPLE",
     "PLACE",
     "ScheduledCommand",
     "arch_option",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+OPERAND_EXAMPLE = "--arch sm_90a --dtype bf16 --major K --rows 64 --k 16"  # of a descriptor
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -10,7 +10,7 @@ import click
 
 from smemsim.base.errors import InputError
 from smemsim.base.files import check_place, write_whole, wrote
-from smemsim.cli.options import check_options, json_option, operand_options, parse_numbers, parse_word, strangers
+from smemsim.cli.options import OPERAND_EXAMPLE, check_options, json_option, operand_options, parse_numbers, parse_word, strangers
 
 if TYPE_CHECKING:
     from smemsim.diagnosis.report import Report
@@ -155,7 +155,7 @@ def _of_word(text: str, given: dict[str, Any]) -> TilePicture:
 
     word = parse_word(text)
     if missing := [f"--{name}" for name in _OPERAND if given[name] is None]:
-        raise InputError(f"{', '.join(missing)} missing: a descriptor's operand needs {', '.join(f'--{name}' for name in _OPERAND)}")
+        raise InputError(f"a descriptor alone does not say what it reads; missing: {', '.join(missing)}, as {OPERAND_EXAMPLE}")
     adds: dict[str, Any] = {
         name: list(parse_numbers(f"--{name.replace('_', '-')}", given.pop(name) or "0", "bytes, as 0,32,64,96")) for name in _ADDS
     }
