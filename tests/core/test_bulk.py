@@ -233,6 +233,7 @@ def test_what_no_instruction_could_have_is_refused(call):
 def test_what_nobody_has_tried_is_not_guessed():
     for call in (
         lambda: bulk_copy(0x2000, (1 << 63) - 16, 64, **LOAD),
+        lambda: bulk_copy(0x2000, (1 << 57) - 48, 64, **LOAD),
         lambda: bulk_copy(0x2000, 0x10000, 64, **(LOAD | {"mbar": END})),
         lambda: bulk_reduce("add", "u32", 0x10000, 0x900, 24, dst_space="global"),
         lambda: bulk_reduce("add", "u32", 0x10000, 0x900, 0, dst_space="global"),
@@ -240,6 +241,7 @@ def test_what_nobody_has_tried_is_not_guessed():
     ):
         with pytest.raises(Unmodelled):
             call()
+    assert bulk_copy(0x2000, (1 << 57) - 64, 64, **LOAD).size == 64  # up to the last byte that a GPU maps
 
 
 def test_a_reduction_changes_memory_as_its_arithmetic_says():

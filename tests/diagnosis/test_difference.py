@@ -411,6 +411,22 @@ def test_whatever_is_said_to_be_so_bit_for_bit_is_so(fault):
 # ---- Blackwell
 
 
+def test_another_power_of_two_of_c_is_named():
+    """scale-input-d of tcgen05: of the sixteen, the one that was executed, also if the instruction has one already."""
+    rng, i = np.random.default_rng(7), InstrDescriptor(kind="f16", m=128, n=32, a_type="bf16", b_type="bf16")
+    (shared,), (tensor,) = memories(1)
+    a, b = (lay_out(shared, rng.integers(-3, 4, (rows, 16)), "bf16", "K", "32B", AT[x]) for x, rows in (("a", 128), ("b", 32)))
+
+    def run(scale):
+        tcgen05_mma(tensor, 0, a, b, i, shared=shared, enable_input_d=False)
+        return tcgen05_mma(tensor, 0, a, b, i, shared=shared, scale_input_d=scale)
+
+    for meant in (0, 5):
+        for executed in (1, 4, 15):
+            found = explain_difference(run(meant), run(executed).d, shared=shared)
+            assert found.because[0] == f"D is what it would be if C were divided by 2^{executed} (scale-input-d), bit for bit"
+
+
 def test_block_scaled_instructions_of_tcgen05():
     rng, i = np.random.default_rng(6), InstrDescriptor(kind="mxf8f6f4", m=128, n=32, a_type="e4m3", b_type="e4m3", a_sf_id=0, b_sf_id=0)
     (shared,), (tensor,) = memories(1)

@@ -251,6 +251,19 @@ def test_data_that_say_little_are_no_traceback(dtype, kind):
     assert not any(one.certain for one in told(dtype, noise, given).faults)
 
 
+def test_numbers_of_a_signed_type_reach_to_its_ends():
+    """-128 is a number of s8, and -129 and 128 are none."""
+    dtype, least, most = "s8", -128, 127
+    a = np.full((64, 32), least, np.int64)
+    a[::2] = most
+    b = np.ones((8, 32), np.int64)
+    d = (a @ b.T).astype(np.int32)
+    assert explain_product(d, a, b, arch="sm_90a", a_type=dtype, d_type="s32").faults == ()
+    for wrong in (least - 1, most + 1):
+        with pytest.raises(InputError, match="numbers outside -128"):
+            explain_product(d, np.where(a == least, wrong, a), b, arch="sm_90a", a_type=dtype, d_type="s32")
+
+
 def test_what_no_fault_gives_is_unknown():
     given = matrices("bf16")
     noise = np.random.default_rng(9).standard_normal((128, 64)).astype(np.float32)

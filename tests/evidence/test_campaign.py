@@ -23,7 +23,7 @@ from smemsim.base import processes
 from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_chunk, shrunk
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, smem, space
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, arithmetic, boxes, faults, idesc, keys, smem, space
 from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.core.layout import loops
@@ -119,6 +119,21 @@ def test_instruction_descriptors_are_classified_as_problems_does(kind, word, bit
     found = idesc.broken_by(word, kind)
     assert found.startswith("breaks") is grave
     assert found == "legal" if not said else found != "legal"
+
+
+def test_a_product_that_is_not_doubled_with_its_operands_is_told():
+    """Of most drawn products the law says something, and of each of these it finds a result that is a bit off."""
+    judged = found = 0
+    for seed in range(9):
+        p = arithmetic.Product(random.Random(seed))
+        if p.is_integer or (said := arithmetic.LAWS["doubled"](p, random.Random(0))) is None:
+            continue
+        judged += 1
+        assert said == ""
+        plain = p.d
+        p.d = lambda plain=plain, **changes: plain(**changes) ^ plain().dtype.type(bool(changes))
+        found += (arithmetic.LAWS["doubled"](p, random.Random(0)) or "").startswith("2A and 2C: D[")
+    assert judged == found > 2
 
 
 def test_a_chunk_of_instruction_descriptors_counts_every_word_once():

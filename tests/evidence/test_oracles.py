@@ -121,6 +121,15 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
     assert small["rows"] * small["k"] <= 64
 
 
+def test_numbers_that_are_converted_are_of_both_signs_and_of_every_size():
+    """A conversion is asked for few bits and for many, with ties: hardly two drawn numbers are the same."""
+    rng = random.Random(6)
+    drawn = [case for case in (numpy_formulas.case_of(rng) for _ in range(60)) if case["of"] == "conversion"]
+    numbers = [x for case in drawn for x in case["values"]]
+    assert len(set(map(abs, numbers))) > 0.8 * len(numbers) > 80
+    assert 0.3 < sum(x < 0 for x in numbers) / len(numbers) < 0.7
+
+
 # ---- as properties of other people's tests -------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,7 @@ INNER = {
     "smemsim.campaign.oracles.numpy_formulas",
     "smemsim.campaign.oracles.triton_layouts",
     "smemsim.campaign.report",
+    "smemsim.campaign.spaces.arithmetic",
     "smemsim.campaign.spaces.boxes",
     "smemsim.campaign.spaces.cohorts",
     "smemsim.campaign.spaces.faults",

@@ -20,6 +20,7 @@ from smemsim import IllegalPlan, InputError, InternalError, Severity, SmemDescri
 from smemsim.campaign.spaces import plans as sound
 from smemsim.cli import main
 from smemsim.core.layout.cute import byte_axes
+from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.swizzles import MODES
 from smemsim.core.words.tensor_map.text import find_calls
 from smemsim.planning import LANGUAGES, Arrangement, fit, make
@@ -233,6 +234,17 @@ def test_random_correct_plans_raise_no_alarm():
     assert [trouble.what for trouble in part.troubles] == []
     assert part.cases >= 30
     assert sum("box" in sound.forms(drawn(seed)) for seed in range(60)) > 20
+
+
+def test_drawn_plans_have_whole_steps_of_k_from_one_on():
+    """A step of K is 32 bytes: two chunks, packed or padded. Some plans have one step, and most have several."""
+    steps = []
+    for seed in range(200):
+        asked = sound.draw(random.Random(seed))
+        sizes = {2 * FORMATS[asked["dtype"]].elements_per_chunk(packing) for packing in ("packed", "padded")}
+        steps.append(min(asked["k"] / size for size in sizes if asked["k"] % size == 0))
+    assert 1 in steps
+    assert sum(n > 1 for n in steps) > 100
 
 
 @examples(40)

@@ -219,6 +219,9 @@ def test_a_mutated_kernel_differs_from_its_original_in_a_line():
         other = mutated(kernel, random.Random(seed))
         pairs = list(zip(kernel.split("\n"), other.split("\n"), strict=True))
         assert 1 <= sum(a != b for a, b in pairs) <= 2 or other == kernel
+    others = [mutated(" add.u32 %r1, %r2, 512;", random.Random(seed)) for seed in range(400)]
+    changed = {int(n) for other in others for n in re.findall(r"^ add.u32 %r1, %r2, (\d+);$", other)}
+    assert changed == {512} | {512 ^ 1 << bit for bit in range(8)}  # a number is another one in one of its lowest eight bits
 
 
 def test_every_recorded_kernel_is_read():

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from places import TESTS
-from smemsim import Gpu, InputError, Unmodelled
+from smemsim import Gpu, InputError, Unmodelled, virtual
 from smemsim.core.ptx import read_module
 from smemsim.core.spec.cards import CARDS
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
@@ -226,6 +226,19 @@ def test_numbers_among_the_arguments_of_a_recorded_launch_are_numbers_and_keep_e
     gpu = Gpu("sm_90a")
     _, args = file.placed(gpu)
     assert [bytes(arg) for arg in args[1:]] == raw
+
+
+def test_a_python_that_cannot_import_smemsim_says_so_and_goes_on(tmp_path):
+    """Its own `smemsim` lacks a part, or the part lacks a library: the program's import fails for its own reason, or works."""
+    site = pathlib.Path(virtual.__file__).parent / "site"
+    (tmp_path / "smemsim").mkdir()
+    (tmp_path / "smemsim" / "__init__.py").touch()
+    (tmp_path / "cupy.py").write_text("print('here')")
+    own = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{site}", "SMEMSIM_ARCH": "sm_90a", "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", "import cupy"], env=own, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "here\n")
+    assert "cannot import smemsim (No module named 'smemsim.virtual')" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):
