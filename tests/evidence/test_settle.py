@@ -42,6 +42,8 @@ IDESC = "tcgen05.idesc="
 UNTOLD = {
     "arithmetic.tcgen05=f16_zeros_at_133", "arithmetic.tcgen05=f16_zeros_at_22", "arithmetic.tcgen05=4_bit_36_bits", "arithmetic.tcgen05=4_bit_37_bits",
     "arithmetic.tcgen05=4_bit_groups_of_32", "operand.any_start=start_of_13_bits",
+    # D times 2^15 is above 2^24, where the numbers of rows are no longer exact: such a card differs, and "neither explains" it.
+    "arithmetic.tcgen05=scale_input_d_multiplies",
 }  # fmt: skip
 
 
