@@ -1162,6 +1162,22 @@ def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_say
     assert [line.rpartition("made at ")[2] for line in device.launches[-1].named] == ["b.py:2"]
 
 
+@pytest.mark.parametrize(
+    ("text", "at", "why"),
+    [
+        ("import math\n\nmath.sqrt(-1)\n", 3, "ValueError: "),
+        ("def f():\n    raise KeyError(5)\nf()\n", 2, "KeyError: 5"),
+        ("x = 1\ny = (\n", 2, "SyntaxError: "),
+    ],
+)
+def test_a_file_of_hooks_that_fails_is_named_with_the_line_that_does(text, at, why, tmp_path):
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(text)
+    with pytest.raises(InputError) as refused:
+        VirtualDevice("sm_90a", policy=Policy(quiet=True, hooks=hooks))
+    assert f"fails at {hooks}:{at}: {why}" in str(refused.value)
+
+
 @pytest.mark.parametrize("wrong", [{"cancel": "foo"}, {"hooks": pathlib.Path("nope.py")}])
 def test_a_policy_that_cannot_be_is_refused_before_anything_is_launched(wrong):
     with pytest.raises(InputError, match=r"cancel = 'foo': needs|nope\.py: there is no such file"):
