@@ -57,7 +57,8 @@ KINDS_OF_BLOCKS = {
         AGAIN: add.u32 %y, %y, 1; @%p add.u32 %x, %x, %y; mul.lo.u32 %x, %x, 3; setp.le.u32 %q, %y, %z; @%q bra AGAIN;
         st.global.u32 [%h], %x;""",
     "accesses with and without a predicate, of several sizes": """setp.lt.u32 %p, %t, 37; mul.lo.u32 %a, %t, 48; and.b32 %a, %a, 4080; add.u32 %a, %a, %s;
-        mov.u32 %y, 0;
+        mov.u32 %y, 0; mov.u32 %v, %ctaid.x; setp.ne.u32 %r, %v, 1; shl.b32 %w, %t, 2; add.u32 %w, %w, %s;
+        @%r ld.global.u32 %v, [%h]; @%r ld.global.u32 %v, [%g]; @%r st.shared.u32 [%w+4096], %x;
         AGAIN: @%p st.shared.u32 [%a+4], %x; st.shared.u16 [%a+2], %c; bar.sync 0;
         ld.shared.v4.b32 {%x, %z, %w, %v}, [%a]; ld.shared.v2.b32 {%x, %z}, [%a+8]; ld.shared.u8 %c, [%a+3]; @!%p ld.global.u32 %v, [%h+64]; ld.global.u32 %x, [%h]; ld.global.u32 %v, [%h+4];
         and.b32 %z, %t, 12; shl.b32 %z, %z, 4; add.u32 %z, %z, %s; ld.shared.v4.b32 {%x, %v, %w, %v}, [%z]; ld.shared.b64 %b, [%z+24];

@@ -67,15 +67,32 @@ def are_moved(places, shapes, begin, end, unit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def is_moved_row(places, shapes, base, unit):  # type: ignore[no-untyped-def]
-    """The same of the whole warp from thread `base` on; `shapes` of 16 threads each as `count_accesses` gets them."""
+def are_there(places, begin, end, nowhere):  # type: ignore[no-untyped-def]
+    """Do all lanes of warps access, whose groups of 16 have a shape? Then the first or the last lane of a group without
+    an access would be `nowhere`.
+    """
+    differs = 1
+    for warp in range(begin, end):
+        base = 32 * warp
+        differs &= (
+            (places[base] != nowhere) & (places[base + 15] != nowhere) & (places[base + 16] != nowhere) & (places[base + 31] != nowhere)
+        )
+    return differs != 0
+
+
+@compiled
+def is_like_before(places, shapes, warp, unit, nowhere, is_plain):  # type: ignore[no-untyped-def]
+    """`is_moved` of a warp, if all lanes of the warp before access; `shapes` as `count_accesses` gets them. `is_plain`:
+    all lanes of this one do, too.
+    """
+    base = 32 * warp
     moved = places[base] - places[base - 32]
     if moved & (unit - 1):
         return False
-    lower, upper = shapes[base >> 4], shapes[(base >> 4) + 1]
-    if lower and upper and lower == shapes[(base >> 4) - 2] and upper == shapes[(base >> 4) - 1]:
-        return places[base + 16] - places[base - 16] == moved
-    return is_same_move(places[base - 32 : base], places[base : base + 32], moved)
+    lower, upper = shapes[2 * warp], shapes[2 * warp + 1]
+    if lower and upper and lower == shapes[2 * warp - 2] and upper == shapes[2 * warp - 1]:
+        return places[base + 16] - places[base - 16] == moved and (is_plain or are_there(places, warp, warp + 1, nowhere))
+    return is_plain and is_same_move(places[base - 32 : base], places[base : base + 32], moved)
 
 
 @compiled
@@ -246,18 +263,27 @@ def count_group(places, shapes, mask, first, last, nowhere, group, begin, distan
     """`count_accesses` of one group."""
     size, together, shift = group[2], group[3], group[5]
     unit = 1 << shift if shift else 4
-    is_plain = group[6] != 0 and len(mask) == 0
+    is_unmasked = len(mask) == 0
+    is_plain = group[6] != 0 and is_unmasked
     count, kept = np.zeros(32, np.int64), np.zeros((32, 32), np.int64)
     at, active = np.zeros((2, 32), np.int64), np.zeros(2, np.int64)
     cost, ideal, lanes, worst = 0, 0, 0, 0
     warps = 0  # that cost so much and are not in `out` yet
     start, end = first >> 5, (last + 31) >> 5
-    if is_plain and end - start > 2 and not (first | last) & 31 and are_moved(places, shapes, start, end, unit):
+    full = -1  # the last warp that counts, if all its lanes do
+    is_aligned = is_unmasked and not (first | last) & 31
+    if (
+        is_aligned
+        and end - start > 2
+        and are_moved(places, shapes, start, end, unit)
+        and (is_plain or are_there(places, start, end, nowhere))
+    ):
         warps = end - start - 1
         start = end - 1
     for warp in range(start, end):
-        if is_plain and active[0] == 0xFFFFFFFF and 32 * warp + 32 <= last and is_moved_row(places, shapes, 32 * warp, unit):
+        if is_aligned and full >= start and full == warp - 1 and is_like_before(places, shapes, warp, unit, nowhere, is_plain):
             warps += 1
+            full = warp
             continue
         active[1] = gather(places, mask, 32 * warp, first, last, nowhere, begin, is_plain, at[1])
         if active[1] == 0:
@@ -270,6 +296,7 @@ def count_group(places, shapes, mask, first, last, nowhere, group, begin, distan
             at[0] = at[1]
             active[0] = active[1]
         warps += 1
+        full = warp if active[1] == 0xFFFFFFFF else -1
     put_costs(out, warps, cost, ideal, lanes, worst)
 
 
