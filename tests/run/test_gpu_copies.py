@@ -510,10 +510,10 @@ def test_maps_that_stop_every_transfer_have_their_codes() -> None:
 
 def test_forms_that_nobody_knows_are_named_before_anything_runs() -> None:
     ptx = kernel(
-        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.new_word [%r1], [%rd3], 64, [%r2];\n"
+        "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.noinc [%r1], [%rd3], 64, [%r2];\n"
         "    cp.async.bulk.wait_group %r1;\n"
     )
-    with pytest.raises(Unmodelled, match=r"(?s)new_word.*wait_group"):
+    with pytest.raises(Unmodelled, match=r"(?s)noinc.*wait_group"):
         Device("sm_90a").launch(ptx, "k")
 
 
