@@ -7,8 +7,10 @@ import shutil
 import pytest
 from hypothesis import settings
 
-from tools.faults.here import judged
-from tools.faults.planted import all_planted, planted
+from smemsim import Gpu
+from smemsim.run.engine.launch import RunOptions
+from tools.faults.here import LIMIT, judged
+from tools.faults.planted import all_planted, compiled, planted
 from tools.faults.table import PAGE, page, results
 
 # By day: an ending, uninitialised memory, an arrival of the next phase, a transposed operand, a start in bytes, another lane's tcgen05.commit.
@@ -35,6 +37,23 @@ def test_what_was_found_is_found(name):
         assert verdict.is_equal
     elif known["right"]:
         assert verdict.right, verdict.told
+
+
+# A counted parity, a missing wait at an mbarrier, a missing mbarrier.arrive, a missing tcgen05.commit, a missing fence before an arrival.
+TRIED = ("gemm_tma/4", "gemm_tma/5", "gemm_ws/3", "gemm_ws/6", "gemm_ws/14", "ring/5", "tc_gemm/2", "tc_gemm/6", "tc_gemm/8")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", TRIED if settings.get_current_profile_name() == "nightly" else ())
+def test_faults_have_a_fix_that_was_executed(name):
+    kernel, number = planted(name.split("/")[0]), int(name.split("/")[1])
+    ptx = compiled(kernel, number)
+    launch, gpu = kernel.launch(ptx), Gpu(kernel.shape.arch)
+    arrays, args = launch.placed(gpu)
+    for unwritten in kernel.shape.unwritten:
+        gpu.memory.declare_blank(arrays[unwritten].address)
+    run = gpu.run_and_compare(ptx, launch.config(args), RunOptions(progress=False, limit=LIMIT, workers=1))
+    assert run.findings[0].tried
 
 
 def test_the_page_is_made_of_the_results():
