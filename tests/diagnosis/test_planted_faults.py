@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from smemsim import Gpu
-from smemsim.run.engine.launch import RunOptions
+from smemsim.run import RunOptions
 from tools.faults.here import LIMIT, judged
 from tools.faults.planted import all_planted, compiled, planted
 from tools.faults.table import PAGE, page, results
