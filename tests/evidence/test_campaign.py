@@ -252,6 +252,14 @@ def test_exceptions_nobody_expected_are_troubles(monkeypatch):
 # ---- chunks, shards, ledgers
 
 
+@pytest.mark.parametrize("shard", ["2", "a/4", "9" * 5000 + "/" + "9" * 5000])
+def test_a_shard_that_is_none_is_a_sentence(shard):
+    done = CliRunner().invoke(main, ["campaign", "keys", "--shard", shard])
+    assert done.exit_code == 2
+    assert "needs I/N, as 2/4" in done.output
+    assert len(done.output) < 200
+
+
 @examples(100)
 @given(st.integers(1, 9), st.one_of(st.none(), st.integers(1, 1 << 40)), st.sampled_from(NAMES))
 def test_shards_part_the_chunks_among_them(of, cases, name):

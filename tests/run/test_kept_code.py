@@ -387,6 +387,14 @@ def test_what_was_used_longest_ago_goes_first(folder, monkeypatch):
     assert store.read("2" * 64) == bytes(18)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", "64M", ""])
+def test_a_size_that_is_no_number_of_bytes_is_the_usual_one(text, folder, monkeypatch):
+    monkeypatch.setenv(store.MOST, text)
+    store.write(KEY, b"code")
+    assert store.read(KEY) == b"code"
+    assert store.most_bytes() == store.MOST_BYTES
+
+
 def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(store.FOLDER, str(tmp_path / "file"))

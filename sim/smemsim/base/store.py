@@ -193,9 +193,9 @@ def folder() -> pathlib.Path | None:
 
 
 def most_bytes() -> int:
-    """The largest size of the folder in bytes: `SMEMSIM_CACHE_BYTES`, if it is a whole number."""
+    """The largest size of the folder in bytes: `SMEMSIM_CACHE_BYTES`, if it is a whole number of at most 18 digits."""
     given = os.environ.get(MOST, "")
-    return int(given) if given.isdecimal() else MOST_BYTES
+    return int(given) if given.isdecimal() and len(given) <= 18 else MOST_BYTES
 
 
 _trusted: dict[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError
 from smemsim.cli.narrator import narrator
 from smemsim.cli.options import json_option, parse_numbers
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from smemsim.campaign.sweep import Progress
 
 __all__ = ["campaign"]
+
+LONGEST_SHARD = 20  # characters of I/N
 
 
 MOST_CASES = 10**18
@@ -66,8 +69,8 @@ def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, sec
     if reproduce is not None:
         ctx.exit(_reproduce(reproduce, as_json))
     number, slash, of = shard.partition("/")
-    if not (slash and number.isdecimal() and of.isdecimal()):
-        raise InputError(f"--shard {shard!r}: needs I/N, as 2/4")
+    if not (slash and number.isdecimal() and of.isdecimal() and len(shard) <= LONGEST_SHARD):
+        raise InputError(f"--shard {shown(shard)}: needs I/N, as 2/4")
     with narrator("campaign: beginning") as show:
         report = sweep(spaces, cases=None if cases is None else _count(cases), seconds=seconds, seed=seed, shard=(int(number), int(of)), ledger=ledger,
                        workers=workers, dask=dask, out=out, progress=lambda p: show(_line(p)))  # fmt: skip

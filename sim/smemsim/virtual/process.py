@@ -110,7 +110,7 @@ def device() -> VirtualDevice:
 
     arch = choose()
     numbers = {key: os.environ.get(f"SMEMSIM_{key.upper()}") for key in ("multiprocessors", "memory_bytes")}
-    of_card: dict[str, Any] = {key: int(value) for key, value in numbers.items() if value and value.isdigit()}
+    of_card: dict[str, Any] = {key: int(value) for key, value in numbers.items() if value and value.isdecimal() and len(value) <= 18}
     of_card["card"] = _product(arch)
     made = VirtualDevice(arch, **{**of_card, **{key: value for key, value in _chosen.items() if key != "arch"}})
     own = str(os.getpid())
