@@ -537,7 +537,7 @@ def test_a_card_says_with_which_error_a_launch_ended(body, status):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("griddepcontrol.later;", "line 5: griddepcontrol.later: .later"),
+        ("griddepcontrol.later;", "line 5: griddepcontrol.later: PTX has no instruction with .later"),
         ("ld.global.u32 %r1, [there];", "line 4: there is declared .extern"),
         ("setmaxnreg.inc.sync.aligned.u32 100;", "from 24 to 256"),
         ("mov.u32 %r1, 2; brx.idx %r1, L; A: ret; L: .branchtargets A, A;", "index 2 of a list of 2"),
