@@ -100,7 +100,6 @@ def test_ldmatrix_and_stmatrix_move_rows_that_lanes_name(direction: str, trans: 
     [
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r2]", "below 0x400"),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r9}", "below 0x400"),
-        ("cp.async.ca.shared.global [%r2], [%rd1], 4", "below 0x400"),
         ("ldmatrix.sync.aligned.m8n8.x1.b16 {%r9}, [%rd1]", "in global memory"),
         ("stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r9}", "in global memory"),
     ],

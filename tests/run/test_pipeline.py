@@ -231,7 +231,7 @@ def test_a_wait_that_does_not_exist_is_refused(tmp_path):
     (tmp_path / "k.ptx").write_text(text)
     done = CliRunner().invoke(main, ["run", str(tmp_path / "k.ptx"), "--relax-at", "12"])
     assert done.exit_code == 2
-    assert "is '12'; needs a line of the PTX, a source line" in " ".join(done.output.split())
+    assert "no wait of CTA 0 is there; give a line of the PTX, a source line" in " ".join(done.output.split())
 
 
 def test_a_wait_that_never_waits(tmp_path):

@@ -214,7 +214,7 @@ def _named(usual: Run, waits: WaitObserver, at: Sequence[str]) -> dict[Instructi
             listed = ", ".join(own[:MOST_LISTED]) + f" and {len(own) - MOST_LISTED} more" * (len(own) > MOST_LISTED)
             raise InputError(
                 f"relax at {shown(name)}: no wait of CTA 0 is there; give a line of the PTX, a source line (gemm.cu:163), or the begin of an "
-                f"instruction's name. The waits are at PTX lines {listed or '(none)'}"
+                f"instruction's name. {f'The waits are at PTX lines {listed}' if own else 'CTA 0 has no wait'}"
             )
         found |= here
     return found

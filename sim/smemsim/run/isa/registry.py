@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.base.errors import Unmodelled
 from smemsim.core.ptx.module import Instruction
-from smemsim.core.spec.ptx_words import MODIFIERS, OPERATIONS, nearest
+from smemsim.core.spec.ptx_words import MODIFIERS, OPERATIONS, TYPES, nearest
 from smemsim.run.isa.registers import Wave
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def _builder_named(words: tuple[str, ...]) -> Builder | None:
 
 
 _SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
+_LIKE_A_TYPE = re.compile(r"[a-w]\d+$")  # .x8 and .x32 are counts
 
 
 def misspelt(i: Instruction) -> str:
@@ -154,7 +155,7 @@ def misspelt(i: Instruction) -> str:
         if word in known or (n and _SHAPE.match(word)):
             continue
         dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
-        near = nearest(word, known)
+        near = nearest(word, TYPES if n and _LIKE_A_TYPE.match(word) else known)
         return f"line {i.line}: {i.name}: {what} {dot}{word}" + (f"; did you mean {dot}{near}?" if near else "")
     return ""
 
