@@ -5,7 +5,7 @@
 //! 3 | bytes | the even CTA expects its own bytes alone | T210 X004 | expect load loadb mma
 //! 4 | mask | the commit of a stage reaches the even CTAs alone | X006 | empty full
 //! 5 | mask | the commit of the product reaches the other pair | X012 | ld
-//! 6 | ending | CTAs leave while others may still load into, or arrive at, their shared memory | X005 X008 T210 X010 | load loadb commit_done commit_empty end
+//! 6 | ending | CTAs give the columns back and leave while others may still read them, load into, or arrive at, their shared memory | X012 X005 X008 T210 X010 | dealloc load loadb commit_done commit_empty end
 //! 7 | dealloc | the columns are given back before the product is waited for | X012 X009 | dealloc ld
 //! 8 | alloc | the columns are allocated for one CTA, the product is the pair's | X015 X009 | mma alloc
 //! 9 | tcgen05.fence | no tcgen05.fence::after_thread_sync after the relaxed wait for the product | X012 | ld
@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(192) tc_pair(const __grid_constant_
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     const u32 pair = rank / 2, odd = rank & 1;
     const u32 a0 = base, b0 = a0 + STAGES * 16384, full = b0 + STAGES * 4096, empty = full + 8 * STAGES, done = empty + 8 * STAGES, slot = done + 8;
+    CLUSTER_ARRIVE_RELAXED(); CLUSTER_WAIT();  // both CTAs of a pair have begun before they allocate
     if (tid == 128) {
         for (int s = 0; s < STAGES; s++) {
             MBAR_INIT(full + 8 * s, 1);  // @init
@@ -107,14 +108,11 @@ extern "C" __global__ void __launch_bounds__(192) tc_pair(const __grid_constant_
         }
     }
     BEFORE_SYNC();
-    __syncthreads();
+    if (F(6)) __syncthreads();
+    else { CLUSTER_ARRIVE(); CLUSTER_WAIT(); }  // the columns are the pair's: both CTAs have read them
     AFTER_SYNC();
     if (warp == 5 && !F(7) && !(F(15) && odd)) {
         if (F(8)) TM_DEALLOC(tmem, 64);  // @dealloc
         else TM_DEALLOC_PAIR(tmem, 64);  // @dealloc
-    }
-    if (!F(6)) {
-        CLUSTER_ARRIVE();
-        CLUSTER_WAIT();
     }
 }  // @end
