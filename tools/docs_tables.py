@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
 import pathlib
@@ -196,7 +197,10 @@ SPEED_WORDS = (
     (r"\bwith seven processes beside it", "while seven other processes ran"),
     (r"\bbeside torch\b", "from torch's result"),
     (r", beside (pycute|tensor-layouts|Triton|mmasim)", r", compared with \1"),
-    (r"\bits dpa of 4 tiles at once is the fastest", "for the baseline, the fastest of its functions was taken: dpa, with 4 tiles at once"),
+    (
+        r"\bits dpa of (2|4) tiles at once is the fastest",
+        "for the baseline, the fastest of its functions was taken: dpa, with \\1 tiles at once",
+    ),
 )
 
 
@@ -212,7 +216,7 @@ def speeds(_: Page) -> str:
         rows = [tuple(map(_in_todays_words, speed_table.cells(r))) for r in results if r.group == group and r.speed is not None]
         header = ("what", "time", "rate", "compared with", "its time", "ratio", "note")
         made += [f"## {title}", table(header, [tuple(cell.replace("|", "/") for cell in row) for row in rows])]
-    made.insert(0, f"Machine: {speed_table.about(of)}.")
+    made.insert(0, f"Machine of all rows whose note names no other: {speed_table.about(of)}.")
     return "\n\n".join(made)
 
 
@@ -385,15 +389,23 @@ def _signature(name: str, value: object) -> str:
         text = str(inspect.signature(value))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return name
-    text = text.replace("smemsim.", "").replace("'", "")
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return f"{name}(value)"
+    text = _legal(text)
     if len(name + text) <= 110:
         return name + text
     parameters = list(inspect.signature(value).parameters.values())  # type: ignore[arg-type]
     named = [p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters]
-    lines = [str(p).replace("'", "") for p in parameters]
+    lines = [_legal(str(p)) for p in parameters]
     if True in named and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         lines.insert(named.index(True), "*")
     return f"{name}(\n" + "\n".join(f"    {line}," for line in lines) + "\n)"
+
+
+def _legal(text: str) -> str:
+    """A signature without quotes around annotations and module names: empty strings stay, made defaults are "..."."""
+    text = text.replace("smemsim.", "").replace("<factory>", "...")
+    return re.sub(r"''|'([^']+)'", lambda m: m[1] or m[0], text)
 
 
 def _told(value: object) -> list[str]:
@@ -519,7 +531,7 @@ def cards(_: Page) -> str:
         numbers = (f"{c.memory_bytes / 2**30:.1f} GiB", f"{l2 / 2**20:g} MiB" if l2 else "unknown")
         memory = f"; memory: {c.memory_source}" if c.memory_source and c.memory_source not in c.source else ""
         rows.append((f"`{c.names[0]}`", arch, str(c.named("multiprocessor_count")), *numbers, f"{c.source}{memory}"))
-    return table(("`--card`", "`--arch`; in code type if this is its usual card", "multiprocessors", "memory", "L2", "source"), rows)
+    return table(("`--card`", "`--arch` (in code type: it alone chooses this card)", "multiprocessors", "memory", "L2", "source"), rows)
 
 
 def unknown(_: Page) -> str:

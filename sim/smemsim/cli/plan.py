@@ -32,7 +32,11 @@ PLANNED = "OK: this plan is legal, and in the simulation its descriptors read wh
 @click.option("--n", type=int, help="N of the instruction; left out: one that fits.")
 @click.option("--kind", metavar="KIND", help=f"tcgen05: {' '.join(KINDS)}; left out: that of the type.")
 @click.option("--cta-group", type=int, default=1, show_default=True, metavar="1|2", help="One CTA or a pair; rows are those of one CTA.")
-@click.option("--stack", metavar="MN|K", help="Axis along which swizzle atoms follow one another first; left out: the strided one.")
+@click.option(
+    "--stack",
+    metavar="MN|K",
+    help="Axis along which swizzle atoms follow one another first. Default: M or N of a K-major operand, K of an MN-major one.",
+)
 @click.option("--base", default="0x400", show_default=True, metavar="ADDRESS", help="Shared address of the first stage.")
 @click.option("--stages", type=int, default=1, show_default=True, help="Pipeline stages.")
 @click.option("--matrix", metavar="ROWSxK", help="The matrix that the tile is cut from. Default: an example.")

@@ -85,7 +85,7 @@ class Tensor:
     scale_blocks: tuple[str, str] | None = key(
         "axes", "for scale factors that are in blocks of 512 bytes: the axis of rows and the axis of scales"
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "for an axis that consists of several dimensions of memory: the list of these, fastest first. A dimension is [number of indices, bytes between two indices, first index inside of the tensor, end of the indices inside]")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "for an axis whose elements are not at one stride: the dimensions that it consists of, fastest first. A dimension is [extent, stride in bytes, first, end]; its indices first to end - 1 are in the tensor, and the others are padding. Example: two planes of 32 rows are [[32, 128, 0, 32], [2, 16384, 0, 2]]")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

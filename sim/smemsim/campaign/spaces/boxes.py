@@ -222,5 +222,5 @@ def case(seed: int, chunk: int, number: int) -> Case:
     return Case(of, shown, wrong)
 
 
-SPACE = Space("maps", "random tensor maps: loads against a model that loads one element at a time; accept or refuse by the arguments against by the 128 bytes",
+SPACE = Space("maps", "random tensor maps: loads against a model that loads one element at a time; whether a map is accepted, by its arguments and by its 128 bytes",
               one_by_one("maps", case, CHUNK_CASES), CHUNK_CASES, case)  # fmt: skip

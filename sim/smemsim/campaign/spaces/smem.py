@@ -262,7 +262,7 @@ def run(seed: int, chunk: int) -> ChunkResult:
 
 SPACE = Space(
     "smem",
-    "random and nearly right 64-bit descriptors with operands: the problems and addresses that the model gives, against a second implementation",
+    "random and nearly right 64-bit descriptors, each with an operand: problems and addresses, by the model and by a second implementation",
     run,
     CHUNK_CASES,
     case,

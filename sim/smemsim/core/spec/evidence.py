@@ -111,7 +111,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "The start address, LBO and SBO may be any multiples of 16 B. "
          "They are added as whole numbers, with carries, also if the sum passes the end of a row",
          _grades("measured", "inferred"),
-         "The formulas are those of sm_90a", ("wgmma_operands",)),
+         "On sm_100a and newer: inferred from the same formulas on sm_90a", ("wgmma_operands",)),
     Rule("operand.base_offset",
          "With base_offset b the key of the XOR is `(address - 128*b) >> 7`, cut to the bits of the swizzle mode. "
          "This holds in every swizzled mode",
@@ -120,7 +120,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "A comment in CUTLASS has other modes and another sign", ("wgmma_operands", "tma_wgmma")),
     Rule("operand.lbo_past_width",
          "A swizzled K-major operand uses LBO only for bytes along K past the swizzle width. "
-         "This happens for a sparse operand with the 32B swizzle",
+         "For example, a sparse operand has 64 B along K, which is past the width of the 32B swizzle",
          _grades("measured", "inferred"),
          "The PTX ISA calls LBO unused there. "
          "A comment in Triton says that it can be used", ("wgmma_operands",)),
@@ -287,10 +287,10 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("tcgen05.lane_masks",
          "disable-output-lane has a bit for each lane of D that keeps its value. "
          "The words of the even CTA come first. "
-         "In a zero-column mask, the skip counts masked columns",
+         "In a zero-column mask, skip is the number of masked columns, and use is the number of columns that are used",
          _grades(None, "inferred"),
          "PTX ISA 9.1 §9.7.16.10.9, 9.7.16.4.3 (worked examples. "
-         "Its table exchanges skip and use)"),
+         "Its table gives skip the meaning of use, and use that of skip)"),
     Rule("arithmetic.wgmma",
          "The products and c are exact. "
          "Each is cut at 25 bits (fp8: 13) below the largest exponent. "
@@ -370,7 +370,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "PTX ISA 9.1 §5.5.5. "
          "No document gives the element stride of N, or what a start outside does", ("tma_im2col", "tma_im2col_stores", "recorder_im2col")),
     Rule("tma.interleave",
-         "With interleave, dimension 0 counts slices of 16 or 32 B, also in strides. "
+         "With interleave, the unit of dimension 0 is a slice of 16 or 32 B, for extents, boxes and strides. "
          "A box has the extent 1 in dimension rank - 2. "
          "Rows are dense, and any swizzle's XOR applies. "
          "A pixel of im2col is one slice",
@@ -477,7 +477,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "SASS of ptxas 13.0.88: LDS, STS, ATOMS, LDSM, LDL, LDC, LDTM and UBLKCP add the number to a 32-bit register"),
     Rule("shared.static",
          "The static shared memory of an entry holds its own variables and those of functions that it calls, used or not. "
-         "It also holds the variables of the file that these name. "
+         "It also holds the variables at file scope that the entry or these functions name. "
          "Dynamic shared memory follows. "
          "Its alignment fits all arrays without a size that the file declares",
          _grades("compiled", "compiled"),
@@ -498,8 +498,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "The weights of linear filtering are multiples of 1/256 and add up to 1. "
          "They are divided level by level, then along z, x and y. "
          "Each texel is cut toward zero below the largest exponent of its plane. "
-         "The sums of several planes are cut toward minus infinity, below the largest exponent of all. "
-         "This exponent is first rounded down in steps of 4. "
+         "In three dimensions and between mipmap levels, two filtered 2D images (planes) are added. "
+         "Their sums are cut toward minus infinity, below the largest exponent of both. "
+         "Before the cut, that exponent is rounded down in steps of 4. "
          "At a corner of a cube three texels have weights",
          _grades("measured", "inferred"),
          "CUDA C++ programming guide, linear filtering, gives 9-bit weights with 8 fraction bits, and no more", ("textures",)),
@@ -522,7 +523,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "32 lanes make one group if each accesses 1 to 4 B, 16 lanes if 8 B, 8 lanes if 16 B. "
          "A group costs the number of different words in its busiest bank. "
          "Atomics and cp.async.ca cost the number of lanes in that bank. "
-         "Two groups of a load cost one if neighbouring lanes have one address",
+         "In a load of 8 or 16 B, two groups cost as much as one if lanes next to each other read the same address",
          _grades("measured", "inferred"),
          "CUDA C++ programming guide (32 banks). "
          "No document says how vectors, atomics and matrices are split", ("access_shared", "access_async", "access_lines", "launch_counters", "counted_kernels", "counted_kernels_ptxas129")),
@@ -563,9 +564,10 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "PTX ISA 9.1 §9.7.15.5: .sync concerns one warp, and wgmma.mma_async concerns all four. "
          "FlashMLA 9241ae3 fills rows past the end this way (csrc/sm90/decode/dense/splitkv_mla.cuh, fill_oob_V), and its tests put NaN there"),
     Rule("order.fenced_by_others",
-         "Each thread executes a fence and then a barrier. "
-         "Then one thread executes a relaxed atomic: it releases what all threads have fenced. "
-         "The other direction is one relaxed read, then a barrier, then a fence of each thread: each thread acquires",
+         "Release: each thread executes a fence, all threads meet at a barrier, and one thread executes a relaxed atomic. "
+         "The atomic releases what all threads wrote before their fences. "
+         "Acquire: one thread executes a relaxed read, all threads meet at a barrier, and each executes a fence. "
+         "After its fence each thread has acquired",
          _grades("inferred", "inferred"),
          "The fence in the PTX ISA's release and acquire patterns (8.8) is that of the same thread. "
          "The pattern __threadfence, __syncthreads, atomicAdd, __syncthreads, __threadfence relies on this rule"),
@@ -635,7 +637,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "CUDA C++ Programming Guide, programmatic dependent launch: without a trigger it occurs after all thread blocks have exited. "
          "In either case the next launch may begin before the data are visible. "
          "NVIDIA/cccl issue 9134. "
-         "Measured with three launches on an H100 (driver 580.159.04). The second launch did not wait for the first (5 ms), or executed launch_dependents before it waited. "
+         "Measured with three launches on an H100 (driver 580.159.04). The first ran for 5 ms. The second did not wait for it, or executed launch_dependents before it waited. "
          "If the third did not wait, it saw nothing of the first, in 20 of 20 runs. If it waited, it saw everything"),
     Rule("order.non_coherent",
          "A kernel loads by ld.global.nc data that it has written in the same launch. "
@@ -654,7 +656,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("order.scope",
          "Two patterns synchronise if the scope of each includes the thread of the other. "
          "Under the same condition two strong accesses are no race. "
-         "It also applies to the write and the read that carry a pattern",
+         "The write and the read between a release and an acquire must fulfil the same condition",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope",
          "An mbarrier operation without a scope orders the CTAs of a cluster, though the PTX ISA gives it .cta. "
@@ -708,9 +710,10 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"),
          "PTX ISA 9.1 §8.1 (lanes are threads), 8.10: only an atomic operation keeps other writes from coming between its read and its write"),
     Rule("order.carrier",
-         "A store of another thread ends the release at an address. "
-         "An atomic operation passes it on. "
-         "A plain store carries no release. "
+         "A thread acquires if it reads the value that the releasing thread stored. "
+         "If another thread has overwritten that value by a store, the reader acquires nothing. "
+         "If it has changed the value by an atomic operation, the reader still acquires. "
+         "A plain (weak) store releases nothing. "
          "An atomic operation that does not change the value writes nothing",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release patterns), 8.9.2 (observation order)"),
     Rule("order.observation",
@@ -735,7 +738,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "Asynchronous copies over an object that was not invalidated are wrong: triton-lang/triton issue 10106, NaN on an H200 and a B200"),
     Rule("order.pair_allocation",
          "For a pair of CTAs, tcgen05.dealloc comes after tcgen05.alloc of the other CTA, and after all accesses of both CTAs to the columns. "
-         "After it the CTA does nothing that the other one waits for before its own tcgen05.dealloc. "
+         "tcgen05.dealloc may block until both CTAs execute it. "
+         "So a CTA must not wait, before its own dealloc, for something that the other CTA does only after its dealloc. "
          "If the CTA that allocates does not know that the other one has begun, it is a remark",
          _grades(None, "documented"),
          "PTX ISA 9.1 §9.7.16.5 (no concurrent accesses from the peer. "
@@ -747,21 +751,23 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("order.mbarrier_phases",
          "A thread arrives at an mbarrier. "
          "If it does not know that the previous phase is complete, its arrival may count in that phase. "
-         "Bytes of mbarrier.expect_tx may count in the next phase if no arrival of this phase comes after them",
+         "A phase may end before an mbarrier.expect_tx takes effect, unless an arrival of the same phase follows it. "
+         "Its bytes then count in the next phase",
          _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when its arrivals and bytes are complete"),
     Rule("order.sibling_arrivals",
-         "A warp knows that a phase of one CTA's mbarrier is complete. "
-         "Other lanes of the same instructions have arrived at the mbarrier of another CTA. "
-         "An arrival there that relies only on this is a remark",
+         "By one instruction, the lanes of a warp arrive at the mbarriers of several CTAs. "
+         "A warp waits for the phase at one CTA only, and then relies on the arrivals at the others. "
+         "This is a remark",
          _grades("compiled", "compiled"),
          "PTX ISA 9.1 §8.1 (lanes are threads): nothing orders the arrivals of two lanes. "
          "DeepGEMM 54e2261 frees the stages of multicast pipelines this way (sm90_bf16_gemm.cuh, fp8 1d1d and 1d2d). "
          "No failure is known"),
     Rule("order.parity",
          "A thread waits at an mbarrier for a parity. "
-         "If it does not know that the previous phase is complete, the wait may have ended two phases ago. "
-         "The thread then acquires only what was released by then",
+         "Phase n and phase n - 2 have the same parity. "
+         "If the thread does not know that phase n - 1 is complete, its wait may be satisfied by phase n - 2. "
+         "Then it acquires only what was released up to that phase",
          _grades("inferred", "inferred"),
          "PTX ISA 9.1 §9.7.13.15.16: a parity distinguishes only the current phase and the one before it"),
     Rule("order.tcgen05_fence",

@@ -149,9 +149,9 @@ TCGEN05_DISPUTES: dict[str, Dispute] = {
         "no document shows such an instruction",
     ),
     "zero-column mask": Dispute(
-        "skip counts masked columns, and use counts used columns",
+        "the mask has two counts: skip is the number of masked columns, and use is the number of columns that are used",
         "worked examples of PTX ISA 9.1 §9.7.16.4.3",
-        "its table exchanges the two. CUTLASS inverts non-zero-mask",
+        "the table of that section gives skip the meaning of use, and use that of skip. CUTLASS inverts non-zero-mask",
     ),
 }
 

@@ -294,16 +294,16 @@ SHIFT = Shift()
 
 # fmt: off
 TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
-    "layout C": Dispute("each CTA has layout F: 16 lanes of every 32. No instruction of smemsim uses layout C, because its metadata is only in figures", "PTX ISA 9.1 §9.7.16.10.5.3 (half of the 4x1 data path). TVM tmem_datapath_layout",
+    "layout C": Dispute("each CTA has its rows where layout F has them: in 16 lanes of every 32. Only sparse products have layout C. smemsim refuses these (Unmodelled), because their metadata is only in figures", "PTX ISA 9.1 §9.7.16.10.5.3 (half of the 4x1 data path). TVM tmem_datapath_layout",
                         "CUTLASS has no such fragment, and uses 2x2 (layout B). TileLang uses the letter C for M = 64 over two CTAs"),
-    "layout E": Dispute("the data path is 2x2", "CUTLASS tmem_frg_ws", "PTX ISA 9.1 §9.7.16.10.5.5 prints 2x3"),
+    "layout E": Dispute("the data path is 2x2: half of the lanes hold one half of N, and the others hold the other half", "CUTLASS tmem_frg_ws", "PTX ISA 9.1 §9.7.16.10.5.5 prints 2x3"),
     "4x256b": Dispute("row i goes to lane 32*i, counted from the lane in the address", "the layout of CUTLASS SM100_UTCCP_4dp256bit, TVM tcgen05_cp",
                       "the comment in CUTLASS says: the last 4 lanes of each 32"),
     "decompression": Dispute("E2M1 is in bits 5:2 of its byte, E2M3 and E3M2 are in bits 5:0", "TIRx-harness 0.1.2.post2 tcgen05_transfer_semantics.py, whose copies are read back and compared with a B200. PTX ISA 9.1 §9.7.14.5 says the same for mma",
                              "CuTe DSL cp_narrow_a_to_tmem_mma.py: 6-bit types are in bits 6:1, which its check cannot distinguish. ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0. The PTX ISA has only figures"),
-    "metadata of M = 64": Dispute("smemsim raises Unmodelled, except for .ws: CUTLASS repeats it there in every band", "CUTLASS tmem_e_frg has only 128 rows of a CTA",
+    "metadata of M = 64": Dispute("raises Unmodelled, except for .ws. For .ws CUTLASS repeats the metadata in each band (the lanes that hold one part of N)", "CUTLASS tmem_e_frg has only 128 rows of a CTA",
                                   "PTX ISA 9.1 §9.7.16.10.8 shows it only in figures"),
-    "scales of K = 96": Dispute("factor i is byte id + i of a cell. If that is 4 or more, it is in a second cell, which comes 4 columns later for each 128 rows or part of them",
+    "scales of K = 96": Dispute("factor i of a row is byte (scale id + i) of a 4-byte cell. Bytes 4 and later are in a second cell. This is 4 columns further for up to 128 rows, 8 columns for up to 256",
                                 "CuTe DSL 4.8.1 sm103_dense_blockscaled_gemm_persistent.py with 128 and 256 rows, alone and in pairs",
                                 "PTX ISA 9.1 §9.7.16.10.7.2.4 has only figures, for B different ones up to N = 128 and above. No program shows a number of rows that is no multiple of 128"),
     "scales of B in two CTAs": Dispute("with the 2x2 data path (M = 128) the upper half of N is 64 lanes further", "CUTLASS tmem_sf_frg. JAX and CuTe DSL 2cta_mma_blockscale_m128.py copy them with warpx2::01_23, and the result of the example is right. "
@@ -313,7 +313,7 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
                                   "the PTX ISA's \"down by one row, except the last\" can also mean: lane i goes to lane i + 1, through all 128 lanes"),
     "unpack::16b": Dispute("the upper 16 bits of a cell keep their value", "a public simulator", "no document says that they are not cleared"),
     "columns of tcgen05.cp": Dispute("the first column may be any column", "PTX ISA 9.1 §9.7.16.9.2 names no alignment", "TVM requires a multiple of 4"),
-    "A of .ws": Dispute("each band of lanes holds A once", "FlashMLA's dual GEMM", "no document says where .ws reads A below M = 128"),
+    "A of .ws": Dispute("the lanes that hold one part of N are a band. Each band holds a copy of A", "FlashMLA's dual GEMM", "no document says where .ws reads A below M = 128"),
     "tcgen05.cp of two CTAs": Dispute("each CTA copies from its own shared memory", "CUTLASS (ThrID of 2 with stride 0), TVM tcgen05_cp",
                                       "PTX ISA 9.1 §9.7.16.9.2 says only that both tensor memories are written"),
 }
