@@ -8,7 +8,7 @@ import pytest
 
 from smemsim import Gpu
 from smemsim.campaign.spaces import space
-from smemsim.campaign.spaces.cohorts import Program, difference, draw, mutated, recorded_kernels, simpler
+from smemsim.campaign.spaces.cohorts import Program, difference, draw, mutated, outcome, recorded_kernels, simpler
 from smemsim.evidence.launches import load_launch_file
 from smemsim.run.sanitizer import shared_loops
 
@@ -210,6 +210,25 @@ def test_the_environment_says_which(monkeypatch):
         gpu = Gpu("sm_90a")
         run = gpu.launch(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }", grid=2, block=32, progress=False)
         assert run.launch.has_cohorts is wanted
+
+
+def test_loads_that_the_first_cta_leaves_in_flight_are_found_after_a_remark_in_all():
+    """A recorded GEMM loads over what threads have read without a proxy fence (X003 in all CTAs). CTA 0 leaves its loop after one step, with loads in flight."""
+    (path,) = (path for path in recorded_kernels() if path.parent.name == "reference_mk_32b_none")
+    kernel, again = path.with_name("kernel.ptx").read_text(), "setp.lt.s32 \t%p43, %r238, %r4;"
+    assert kernel.count(again) == 1
+    leaves = f"{again} {{ .reg .pred %first; .reg .b32 %cta; mov.u32 %cta, %ctaid.x; setp.eq.u32 %first, %cta, 0; @%first setp.ne.u32 %p43, %cta, %cta; }}"
+    found = []
+    for cohorts in (True, False):
+        launch = load_launch_file(path.parent)
+        gpu = Gpu("sm_90a")
+        arrays, args = launch.placed(gpu)
+        found.append(outcome(gpu, kernel.replace(again, leaves), launch.config(args), list(arrays.values()), cohorts=cohorts))
+    assert (
+        sorted((code, kernel.split("\n")[line - 1].split()[0].split(".")[0]) for code, line, *_ in found[0][2] if code == "X005")
+        == [("X005", "cp")] * 2
+    )
+    assert difference(*found) == ""
 
 
 def test_a_mutated_kernel_differs_from_its_original_in_a_line():

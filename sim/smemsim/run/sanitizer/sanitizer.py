@@ -499,6 +499,8 @@ class Sanitizer(Events, Observer):
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> None:
         """Operations of one instruction write the same words of the windows of CTAs of their own."""
         if not self.pass_writes(ops, ctas, runs):
+            for op in ops:  # an mbarrier has the one that stands for those of all CTAs
+                op.has_written |= len(runs.begins) * runs.count > 0
             for op, cta in zip(self.operations.each(ops), ctas, strict=True):
                 self.op_writes(op, cta, runs)
 
