@@ -357,7 +357,9 @@ OWN_MEMBERS = {
     "Gpu": ("declare_garbage", "forget_garbage", "place_heap"),
     "GlobalMemory": ("declare_garbage", "forget_garbage", "place_heap"),
     "Cluster": ("check_nothing_traps",),
-    "SharedMemory": ("check_nothing_traps", "form"),
+    "SharedMemory": ("bulk_leaves", "check_nothing_traps", "form", "lines_writers"),
+    "TensorMemory": ("check_group", "doubts"),
+    "Run": ("has_relaxed",),
 }
 SAME_CLASS = {"CheckFinding": "Finding", "RunFinding": "Finding"}
 

@@ -94,7 +94,7 @@ class Layout:
 
     swizzle: str | None = key("text", "none, 32B, 64B, 128B, 128B_ATOM_32B")
     xor: str | None = key("text", "the number that software XORs: 'address', like hardware, or the 'offset' in the buffer")
-    mn: Digits = key("pairs", "[[size, stride in bytes], ...] of M or N, fastest first; the contiguous axis counts bytes, the other one elements", required=True)  # fmt: skip
+    mn: Digits = key("pairs", "[[size, stride in bytes], ...] of M or N, fastest first. A size is a number of elements; on the axis that `contiguous` names it is a number of bytes", required=True)  # fmt: skip
     k: Digits = key("pairs", "the same for K", required=True)
 
 
@@ -190,7 +190,9 @@ class AnyOperand:
     rows: int | None = key("int", "rows that one instruction reads, if not m or n")
     words: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = key("words", "raw descriptors, one for each K step; a list of such lists has blocks of M or N")  # fmt: skip
     word: int | None = key("word", "one raw descriptor; start, k_add and mn_add move its start")
-    start: str | int | None = key("place", "a buffer's name or an address, added to the word's start field")
+    start: str | int | None = key(
+        "place", "a buffer's name or an address. It is added to what the word's start field has, so the word has start 0 then"
+    )
     start_offset: int | None = key("int", "bytes added")
     k_add: Ints | None = key("ints", "bytes added for each K step")
     mn_add: Ints | None = key("ints", "bytes added for each block of M or N")
@@ -314,7 +316,11 @@ class ThreadsStep(Step):
     load: bool | None = key("bool", "true: threads read the buffer, and should find the tensor's elements")
     tensor: str = key("text", "the tensor whose elements they write or read", required=True)
     axes: tuple[str, str] = key("axes", "the tensor's axes for mn and k of the layout", required=True)
-    contiguous: str = key("text", "the axis that counts bytes: 'mn' or 'k', or the name of the axis", required=True)
+    contiguous: str = key(
+        "text",
+        "the axis whose elements are next to each other ('mn', 'k' or its name). Its sizes in `mn` or `k` are in bytes",
+        required=True,
+    )
     at: tuple[int, int] | None = key("pair", "the element at (0, 0) of the layout")
     stage: int | None = key("int", "the stage of the buffer, from 0 on")
 

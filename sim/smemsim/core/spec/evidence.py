@@ -111,7 +111,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "The start address, LBO and SBO may be any multiples of 16 B. "
          "They are added as whole numbers, with carries, also if the sum passes the end of a row",
          _grades("measured", "inferred"),
-         "On sm_100a and newer: inferred from the same formulas on sm_90a", ("wgmma_operands",)),
+         "No document says it. Other architectures: the formulas of sm_90a", ("wgmma_operands",)),
     Rule("operand.base_offset",
          "With base_offset b the key of the XOR is `(address - 128*b) >> 7`, cut to the bits of the swizzle mode. "
          "This holds in every swizzled mode",
