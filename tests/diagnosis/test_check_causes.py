@@ -104,7 +104,7 @@ PATTERNS = {
     "K steps read the data of others: 1 reads what 0 should read": (ADDS, [0] * 8),
     "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
     "past the end of the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
-    "all of them read uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
+    "; all wrong elements read uninitialised bytes": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
 }
 
 

@@ -861,3 +861,19 @@ def test_infinities_in_a_product_that_is_stored_are_numbers_as_others():
 
     done, _ = launched(CLUSTER, Fault("", CLUSTER, "", "", arrays=infinite))
     assert done.findings == []
+
+
+def test_a_part_of_a_tile_that_is_not_read_does_not_follow_from_uninitialised_bytes():
+    """Half of K is not multiplied, whether the arrays are written or not."""
+    told = {}
+    for is_written in (False, True):
+        gpu = Gpu("sm_90a")
+        maps = [tensor(gpu, (64, 64), (BOX, ROWS)) for _ in "ab"]
+        if not is_written:
+            empty = gpu.empty((64, 64), np.float16)
+            maps[0] = dataclasses.replace(maps[0], global_address=empty.address)
+        found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:2]), gpu, *maps)
+        assert [f.code for f in found.findings] == ([] if is_written else ["R507"])
+        told[is_written] = {(f.code, f.message, f.because, f.fix_text()) for f in found.remarks if f.code == "R508"}
+    assert len(told[True]) == 2
+    assert told[True] == told[False]

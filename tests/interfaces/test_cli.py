@@ -122,6 +122,16 @@ def test_bad_input_is_a_sentence_on_stderr(command, monkeypatch):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("package", ["llvmlite", "lz4"])
+def test_exec_names_a_package_that_this_python_lacks_before_the_program_starts(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = smemsim("exec --arch sm_90a -- echo started")
+    assert result.exit_code == 2
+    assert f"has no package {package}, which smemsim needs: pip install {package}" in result.output
+    assert "started" not in result.output
+    assert "Traceback" not in result.output
+
+
 @pytest.mark.parametrize(("words", "said"), [(["run", ""], "KERNEL: is empty"), (["run", "k.ptx", "--launch", ""], "--launch: is empty"),
                                              (["check", ""], "is empty: name a file or a folder"), (["decode", ""], "the word is empty")])  # fmt: skip
 def test_what_a_shell_leaves_empty_is_not_the_current_folder(words, said):

@@ -90,6 +90,15 @@ def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, finding
     assert launched(device, EACH.format(body), data, out) == (findings, remarks)
 
 
+@pytest.mark.parametrize("remarks", [False, True])
+def test_a_remark_of_a_launch_without_findings_is_printed_once_on_request(remarks, capsys):
+    device = card(remarks=remarks)
+    data, out = device.allocate(128), device.allocate(256)
+    for _ in range(2):
+        assert launched(device, EACH.format(f"{LOAD} {STORE}"), data, out) == (NOTHING, {"R507"})
+    assert capsys.readouterr().err.count("R507") == remarks
+
+
 # ---- Which memory is nobody's
 
 

@@ -42,6 +42,19 @@ def test_the_summary_names_limits_of_the_race_detector():
     )
 
 
+def test_the_summary_names_the_option_that_prints_remarks_where_some_were_not_printed():
+    def launched(*codes: str, because: str = "", is_fine: bool = True) -> Launched:
+        remarks = [{"code": code, "because": because} for code in codes]
+        run = {"remarks": remarks, "findings": [], "strictly_ok": not because}
+        return Launched(1, "add", "add", (4, 1, 1), (256, 1, 1), (1, 1, 1), 0, run=run, is_fine=is_fine)
+
+    hint = "--remarks prints them"
+    assert summary_of([launched("D310", "R508")], are_left=True).endswith("no findings, remarks in 1 (D310, R508; --remarks prints them)")
+    assert hint not in summary_of([launched("D310")])  # all were printed
+    assert hint not in summary_of([launched("X007", because="PTX ISA")], are_left=True)  # what --strict fails for is printed at once
+    assert hint not in summary_of([launched("D310", is_fine=False)], are_left=True)  # a launch with findings prints its remarks
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_of_a_process_that_has_told_of_launches_tells_all_of_its_own():
     """Of a launch, what is not as with the one before of that process is told: a fork has none before."""

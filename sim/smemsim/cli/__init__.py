@@ -21,6 +21,7 @@ from smemsim import __version__
 from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import NotKeptWarning, SmemsimError, Unmodelled
 from smemsim.base.floating_point import default_state
+from smemsim.base.required import REQUIRED, missing_module
 from smemsim.cli.streams import open_streams
 from smemsim.cli.usage import UsageError, as_sentence, prepared
 
@@ -130,6 +131,8 @@ class _Group(click.Group):
         except Exception as e:
             if os.environ.get(TRACEBACK):
                 raise
+            if isinstance(e, ModuleNotFoundError) and (e.name or "").partition(".")[0] in REQUIRED:
+                _end(ctx, 2, missing_module(e.name or ""))
             _end(
                 ctx, 2, f"internal error, please report it: {type(e).__name__}: {shown(str(e))[1:-1]}{_place(e)}; {TRACEBACK}=1 shows where"
             )

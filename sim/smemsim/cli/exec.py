@@ -27,6 +27,7 @@ __all__ = ["exec_command"]
     help="A finding is printed at once (warn), makes the launch fail (raise), or is printed at the end (collect).",
 )
 @click.option("--strict", is_flag=True, default=None, help="Remarks about rules that the PTX breaks count as findings.")
+@click.option("--remarks", is_flag=True, default=None, help="Print the remarks of launches without findings, too, each once.")
 @click.option(
     "--ctas",
     metavar="0-3",
@@ -109,6 +110,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     smemsim exec --arch sm_100a --on-finding raise --report report -- python test_gemm.py
     """
     from smemsim.base.budget import amount
+    from smemsim.base.required import check_required
     from smemsim.virtual.exec import run_program
     from smemsim.virtual.policy import Policy, card_of_environment
 
@@ -128,6 +130,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     of_card = card_of_environment() | {key: value for key, value in sizes.items() if value} | {"card": product}
     for key in ("record", "report", "json", "hooks"):
         o[key] = o[key] and o[key].absolute()
+    check_required()  # before the program starts: each of its processes would say so
     ctx.exit(run_program(program, chosen, Policy.of(**o), of_card))
 
 

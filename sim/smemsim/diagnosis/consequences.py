@@ -15,6 +15,7 @@ __all__ = ["with_causes", "with_trials"]
 GRAVE = (Severity.TRAP, Severity.WRONG)
 IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
 HANG = "X006"
+UNINITIALISED, OTHER_TILE = "R507", "R508"
 BULK_SIZE = "A103"  # its bytes are cut off, so another number comes than is expected
 
 
@@ -42,10 +43,21 @@ def _is_cause(cause: Finding, f: Finding, touched_by: Callable[[Instruction], Se
         return (f.code == HANG and f.severity is Severity.TRAP) or _of_one_stage(cause, f)
     if f.code == HANG and cause.code == "X004" and any(half.instruction is None for half in cause.halves):
         return True  # loads had not been issued: the reader is ahead of the thread that issues them, and frees stages that are not full
+    if cause.code == UNINITIALISED and f.code == OTHER_TILE and not _is_of_same_operand(cause, f):
+        return False
     bytes_ = cause.touched
     if f.code == HANG and cause.code in IN_FLIGHT and (i := _load(cause)) is not None:
         bytes_ = (*bytes_, *touched_by(i))
     return cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in bytes_)
+
+
+def _is_of_same_operand(cause: Finding, f: Finding) -> bool:
+    """Do two findings say of one operand that its bytes are uninitialised, and that it is another tile than intended?
+
+    Where the bytes of a tile lie does not depend on what is in them: another operand, or a remark about the layout, stays.
+    """
+    sides = [one.check.path.side if one.check is not None else "" for one in (cause, f)]
+    return f.severity in GRAVE and sides[0] == sides[1] != ""
 
 
 def _load(f: Finding) -> Instruction | None:

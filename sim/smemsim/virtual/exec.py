@@ -145,7 +145,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
         print(
-            f"smemsim: {summary_of(found) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
+            f"smemsim: {summary_of(found, are_left=not policy.remarks) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
             file=sys.stderr,
         )
         if checked := checked_of(found, arch):

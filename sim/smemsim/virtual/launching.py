@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.base.errors import InputError, SmemsimError, Unmodelled
-from smemsim.core.finding import PTX_LINE
+from smemsim.core.finding import PTX_LINE, Finding
 from smemsim.core.picture.message import coloured, plain, wants_colour
 from smemsim.core.spec.cards import HEAP_LIMIT
 from smemsim.core.spec.launches import LAUNCH_LIMITS
@@ -406,10 +406,11 @@ class Launcher:
             self._tell_of_part(about, run, is_told=is_told)
         if run is not None and is_told:
             self.device.tell("\n".join((run.details(colour=wants_colour(sys.stderr)), *about.named)))
-        elif about.costs and not self.device.policy.quiet:
+            return run
+        if about.costs and not self.device.policy.quiet:
             self.device.tell(about.costs)
-        elif run is not None and about.is_fine:
-            new = {str(f): f for f in run.broken if str(f) not in self._remarked}
+        if run is not None and about.is_fine and (self.device.policy.remarks or not about.costs or self.device.policy.quiet):
+            new = {str(f): f for f in self._remarks(about, run) if str(f) not in self._remarked}
             self._remarked.update(new)
             styled = coloured if wants_colour(sys.stderr) else plain
             for f in new.values():
@@ -425,6 +426,12 @@ class Launcher:
         self._sampled.add(key)
         told = [run.sample.text()] if run.sample is not None and is_new else []
         self.device.tell("\n".join([*told, f"held up: {run.held_up}"] if run.held_up else told))
+
+    def _remarks(self, about: Launched, run: Run) -> list[Finding]:
+        """The remarks of a launch without findings that are printed."""
+        if not self.device.policy.remarks:
+            return run.broken
+        return [f for f in run.remarks if f.code not in COST_NOTES or not about.costs]
 
     def _named_in(self, run: Run) -> list[str]:
         """A line for each allocation that findings name: its size, and who asked for it."""

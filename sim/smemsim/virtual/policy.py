@@ -99,6 +99,7 @@ class Policy:
     - `limit` (blocks of instructions) and `limit_seconds` bound one launch. `limit_launches` and `total_seconds` bound the program.
     - `record`: a folder for launch files. `report`: a folder for HTML pages. `json`: a file. `hooks`: a Python file with functions marked by `hook`.
     - `schedule`, `cancel`, `assume`, `overrun`: as for `Gpu.launch`. `fresh_memory`: a key of FRESH_MEMORY.
+    - `remarks`: print the remarks of launches without findings, too, each once.
     - `require_launches`: fewer launches give exit code 2. `quiet`: no line for each launch. `counters`: count the cost of each line.
       `pipeline`: record the rings of stages.
     - `host_code`: off means that x86 code for hidden parameters in a cubin (cuTile) is not run.
@@ -106,6 +107,7 @@ class Policy:
 
     on_finding: str = "warn"
     strict: bool = False
+    remarks: bool = False
     ctas: tuple[int | str, ...] | None = None
     sanitize: bool = True
     watch_global: bool = True
@@ -377,8 +379,10 @@ class Launched:
         return headline_of(first, self.name)
 
 
-def summary_of(launches: list[Launched]) -> str:
-    """A sentence for the end: how many launches of how many kernels, and what was found."""
+def summary_of(launches: list[Launched], *, are_left: bool = False) -> str:
+    """A sentence for the end: how many launches of how many kernels, and what was found. `are_left`: remarks of
+    launches without findings were not printed; it names the option that prints them.
+    """
     if not launches:
         return "no kernel was launched"
     kernels = len({x.kernel for x in launches})
@@ -387,7 +391,7 @@ def summary_of(launches: list[Launched]) -> str:
     cut = sum(x.error == TIMEOUT and not x.refused for x in launches)
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
-    findings += _remarks_of(launches) + _bounds_of(launches)
+    findings += _remarks_of(launches, are_left=are_left) + _bounds_of(launches)
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
 
 
@@ -444,15 +448,22 @@ def _bounds_of(launches: list[Launched]) -> str:
     return f", a limit of the race detector reached in {len(reached)} ({first.name}: {why})"
 
 
-def _remarks_of(launches: list[Launched]) -> str:
+def _remarks_of(launches: list[Launched], *, are_left: bool) -> str:
     """How many launches have remarks, their codes, and those of them that `--strict` would fail for; "" for none."""
-    told = [(x.is_fine and not x.run["strictly_ok"] and bool(f["because"]), f["code"]) for x in launches if x.run for f in x.run["remarks"]]
+    told = [one for x in launches for one in _told_of(x)]
     if not told:
         return ""
     fails = dict.fromkeys(code for is_passed, code in told if is_passed and CODES[code].severity in (Severity.TRAP, Severity.WRONG))
     hint = f"; --strict fails for {', '.join(fails)}" if fails else ""
+    silent = any(not (is_passed and code in fails) for x in launches if x.is_fine and x.run for is_passed, code in _told_of(x))
+    hint += "; --remarks prints them" if are_left and silent else ""
     count = sum(bool(x.run and x.run["remarks"]) for x in launches)
     return f", remarks in {count} ({', '.join(dict.fromkeys(code for _, code in told))}{hint})"
+
+
+def _told_of(x: Launched) -> list[tuple[bool, str]]:
+    """Of each remark of a launch: does `--strict` look at it, and its code."""
+    return [(x.is_fine and not x.run["strictly_ok"] and bool(f["because"]), f["code"]) for f in x.run["remarks"]] if x.run else []
 
 
 def write_json(path: pathlib.Path, launches: list[Launched], refused: list[str], exit_code: int) -> None:

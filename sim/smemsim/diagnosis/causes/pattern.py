@@ -24,7 +24,10 @@ PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 def pattern(seen: Seen) -> tuple[str, ...]:
     """Sentences about the wrong elements: their positions, and the data that are read instead."""
     nothing, instead = _nothing(seen), _instead(seen)
-    return (*_where(seen.wrong), *(text for _, text in nothing), *(instead or _rest(seen, nothing)))
+    where, told = _where(seen.wrong), [text for _, text in nothing]
+    if where and len(nothing) == 1 and nothing[0][0] == seen.wrong.sum():
+        where, told = [f"{where[0]}; {told[0]}"], []
+    return (*where, *told, *(instead or _rest(seen, nothing)))
 
 
 def _where(wrong: np.ndarray) -> list[str]:
@@ -61,7 +64,7 @@ def _nothing(seen: Seen) -> list[tuple[int, str]]:
     ):
         count = int((mask & wrong).sum())
         if count:
-            sentences.append((count, f"{'all of them' if count == wrong.sum() else f'{count} of the wrong elements'} {what}"))
+            sentences.append((count, f"{'all wrong elements' if count == wrong.sum() else f'{count} of the wrong elements'} {what}"))
     return sentences
 
 

@@ -343,7 +343,7 @@ def _masks_of_ctas(f: Finding, code: _Code) -> Iterator[Candidate]:
         n = next((n for n in range(len(i.operands) - 1, 0, -1) if isinstance(i.operands[n], (Register, Immediate))), None)
         n = n - 1 if n is not None and any("cache_hint" in word for word in i.modifiers) else n
         for mask in dict.fromkeys(masks if n is not None else ()):
-            yield Candidate((Edit(i, (with_number(i, n, mask),)),), f"the CTA mask {mask:#x} in line {i.line}", is_all=False)  # type: ignore[arg-type]
+            yield Candidate((Edit(i, (with_number(i, n, mask),)),), f"{mask:#x} as the mask of every CTA in line {i.line}", is_all=False)  # type: ignore[arg-type]
 
 
 def _ranks(f: Finding, code: _Code) -> Iterator[Candidate]:

@@ -88,7 +88,7 @@ class PairAllocations:
         if late.any():
             self.reporting.tell(
                 i, races.tensor_memory(
-                    Access("free", f"warp {self._warp(warp)}", i), Access("write", f"warp {self._warp(made.warp)}", made.instruction), f"{columns} of a pair",
+                    Access("free", f"warp {self._warp(warp)}", i), Access("alloc", f"warp {self._warp(made.warp)}", made.instruction), f"{columns} of a pair",
                 ), f"{BARRIER}, between tcgen05.alloc and this line", MEASURED,
                 formal=formal, other=made.instruction,
             )  # fmt: skip

@@ -134,6 +134,8 @@ def tensor_memory(mine: Access, theirs: Access, where: str, why: str = UNORDERED
         if (mine.does, theirs.does) == ("read", "write")
         else f"{where} {be} {does} while {they} may still be {'read' if theirs.does == 'read' else 'written'}"
     )
+    if theirs.does == "alloc":
+        what = f"{where} {be} {does} before {they} {be} known to be allocated"
     return Clauses("X012", what, (mine.half, theirs.half), why)
 
 

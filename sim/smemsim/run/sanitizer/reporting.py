@@ -39,14 +39,14 @@ MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
-    "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
-    "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
-    "arrive": ("whose scope by the PTX ISA leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
+    "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release"),
+    "wait": ("by the PTX ISA its scope leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
+    "arrive": ("by the PTX ISA its scope leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
     "lane": (
-        "which by the PTX ISA answers for the reads of the lane that executes it alone",
+        "by the PTX ISA it answers for the reads of the lane that executes it alone",
         "bar.warp.sync (__syncwarp) before the arrival",
     ),
-    "warpgroup": ("which by the PTX ISA waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
+    "warpgroup": ("by the PTX ISA it waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
 }
 WAIT = {
     "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
@@ -173,7 +173,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"only {excuse.name} of line {excuse.line} orders the two, {why}; compilers and libraries write it like this, and no failure is known",
+            why=f"only {excuse.name} of line {excuse.line} orders the two: {why}; compilers and libraries write it like this, and no failure is known",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
@@ -344,7 +344,7 @@ class Reporting:
         if excuse is None:
             return "", ""
         why, change = _EXCUSED[formal]
-        return f": {excuse.name} of line {excuse.line} is there, {why}", f"{change} in line {excuse.line}"
+        return f"; {excuse.name} of line {excuse.line} does not: {why}", f"{change} in line {excuse.line}"
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""

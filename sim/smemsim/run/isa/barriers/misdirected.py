@@ -77,7 +77,7 @@ def _told_misdirected(barrier: _Barrier, x: Wave, by: tuple[int, int], targets: 
         shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
         return (
             f"{gets}: the mask {mask:#x} of {i.name} at line {line} sends that of CTA {number} to {get}",
-            f"a mask relative to the CTA's own pair or group: {right:#x}{shift} in CTA {number}",
+            f"the mask {right:#x}{shift} in CTA {number}: it is relative to the CTA's own pair or group",
         )
     to = ", ".join(map(str, sorted(wanted)))
     return (

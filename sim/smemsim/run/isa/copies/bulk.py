@@ -343,7 +343,7 @@ def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
     """The clause for a fix if whole units would leave an array that has `room` bytes left."""
     access = "st.global" if is_store else "ld.global and st.shared"
     other = f", and the other {rest} by {access} of threads" if rest else ""
-    return f"{units} bytes{other}; the array has {room} bytes from there on, too few for {units + BULK_LIMITS.unit}"
+    return f"{units} bytes{other}: only {room} bytes of the array are left there, and {units + BULK_LIMITS.unit} would go past its end"
 
 
 def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
