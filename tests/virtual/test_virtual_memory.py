@@ -90,13 +90,17 @@ def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, finding
     assert launched(device, EACH.format(body), data, out) == (findings, remarks)
 
 
+CONFLICTS = ".shared .align 128 .b8 s[4096]; mov.u32 %r4, s; mad.lo.u32 %r6, %r1, 128, %r4;" + 32 * "st.shared.u32 [%r6], %r1;"
+
+
 @pytest.mark.parametrize("remarks", [False, True])
 def test_a_remark_of_a_launch_without_findings_is_printed_once_on_request(remarks, capsys):
-    device = card(remarks=remarks)
-    data, out = device.allocate(128), device.allocate(256)
+    device = card(remarks=remarks, counters=True)
+    data = device.allocate(128)
     for _ in range(2):
-        assert launched(device, EACH.format(f"{LOAD} {STORE}"), data, out) == (NOTHING, {"R507"})
-    assert capsys.readouterr().err.count("R507") == remarks
+        found, noted = launched(device, CONFLICTS, data)
+        assert (found, "P902" in noted) == (NOTHING, True)
+    assert capsys.readouterr().err.count("P902") == remarks
 
 
 # ---- Which memory is nobody's

@@ -431,7 +431,7 @@ class Launcher:
         """The remarks of a launch without findings that are printed."""
         if not self.device.policy.remarks:
             return run.broken
-        return [f for f in run.remarks if f.code not in COST_NOTES or not about.costs]
+        return [f for f in run.remarks if f.code not in COST_NOTES or not about.costs or self.device.policy.quiet]
 
     def _named_in(self, run: Run) -> list[str]:
         """A line for each allocation that findings name: its size, and who asked for it."""
