@@ -188,6 +188,9 @@ SPEED_WORDS = (
     (r"\basked for: ([\d.]+ \w+ a second), MISSED", r"goal of \1: not reached"),
     (r"\b(\d+(?:\.\d)?x) the time is (?:linear|a constant rate)", r"expected: \1"),
     (r"\b2.0x the time: the sanitizer costs as much as the launch", "2.0x means that the sanitizer takes as long as the launch"),
+    (r", with owners\b", ", with the writer of each byte kept (owners)"),
+    (r" with owners, ", ", with the writer of each byte kept (owners), "),
+    (r"\bA were written with swizzle none\b", "the test wrote A without a swizzle"),
     (r"\bof a later run, ", "measured on "),
     (r", nothing beside it", ", with no other work"),
     (

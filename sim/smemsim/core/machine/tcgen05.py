@@ -925,7 +925,7 @@ def tcgen05_mma(
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window, and
     Unmodelled for unknown behaviour. Nothing is written then.
 
-    >>> from smemsim.core.machine.memory import SharedMemory
+    >>> from smemsim import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
     >>> shared.write(0x400, np.full(128 * 16, 0x3F80, np.uint16))                  # ones in 8 x 16 B blocks, both operands
     >>> word = SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)

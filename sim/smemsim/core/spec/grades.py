@@ -11,7 +11,9 @@ __all__ = ["Dispute", "Grade"]
 
 
 class Grade(enum.StrEnum, metaclass=OwnEnumMembers):
-    """How sure a rule is; where grades disagree the first of these wins.
+    """How sure a rule is. The grades, from the surest: measured, witnessed, documented, compiled, inferred.
+
+    If two grades contradict each other, the surer one is right.
 
     >>> import smemsim
     >>> smemsim.RULES["operand.base_offset"].grades["sm_90a"]

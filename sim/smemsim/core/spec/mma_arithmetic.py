@@ -87,7 +87,9 @@ ARITHMETIC: tuple[MmaArithmetic, ...] = (
 
 ARITHMETIC_DISPUTES: dict[str, Dispute] = {
     "bits kept of 4-bit types": Dispute(
-        "groups of 16 are summed exactly, and 35 bits of the sums are kept", "MMA-Sim", "DeepGEMM issue 176: 34 to 37"
+        "groups of 16 are summed exactly, and 35 bits of the sums are kept",
+        "MMA-Sim",
+        "DeepGEMM issue 176: between 34 and 37 bits are kept, so it does not decide between these",
     ),
     "zeros with f16 accumulators": Dispute(
         "a zero counts like a number with the exponent 2^-21",
