@@ -175,7 +175,7 @@ def _accumulator_lines(p: ProductPlan) -> Iterator[str]:
     for cta in range(group):
         lane, column = (int(x) for x in (min(p.accumulator.lanes), 0))
         first = p.accumulator.element(cta, lane, column)
-        share = f"; it loads A from row {cta * p.m // group} and B from row {cta * p.n // group} of the tile" if group == 2 else ""
+        share = f"; this CTA loads A from row {cta * p.m // group} and B from row {cta * p.n // group} of the tile" if group == 2 else ""
         yield f"  CTA {cta}: lane {lane}, column {column} is element (m {first[0]}, n {first[1]}) of the first instruction{share}"
     yield "  a warp reads the 32 lanes of its number in the warpgroup: tcgen05.ld.32x32b"
 

@@ -494,7 +494,7 @@ class SharedMemory:
         return found
 
     def operand_bytes(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
-        """(rows, k) the bytes of its word (`operand_words`) that each element begins in, as bits."""
+        """(rows, k) the bytes of a 32-bit word (`operand_words`) that each element takes: bit n stands for byte n."""
         index, _ = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)
         size = max(8, element_format(dtype).bits) // 8
         found: np.ndarray = ((1 << min(size, 4)) - 1 << (index * size & 3)).astype(np.uint8)
