@@ -1,6 +1,7 @@
 """`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is right by luck."""
 
 import copy
+import tomllib
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
+from places import ROOT
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, check, plan
 from smemsim.diagnosis.numbers import numbers_told
 from strategies import examples
@@ -72,10 +74,13 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     (one,) = check(scenario).findings
     assert one.code == "R507"
     assert "(step[1]) writes them only afterwards" in one.message
+    assert one.repair == "step[1] before step[0]"
     scenario["step"].reverse()
     first_half = changed(changed(scenario, AT, scenario["step"][0]["at"][:1]), OFFSET, scenario["step"][0]["offset"][:1])
     (one,) = (f for f in check(first_half).findings if f.code == "R507")
     assert "k=64 to 127]" in one.message
+    assert one.repair.startswith("load X[m=0 to ")
+    assert "k=64 to 127] before step[1]; step[0] writes only X[" in one.repair
     over = copy.deepcopy(scenario["step"][0])
     over["at"] = [[x + 64, y] for x, y in over["at"]]
     scenario["tensor"]["X"]["extent"]["k"] = scenario["map"]["tm"]["global_dim"][0] = 512
@@ -83,6 +88,18 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     scenario["step"].insert(1, over)
     (one,) = check(scenario).findings
     assert "(step[1]) overwrote the intended data" in one.message
+
+
+def test_a_transfer_that_a_wrong_operand_needs_follows_from_its_finding():
+    page = (ROOT / "sim/smemsim/explanations/D304.md").read_text()
+    bad = tomllib.loads(page.partition("```toml bad.toml\n")[2].partition("```")[0])
+    (wrong,), (note,) = check(bad).findings, check(bad).remarks
+    assert (wrong.code, note.code, note.because, note.repair) == ("D304", "R510", "D304", "fix D304 first")
+    path, _, (words,) = wrong.fix
+    assert all(word in wrong.repair for word in words)
+    assert check(with_values(bad, {path: [words]})).remarks == ()
+    bad["step"].insert(0, bad["step"][1])  # of two transfers that bring the same, the first stays unread
+    assert [f.because for f in check(bad).remarks] == ["", "D304"]
 
 
 def test_a_stage_that_is_read_instead_of_another_is_named():

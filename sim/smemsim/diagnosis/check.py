@@ -261,6 +261,8 @@ def _keep(machine: Machine, read: Read, found: Iterable[Finding], *, is_right: b
     """Keeps the findings of an operand, what follows from them, and what is odd about its descriptor."""
     for wrong in found:
         machine.say(wrong)
+        if wrong.severity in (Severity.TRAP, Severity.WRONG) and wrong.cause is None:
+            machine.missed.append((wrong, read.meant))
     _of_the_code(machine, read)
     _of_the_major(machine, read)
     for note in (*descriptor_notes(read), *(one_atom_hides(machine, read) if is_right else ())):

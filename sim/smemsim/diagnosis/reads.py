@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.base.arguments import shown
+from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
 from smemsim.core.finding import Finding, Half, Path
 from smemsim.core.layout.banks import shared_cost
@@ -255,15 +256,26 @@ def usage_notes(machine: Machine) -> Iterator[Finding]:
                 if len(issues) == total[step]
                 else f"{len(issues)} of the {total[step]} issues of this step are not"
             )
+            cause = _in_need(machine, issues)
             yield finding(
                 "R510",
                 Path.of("step", step),
                 f"step[{step}]",
                 f"{what} read by any later step",
-                "remove the transfer, or let a later step read its bytes",
-                why=f"later steps read other bytes of {name}",
+                "remove the transfer, or let a later step read its bytes" if cause is None else f"fix {cause.code} first",
+                why=f"later steps read other bytes of {name}" if cause is None else f"{cause.where} needs these bytes, and reads others",
+                cause=cause,
                 halves=(Half("copy", machine.issues[issues[0]].text),),
             )
+
+
+def _in_need(machine: Machine, issues: Sequence[int]) -> Finding | None:
+    """The finding about an operand that needs bytes which each of these transfers has brought, and reads others."""
+    for wrong, meant in machine.missed:
+        places = machine.memory.locate(meant[meant >= 0])
+        if {n + 1 for n in issues} <= set(distinct(machine.memory.of(places[places >= 0])[0]).tolist()):
+            return wrong
+    return None
 
 
 def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:

@@ -109,9 +109,9 @@ def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: R
     if outside:
         return finding("A107", read.where, read.title, outside, halves=share, **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
-    when = _when(machine, rerun, scenario, read, read.meant[wrong][missing]) if missing.any() else ""
+    when, load = _when(machine, rerun, scenario, read, read.meant[wrong][missing]) if missing.any() else ("", "")
     if (got == UNWRITTEN).any() and missing.any():
-        return finding("R507", read.where, read.title, "the operand reads uninitialised bytes", why=when, halves=share, **counts)  # fmt: skip
+        return finding("R507", read.where, read.title, "the operand reads uninitialised bytes", load, why=when, halves=share, **counts)  # fmt: skip
     return finding(
         "R508",
         read.where,
@@ -236,17 +236,28 @@ def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: st
     return [finding("D302", read.where / "word", read.title, why)]
 
 
-def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, read: Read, missing: np.ndarray) -> str:
-    """Data that is not there now: was it there before, does it come later?"""
+def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, read: Read, missing: np.ndarray) -> tuple[str, str]:
+    """Data that is not there now: was it there before, does it come later? And what to do."""
     gone = _overwritten(machine, missing)
     if gone or scenario.excerpt:
-        return gone
+        return gone, ""
     later = rerun({}, until=len(scenario.steps))
     places = np.full(1, -1) if later is None else later.memory.locate(missing)
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]
-        return f"{writer.text} (step[{writer.step}]) writes them only afterwards"
-    return f"no step writes {_box(read, missing)} to shared memory: a load or another write is missing, or is too small"
+        return f"{writer.text} (step[{writer.step}]) writes them only afterwards", f"step[{writer.step}] before {read.where.parent}"
+    box = _box(read, missing)
+    why = f"no step writes {box} to shared memory: a load or another write is missing, or is too small"
+    brought = next(((issue.step, own) for issue in reversed(machine.issues) if len(own := _of_tensor(read, issue.sources))), None)
+    only = f"; step[{brought[0]}] writes only {_box(read, brought[1])}" if brought is not None else ""
+    return why, f"load {box} before {read.where.parent}{only}"
+
+
+def _of_tensor(read: Read, sources: np.ndarray) -> np.ndarray:
+    """A byte of each element of the operand's tensor that some global bytes have."""
+    own = sources[(sources >= read.tensor.address) & (sources < read.tensor.end)]
+    at = read.tensor.coordinates(own)
+    return own[np.unique(np.stack([at[axis] for axis in dict.fromkeys(read.meaning.axes)]), axis=1, return_index=True)[1]]
 
 
 def _box(read: Read, missing: np.ndarray) -> str:

@@ -22,6 +22,8 @@ from smemsim.diagnosis.scenario_machine import (
 
 __all__ = ["Repair", "changes_of", "descriptor_repairs", "named_changes", "transposed_repair", "word_fix"]
 
+MOST_WORDS = 8  # descriptors that a fix lists
+
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
@@ -240,6 +242,8 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
         steps = f"the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}"
         if raised[0, 0] != s.starts[0, 0]:
             steps += f", and start {int(raised[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
+        if read.starts is None and s.words.size <= MOST_WORDS:  # there are words alone, and no offsets in the scenario
+            steps += f": the words are {', '.join(f'{word:#018x}' for word in _kept_words(read, s).reshape(-1).tolist())} then"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit the field",
                       steps if (used != needed).any() else "mask the sum, or place the buffer at a lower address",
                       f"the field has {START.width} bits that count {unit} B, so it ends at {end - unit:#x}: the carry is lost, and the start is {int(raised.max()) % end:#x}")  # fmt: skip
