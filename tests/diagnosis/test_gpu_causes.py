@@ -354,7 +354,7 @@ def test_an_arrival_whose_scope_is_too_narrow_is_told_so():
     assert _repairs(body.format(scope="cluster"), grid=2, cluster=2) == {}
     found = _repairs(body.format(scope="cta"), grid=2, cluster=2)
     assert list(found) == ["X008"]
-    assert found["X008"].startswith(".release.cluster instead of .release.cta in line ")
+    assert found["X008"].startswith(".cluster instead of .cta in line ")
 
 
 @pytest.mark.parametrize("size", [252, 256])

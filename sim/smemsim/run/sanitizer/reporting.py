@@ -40,8 +40,8 @@ MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
     "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release"),
-    "wait": ("by the PTX ISA its scope leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
-    "arrive": ("by the PTX ISA its scope leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
+    "wait": ("by the PTX ISA its scope leaves out what another CTA has done", ".cluster instead of .cta"),
+    "arrive": ("by the PTX ISA its scope leaves out the CTA that waits", ".cluster instead of .cta"),
     "lane": (
         "by the PTX ISA it answers for the reads of the lane that executes it alone",
         "bar.warp.sync (__syncwarp) before the arrival",

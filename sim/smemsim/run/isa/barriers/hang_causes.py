@@ -688,4 +688,4 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     elsewhere = misdirected(barrier, x)
     told = "" if elsewhere is None else f"; {elsewhere[0]}"
     history = "; so far: " + ", ".join(known) if known else "; no thread and no bytes have arrived"
-    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"
+    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{told}{history}"
