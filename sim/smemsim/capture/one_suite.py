@@ -25,11 +25,10 @@ from smemsim.capture import (
 from smemsim.capture.bench import KERNELS, Bench, build_all, run_risky, settings
 from smemsim.capture.blackwell import check as blackwell_check
 from smemsim.capture.blackwell import suites as blackwell_suites
-from smemsim.core.spec.targets import target_number
+from smemsim.core.spec.targets import unsupported
 
 __all__ = ["kernels_of", "suites_of"]
 
-HOPPERS_NUMBER = 90  # cards before it have no tensor maps
 Suite = Callable[[Bench, pathlib.Path], None]
 
 HOPPER: dict[str, Suite] = (
@@ -56,7 +55,8 @@ def suites_of(arch: str) -> dict[str, Suite]:
         return HOPPER
     if arch in ("sm_100a", "sm_103a"):
         return {name: HOPPER[name] for name in SHARED} | blackwell_suites.SUITES
-    drivers = {} if target_number(arch) < HOPPERS_NUMBER else {name: HOPPER[name] for name in DRIVER_ALONE}
+    has_maps = unsupported(("cp", "async", "bulk", "tensor"), arch) is None
+    drivers = {name: HOPPER[name] for name in DRIVER_ALONE if has_maps}
     return (sync_suite.SUITES if arch in sync_suite.CARDS else {}) | drivers
 
 

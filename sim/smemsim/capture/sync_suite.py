@@ -16,7 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.capture.bench import Bench, ragged, settings
-from smemsim.core.spec.targets import target_number
+from smemsim.core.spec.formats import FORMATS, ElementFormat
+from smemsim.core.spec.targets import unsupported
 from smemsim.evidence.launches import DESCRIPTION, KERNEL
 from smemsim.run.engine.device import Card
 from smemsim.run.engine.launch import LaunchConfig
@@ -26,27 +27,28 @@ __all__ = ["CARDS", "FORMS", "SUITES", "Case", "Form", "answered", "captured", "
 SUITE, SEED, LANES, TILES = "mma_sync_sums", 9801, 32, 8
 REGISTERS = {"a": 4, "b": 2, "c": 4, "s": 2, "d": 4}  # of a thread, 32 bits each
 STYLES = ("spread", "cancel", "bits", "near")
-_ADA, _RTX = 89, 120
 CARDS = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "8.4", "sm_120a": "8.7", "sm_121a": "8.8"}  # the version of the PTX ISA
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """One instruction with f32 results: its types, the bits and fraction bits of an element of A and B, the first card that has it."""
+    """One instruction with f32 results: its types, and the bits in which a register holds an element of A or B."""
 
     kind: str  # after mma.sync.aligned
     shape: str
     a: str
     b: str
     bits: int
-    fraction: int
-    since: int
     scales: str = ""  # the type of the scale factors
 
     @property
     def name(self) -> str:
         kind = self.kind.removeprefix(".kind::").partition(".")[0]
         return "_".join(filter(None, (kind, self.a, self.b, self.scales)))
+
+    def is_on(self, arch: str) -> bool:
+        """Does a card have the instruction?"""
+        return unsupported(tuple(self.text.split()[0].split(".")), arch) is None
 
     @property
     def text(self) -> str:
@@ -62,18 +64,18 @@ class Form:
 _KIND = ".kind::f8f6f4"
 _MX = ".kind::mxf8f6f4.block_scale.scale_vec::1X"
 FORMS = (
-    Form("", "m16n8k16", "f16", "f16", 16, 10, 80),
-    Form("", "m16n8k16", "bf16", "bf16", 16, 7, 80),
-    Form("", "m16n8k8", "tf32", "tf32", 32, 23, 80),
-    Form("", "m16n8k32", "e4m3", "e4m3", 8, 3, _ADA),
-    Form("", "m16n8k32", "e5m2", "e4m3", 8, 2, _ADA),
-    Form(_KIND, "m16n8k32", "e4m3", "e5m2", 8, 2, _RTX),
-    Form(_KIND, "m16n8k32", "e3m2", "e2m3", 8, 2, _RTX),
-    Form(_KIND, "m16n8k32", "e2m1", "e5m2", 8, 2, _RTX),
-    Form(_MX, "m16n8k32", "e4m3", "e4m3", 8, 3, _RTX, "ue8m0"),
-    Form(_MX, "m16n8k32", "e5m2", "e2m1", 8, 2, _RTX, "ue8m0"),
-    Form(".kind::mxf4.block_scale.scale_vec::2X", "m16n8k64", "e2m1", "e2m1", 4, 1, _RTX, "ue8m0"),
-    Form(".kind::mxf4nvf4.block_scale.scale_vec::4X", "m16n8k64", "e2m1", "e2m1", 4, 1, _RTX, "ue4m3"),
+    Form("", "m16n8k16", "f16", "f16", 16),
+    Form("", "m16n8k16", "bf16", "bf16", 16),
+    Form("", "m16n8k8", "tf32", "tf32", 32),
+    Form("", "m16n8k32", "e4m3", "e4m3", 8),
+    Form("", "m16n8k32", "e5m2", "e4m3", 8),
+    Form(_KIND, "m16n8k32", "e4m3", "e5m2", 8),
+    Form(_KIND, "m16n8k32", "e3m2", "e2m3", 8),
+    Form(_KIND, "m16n8k32", "e2m1", "e5m2", 8),
+    Form(_MX, "m16n8k32", "e4m3", "e4m3", 8, "ue8m0"),
+    Form(_MX, "m16n8k32", "e5m2", "e2m1", 8, "ue8m0"),
+    Form(".kind::mxf4.block_scale.scale_vec::2X", "m16n8k64", "e2m1", "e2m1", 4, "ue8m0"),
+    Form(".kind::mxf4nvf4.block_scale.scale_vec::4X", "m16n8k64", "e2m1", "e2m1", 4, "ue4m3"),
 )  # fmt: skip
 
 
@@ -120,10 +122,9 @@ def _in_f32(text: str) -> str:
 
 def cases(arch: str) -> list[Case]:
     """The launches for a card, the same each time."""
-    number = target_number(arch)
     drawn = np.random.default_rng(SEED)
     found = [Case(form, style, _registers(form, style, drawn)) for form in FORMS for style in STYLES]
-    return [case for case in found if case.form.since <= number]
+    return [case for case in found if case.form.is_on(arch)]
 
 
 def _registers(form: Form, style: str, drawn: np.random.Generator) -> dict[str, np.ndarray]:
@@ -139,16 +140,9 @@ def _registers(form: Form, style: str, drawn: np.random.Generator) -> dict[str, 
     return {x: np.ascontiguousarray(values) for x, values in found.items()}
 
 
-_EXPONENTS = {
-    "f16": (5, 10),
-    "bf16": (8, 7),
-    "tf32": (8, 23),
-    "e4m3": (4, 3),
-    "e5m2": (5, 2),
-    "e3m2": (3, 2),
-    "e2m3": (2, 3),
-    "e2m1": (2, 1),
-}
+def _format(kind: str) -> ElementFormat:
+    """The format of the numbers that are drawn. Those of tf32 have bits below its fraction, too: a register holds an f32."""
+    return FORMATS["f32" if kind == "tf32" else kind]
 
 
 def _elements(words: np.ndarray, bits: int) -> np.ndarray:
@@ -164,12 +158,13 @@ def _packed(elements: np.ndarray, bits: int) -> np.ndarray:
 
 def _finite(words: np.ndarray, form: Form, kind: str, style: str) -> np.ndarray:
     """Numbers without infinities and NaNs: over the whole range of the type ("spread", "cancel"), or near 1 ("near")."""
-    exponents, fraction = _EXPONENTS[kind]
+    drawn = _format(kind)
+    exponents, fraction = drawn.exponent_bits, drawn.fraction_bits
     elements = _elements(words, form.bits)
-    low = elements & np.uint32((1 << exponents + fraction) - 1)
+    low = elements & np.uint32(drawn.magnitude)
     exponent = low >> np.uint32(fraction)
-    middle, most = 1 << exponents - 1, (1 << exponents) - (2 if kind[0] in "bft" or kind in ("e4m3", "e5m2") else 1)
-    reach = min(middle // 2, 6) if kind[0] in "bft" else middle
+    middle, most = 1 << exponents - 1, (1 << exponents) - (1 if drawn.has_numbers_alone else 2)
+    reach = middle if form.bits <= 8 else 6
     if style == "near":
         reach = min(reach, 2)
     exponent = np.clip(exponent.astype(np.int64) % (2 * reach) + middle - reach, 0, most).astype(np.uint32)
@@ -185,8 +180,7 @@ def _cancel(found: dict[str, np.ndarray], form: Form) -> None:
     """In the threads of one quarter of K the second half of K has the negative of the first: the products of both cancel."""
     threads = np.arange(TILES * LANES)
     chosen = threads % 4 == threads // LANES % 4
-    exponents, fraction = _EXPONENTS[form.b]
-    width = 1 + exponents + fraction + (2 if form.bits == 8 and form.b == "e2m1" else 0)
+    width = 1 + _format(form.b).magnitude.bit_length() + (2 if form.bits == 8 and form.b == "e2m1" else 0)
     signs = _packed(np.full((1, 32 // form.bits), 1 << width - 1, np.uint64), form.bits)[0]
     found["a"][chosen, 2:] = found["a"][chosen, :2]
     found["b"][chosen, 1] = found["b"][chosen, 0] ^ signs

@@ -1,6 +1,7 @@
 """Oracles as properties: Hypothesis draws cases, each is compared, and a disagreement is reduced.
 
-    from hypothesis import given, settings from smemsim.testing.oracles import assert_agrees, oracle_cases
+    from hypothesis import given, settings
+    from smemsim.testing.oracles import assert_agrees, oracle_cases
 
     @settings(deadline=None)  # the first case of a kind waits for imports and for numba
     @given(oracle_cases("triton-layouts"))
