@@ -813,6 +813,24 @@ def test_a_word_that_was_a_flag_is_one_no_longer_once_an_operation_writes_it(wri
         assert sorted((f.line - begin, f.code) for f in done.result.findings.values()) == list(enumerate(codes))
 
 
+# Each warp touches the words of the other one. CTAs whose number is in a relation to 1 have a barrier in between.
+EXCHANGED = """mov.u32 %r2, sm; mad.lo.u32 %r3, %r1, 4, %r2; xor.b32 %r4, %r3, 128; mov.u32 %r6, %ctaid.x; setp.{relation}.u32 %p1, %r6, 1;
+st.shared.u32 [%r3], %r1; @%p1 bar.sync 0; {use} mad.lo.u32 %r6, %r6, 64, %r1; mul.wide.u32 %d1, %r6, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r5;"""
+
+
+@pytest.mark.parametrize("cohorts", ["", "off"])
+@pytest.mark.parametrize(
+    "use", ["ld.shared.u32 %r5, [%r4];", "mov.u32 %r5, 0; st.shared.u32 [%r4], %r5;", "atom.shared.add.u32 %r5, [%r4], 1;"]
+)
+def test_a_race_names_all_ctas_that_have_it(use, cohorts, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
+    for relation, ctas in (("gt", (0, 1)), ("lt", (1, 2)), ("eq", (0, 2)), ("ne", (1,)), ("hi", (0, 1)), ("hs", (0,))):
+        gpu = Gpu("sm_90a")
+        text = kernel(1, EXCHANGED.format(relation=relation, use=use))
+        run = gpu.launch(text, "k", grid=3, block=64, args=[gpu.zeros(192, np.uint32)], progress=False, workers=1, try_fixes=False)
+        assert [(f.code, f.ctas) for f in run.findings] == [("X008", ctas)], relation
+
+
 def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many():
     body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; S: bar.sync 1{count};"
     assert list(found(body.format(count=""), block=64)) == ["X010"]

@@ -107,7 +107,8 @@ class Reporting:
         per_cta = self.x.pitch // WORD
         cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or held or milder is not None
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
-            self.x.launch.result.findings.in_cta(code, i.line, cause, cta.number, is_milder=is_milder)
+            for index in distinct(places // per_cta).tolist():
+                self.x.launch.result.findings.in_cta(code, i.line, cause, self.x.ctas[index].number, is_milder=is_milder)
         before = self.x.launch.result.findings.found(code, i.line, cause)
         if before is not None and not self.x.launch.result.findings.is_lesser(before, is_milder, within_warp=within_warp):
             return

@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Immediate, Instruction, Register
-from smemsim.run.accesses import Piece, Values
+from smemsim.run.accesses import Piece, Values, for_part
 from smemsim.run.engine.in_flight import defer
 from smemsim.run.events import Access
 from smemsim.run.isa.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
@@ -77,21 +77,11 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
         _put(x, i, piece, size, values)
         follow.ends(x, piece)
 
-    return lambda x: _each(x, in_windows_or_below(x, i, to), take)
+    def copy(x: Wave) -> None:
+        for piece in in_windows_or_below(x, i, to):
+            for_part(x, piece, functools.partial(take, x, piece._replace(part=None)))
 
-
-def _each(x: Wave, pieces: list[Piece], take: Callable[[Wave, Piece], None]) -> None:
-    """Lanes copy; those on both sides of the window's begin each for themselves."""
-    if len(pieces) == 1:
-        take(x, pieces[0])
-        return
-    kept, threads = x.sel, x.threads
-    for piece in pieces:
-        x.select(threads[piece.part])
-        try:
-            take(x, piece._replace(part=None))
-        finally:
-            x.select(kept)
+    return copy
 
 
 def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
