@@ -4,6 +4,7 @@ import enum
 import inspect
 import pydoc
 import re
+import textwrap
 
 import click
 import pytest
@@ -187,3 +188,15 @@ def test_help_of_functions_errors_and_enums_fits_a_screen():
             lines[name] = pydoc.render_doc(value, renderer=pydoc.plaintext).count("\n")
     assert len(lines) > 40
     assert {name: count for name, count in lines.items() if count > 60} == {}
+
+
+def test_python_examples_in_docstrings_of_modules_are_python():
+    """An example that begins with an import is whole lines of Python, as a reader copies it."""
+    examples = {}
+    for path in (ROOT / "sim").rglob("*.py"):
+        doc = path.read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0]
+        if re.search(r"^    (?:from|import) \w", doc, re.MULTILINE):
+            examples[path] = textwrap.dedent("\n".join(line for line in doc.splitlines() if line.startswith("    ") or not line))
+    assert len(examples) > 3
+    for path, code in examples.items():
+        compile(code, str(path), "exec")

@@ -2,9 +2,10 @@
 
     from smemsim.testing.recorder import MapOf, Step, record_loads
 
-    tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,),
-    box_dim=(64, 64), swizzle="128B") record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)},
-    steps=[Step("tmA", (0, 64), 0x400)])
+    tm = smemsim.TensorMap.tiled(
+        data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,), box_dim=(64, 64), swizzle="128B"
+    )
+    record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)}, steps=[Step("tmA", (0, 64), 0x400)])
 
 `record_loads` has its own kernel. `record` runs yours, which must make the same transfers and copy its shared memory
 out. One CTA is launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
