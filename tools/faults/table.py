@@ -72,8 +72,8 @@ def page() -> str:
     lines = [
         "# Planted faults", "",
         f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`). Each changes one place of a correct kernel, compiled by nvcc 13.0. smemsim runs their "
-        f"PTX. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX without a tool and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
-        "of these faults gave a wrong result, an error or a hang there. With the others the card computed the right numbers.", "",
+        f"PTX. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX without a tool and under NVIDIA's compute-sanitizer. {wrong} of the "
+        f"{known} faults gave a wrong result, an error or a hang there. With the others the card computed the right numbers.", "",
         "- *Found*: the tool reports something for the kernel, and more than for the correct one.",
         "- *Right*: a report is at a line of the fault or of its effect. For smemsim it must be the first finding, with a code that names the cause.",
         "- *False alarms*: correct kernels with a report.", "",
@@ -118,8 +118,8 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
         "smemsim has run them: there was no Blackwell GPU. So there are no results of a card, and of no other tool.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|", _row("**smemsim**", kernels, here, [_here()]), "",
         "These are no faults:", "",
-        "- a missing `tcgen05.relinquish_alloc_permit`: it lets other CTAs of the SM allocate sooner;",
-        "- a missing `tcgen05.fence` if the barrier between the two threads releases and acquires: in the PTX ISA (9.7.16.6.3) the ordinary memory model orders tcgen05 instructions too.", "",
+        "- A missing `tcgen05.relinquish_alloc_permit`: it lets other CTAs of the SM allocate sooner.",
+        "- A missing `tcgen05.fence` if the barrier between the two threads releases and acquires. In the PTX ISA (9.7.16.6.3) the ordinary memory model orders tcgen05 instructions too.", "",
     ]  # fmt: skip
     for kernel in kernels:
         lines += [f"## {kernel.name}", "", kernel.says, "", "| | kind | fault | smemsim | outputs |", "|---|---|---|---|---|"]

@@ -73,10 +73,10 @@ CUTE_DSL_BITS: dict[str, dict[int, str]] = {
 
 
 def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
-    named = "; ".join(f"{', '.join(f'bit {bit} ({field})' for bit, field in CUTE_DSL_BITS[name].items())} of {name}" for name in of)
+    named = ". ".join(f"{name}: {', '.join(f'bit {bit} ({field})' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
     return Dispute(
         f"these bits are reserved in {what}: they have no effect, and decode prints a note if one is set", source,
-        f"CuTe DSL 4.8.1 gives some of them names, for later architectures: {named}",
+        f"CuTe DSL 4.8.1 names some of them, for later architectures. {named}",
     )  # fmt: skip
 
 

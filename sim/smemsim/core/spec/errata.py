@@ -236,7 +236,7 @@ ERRATA: tuple[Erratum, ...] = (
             seen="machine code of ptxas"),
     Erratum("a loop of 64-bit products", "PTX ISA 9.1 §9.7.1",
             "mad.lo and mul.lo give the low 64 bits in every iteration",
-            "ptxas 12.8 to 13.0 and the driver (580) at -O3 leave out iterations from the 16th or an earlier one on, as soon as the low half has become 0. Machine code for sm_80, sm_90a and sm_100a shows it. It is right at -O1 and in ptxas 13.4.59 (docs/found/ptxas.md)",
+            "ptxas 12.8 to 13.0 and the driver (580) at -O3 leave out iterations if the low half has become 0. They begin at the 16th iteration or earlier. Machine code for sm_80, sm_90a and sm_100a shows it. It is right at -O1 and in ptxas 13.4.59 (docs/found/ptxas.md)",
             seen="seen on an H100, and in machine code"),
     Erratum("lop3 that names a register twice", "PTX ISA 9.1 §9.7.8",
             "any three registers are allowed, and a following logical instruction is separate",

@@ -114,7 +114,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "No document says it. Other architectures: the formulas of sm_90a", ("wgmma_operands",)),
     Rule("operand.base_offset",
          "With base_offset b the key of the XOR is `(address - 128*b) >> 7`, cut to the bits of the swizzle mode. "
-         "This holds in every swizzled mode",
+         "This holds in every swizzled mode. "
+         "Without swizzle the base offset has no effect",
          _grades("measured", "inferred"),
          "PTX ISA 9.1 §9.7.16.4.1. "
          "A comment in CUTLASS has other modes and another sign", ("wgmma_operands", "tma_wgmma")),
@@ -175,13 +176,15 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "Triton 3.9.0 and Gluon put tcgen05.wait::ld after the use of the registers, and some epilogues of the CuTe DSL (4.8.1) have none"),
     Rule("tcgen05.own_stores",
          "A warp writes cells by tcgen05.st and reads them by tcgen05.ld. "
-         "tcgen05.wait::st is required between them. smemsim executes the two in order, so a missing wait is a remark",
+         "tcgen05.wait::st is required between them. "
+         "Here the two are executed in order, so a missing wait is a remark",
          _grades("", "documented", "documented"),
          "PTX ISA 9.1 §9.7.16.6.4.2 (non-pipelined instructions, same thread). "
          "No failure without the wait is known"),
     Rule("tcgen05.own_loads",
          "A warp reads cells by tcgen05.ld and writes them by tcgen05.st. "
-         "tcgen05.wait::ld, or a use of the loaded registers, is required between them. smemsim executes the two in order, so a missing wait is a remark",
+         "tcgen05.wait::ld, or a use of the loaded registers, is required between them. "
+         "Here the two are executed in order, so a missing wait is a remark",
          _grades("", "documented", "documented"),
          "PTX ISA 9.1 §9.7.16.6.4.2 (non-pipelined instructions, same thread), 9.7.16.8.5 (tcgen05.wait::ld). "
          "No failure without the wait is known"),
@@ -289,8 +292,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "The words of the even CTA come first. "
          "In a zero-column mask, skip is the number of masked columns, and use is the number of columns that are used",
          _grades(None, "inferred"),
-         "PTX ISA 9.1 §9.7.16.10.9, 9.7.16.4.3 (worked examples. "
-         "Its table gives skip the meaning of use, and use that of skip)"),
+         "PTX ISA 9.1 §9.7.16.10.9, 9.7.16.4.3 (worked examples). "
+         "Its table gives skip the meaning of use, and use that of skip"),
     Rule("arithmetic.wgmma",
          "The products and c are exact. "
          "Each is cut at 25 bits (fp8: 13) below the largest exponent. "
@@ -300,7 +303,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("measured", None),
          "Public studies of tensor-core arithmetic", ("wgmma_dots_f32", "wgmma_dots_f16", "wgmma_dots_s32", "reference_gemm")),
     Rule("arithmetic.mma_sync",
-         "An mma.sync of floats computes one sum by the rule of wgmma, also tf32 with k8. 8-bit floats become f16, and are summed in two steps, each over half of the elements: the first step begins at zero, the second at the result of the first. "
+         "An mma.sync of floats computes one sum by the rule of wgmma. So does tf32 with k8. "
+         "8-bit floats become f16. They are summed in two steps, each over half of the elements. "
+         "The first step begins at zero, the second at the result of the first. "
          "Then C is added, rounded to nearest. "
          "m8n8k4 of f16 is a sequence of f32 operations, each rounded to nearest. "
          "f64 is a chain of fused multiply-adds",
@@ -412,7 +417,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "Triton issue 11583 (Hopper and Blackwell). "
          "The PTX ISA says that each element is clipped", ("tma_stores", "tma_im2col_stores", "tma_reductions", "recorder_stores")),
     Rule("tma.traps",
-         "These accesses trap: a dimension above 2^31, dimension 0 at no multiple of 16 B, a negative start of a store (all 715), an access past the window (700), and a shared address that is no multiple of 128 B (716)",
+         "These accesses trap with error 715: a dimension above 2^31, dimension 0 at no multiple of 16 B, and a negative start of a store. "
+         "An access past the window traps with 700. "
+         "A shared address that is no multiple of 128 B traps with 716",
          _grades("measured", "inferred"),
          "CUDA guide tables 10 and 12 and PTX ISA 9.1 §5.5.3 forbid most of them. "
          "No document says what happens", ("tma_load_traps", "tma_store_traps", "tma_loads_far", "tma_mode_traps", "recorder_loads")),
@@ -426,7 +433,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("measured", "inferred"),
          "The PTX ISA requires multiples of 16 B, and says no more", ("bulk_traps",)),
     Rule("bulk.traps",
-         "These bulk copies trap: past the CTA's own window (700), at an address that is no multiple of 16 B, or an mbarrier that is at no multiple of 8 B (716), and past the window of another CTA (719)",
+         "A bulk copy past the CTA's own window traps with error 700, one past the window of another CTA with 719. "
+         "An address that is no multiple of 16 B traps with 716. "
+         "So does an mbarrier at no multiple of 8 B",
          _grades("measured", "inferred"),
          "PTX ISA 9.1 §9.7.9.25.4.1 forbids them. "
          "No document says what happens", ("bulk_traps",)),
@@ -577,7 +586,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "A race of the two is a remark",
          _grades("inferred", "inferred"),
          "PTX ISA 9.1 §10 (%smid) says that the number may change, and nothing about memory. "
-         "Programs index workspaces and random states by %smid (Crystal, ssb. cuRAND states by multiprocessor and warp). "
+         "Programs index workspaces and random states by %smid (Crystal's ssb, and cuRAND states by multiprocessor and warp). "
          "Both CTAs use one cache. "
          "Seen on an H200 (driver 580.159, no trace is kept): of 400,000 CTAs that each had a multiprocessor alone, none read an old word of the CTA before it"),
     Rule("order.warp_synchronous",
@@ -597,7 +606,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("compiled", "compiled"),
          "Triton lets warps load the elements of other warps in a block smaller than the CTA, and guards only their stores"),
     Rule("order.looks_again",
-         "A plain load of a word is a remark, not a race, if an atomic operation of the program (cas, min, max, and, or) changes the word at the same address",
+         "A plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address. "
+         "The load races with the atomic operations of other threads. "
+         "This is only a remark",
          _grades("inferred", "inferred"),
          "PTX ISA 9.1 §8.7: a data race. "
          "The atomic operation decides by the value that the word has then"),
@@ -632,12 +643,11 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "A fence of device scope before griddepcontrol.launch_dependents synchronises with the start of the next launch. "
          "The exit of a CTA does not",
          _grades("documented", "documented"),
-         "PTX ISA §9.7.13.13 (griddepcontrol: all prerequisite grids in flight. "
-         "A release fence before launch_dependents). "
+         "PTX ISA §9.7.13.13 (griddepcontrol: all prerequisite grids in flight, and a release fence before launch_dependents). "
          "CUDA C++ Programming Guide, programmatic dependent launch: without a trigger it occurs after all thread blocks have exited. "
          "In either case the next launch may begin before the data are visible. "
          "NVIDIA/cccl issue 9134. "
-         "Measured with three launches on an H100 (driver 580.159.04). The first ran for 5 ms. The second did not wait for it, or executed launch_dependents before it waited. "
+         "Seen with three launches on an H100 (driver 580.159.04, no trace is kept). The first ran for 5 ms. The second did not wait for it, or executed launch_dependents before it waited. "
          "If the third did not wait, it saw nothing of the first, in 20 of 20 runs. If it waited, it saw everything"),
     Rule("order.non_coherent",
          "A kernel loads by ld.global.nc data that it has written in the same launch. "
@@ -694,7 +704,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "A CTA executes fence.proxy.tensormap::generic.acquire of the map before it uses it. "
          "A missing fence is a remark",
          _grades("documented", "documented"),
-         "CUDA C++ Programming Guide, using TMA to transfer multi-dimensional arrays: a map in global memory requires a fence in each thread block, of system scope after cudaMemcpy. "
+         "CUDA C++ Programming Guide, using TMA to transfer multi-dimensional arrays: a map in global memory requires a fence in each thread block. "
+         "After cudaMemcpy the fence has system scope. "
          "pranjalssh/fast.cu PR 8 and NVIDIA/cudnn-frontend PR 898 cite it. "
          "No failure without it is known"),
     Rule("order.update",
@@ -737,13 +748,13 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "Silicon keeps no account of objects: an H100 left the word unchanged, so stores over an object after its last use work by accident. "
          "Asynchronous copies over an object that was not invalidated are wrong: triton-lang/triton issue 10106, NaN on an H200 and a B200"),
     Rule("order.pair_allocation",
-         "For a pair of CTAs, tcgen05.dealloc comes after tcgen05.alloc of the other CTA, and after all accesses of both CTAs to the columns. "
+         "In a pair of CTAs, tcgen05.dealloc comes after tcgen05.alloc of the other CTA. "
+         "It also comes after all accesses of both CTAs to the columns. "
          "tcgen05.dealloc may block until both CTAs execute it. "
          "So a CTA must not wait, before its own dealloc, for something that the other CTA does only after its dealloc. "
          "If the CTA that allocates does not know that the other one has begun, it is a remark",
          _grades(None, "documented"),
-         "PTX ISA 9.1 §9.7.16.5 (no concurrent accesses from the peer. "
-         "dealloc may block: tables 47, 48), 9.7.16.7.1 (the peer CTA is launched). "
+         "PTX ISA 9.1 §9.7.16.5 (no concurrent accesses from the peer, and dealloc may block: tables 47, 48), 9.7.16.7.1 (the peer CTA is launched). "
          "NVIDIA/cutlass issue 3435: with a late alloc of the other CTA 25 of 25 launches failed on a B300. "
          "With a cluster barrier before alloc, after alloc or before dealloc none failed. "
          "NVIDIA/cutlass PR 3316 and triton-lang/triton PR 10735 put a cluster barrier before alloc. "
@@ -757,8 +768,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when its arrivals and bytes are complete"),
     Rule("order.sibling_arrivals",
          "By one instruction, the lanes of a warp arrive at the mbarriers of several CTAs. "
-         "A warp waits for the phase at one CTA only, and then relies on the arrivals at the others. "
-         "This is a remark",
+         "A warp that has waited for the phase at one CTA relies on the arrivals at the others. "
+         "A later arrival there that nothing else orders is a remark",
          _grades("compiled", "compiled"),
          "PTX ISA 9.1 §8.1 (lanes are threads): nothing orders the arrivals of two lanes. "
          "DeepGEMM 54e2261 frees the stages of multicast pipelines this way (sm90_bf16_gemm.cuh, fp8 1d1d and 1d2d). "
