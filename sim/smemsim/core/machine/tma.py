@@ -534,10 +534,8 @@ class BoxForm:
         if reach > self.shared_end:
             check_window(reach, -(-self.shared_end // GRANULARITY) * GRANULARITY, is_store=is_store)
         # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
-        if (end := span[1] if is_store or high else base + 1) > LIMITS.address_end:
-            check_global(end)
-        if address % LIMITS.smem_alignment:
-            check_smem_address(address)
+        check_global(span[1] if is_store or high else base + 1)
+        check_smem_address(address)
         return Boxes(self, each, starts, lines, found, span, bool(whole), walked)
 
     def _farthest(self, each: Sequence[tuple[int, ...]] | Sequence[np.ndarray]) -> list[int]:

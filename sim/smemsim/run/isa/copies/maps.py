@@ -59,6 +59,11 @@ def prepare_maps(c: Linker, mode: str, *, is_store: bool = False) -> None:
     c.at_launch[prepare_maps, mode, is_store] = prepare_each
 
 
+def _array_of(raw: bytes) -> int:
+    """The address of the array of a map."""
+    return TENSOR_MAP.fields["global_address"].value(int.from_bytes(raw, "little"))
+
+
 def _parameter_maps(launch: Launch) -> list[TensorMap]:
     """The maps that lie in the parameters, alone or in structures."""
     found, places, unit = [], launch.program.places, LIMITS.object_alignment
@@ -66,7 +71,7 @@ def _parameter_maps(launch: Launch) -> list[TensorMap]:
         begin = places.of(p.name).offset
         for at in range(-(-begin // unit) * unit, begin + p.size - SIZE + 1, unit):
             raw = launch.parameters[at : at + SIZE].tobytes()
-            if launch.memory.holds(int.from_bytes(raw[:8], "little")):  # a map begins with the address of its array
+            if launch.memory.holds(_array_of(raw)):
                 with contextlib.suppress(SmemsimError):
                     found.append(_decoded(raw))
     return found
@@ -111,9 +116,9 @@ def _stop_outside(x: Wave, i: Instruction, address: int) -> NoReturn:
     raise unmodelled(i, f"a CUtensorMap at {address:#x}")
 
 
-# The strides that tensormap.replace has cut, at a launch: by the map's address and the ordinal, the instruction and
-# the stride.
-_CUT: Slot[dict[tuple[bytes, int], tuple[Instruction, int]]] = Slot(lambda launch: {})
+# The strides that tensormap.replace has cut, at a launch. By the address of the map's array and the ordinal: the
+# instruction and the stride.
+_CUT: Slot[dict[tuple[int, int], tuple[Instruction, int]]] = Slot(lambda launch: {})
 
 
 def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
@@ -122,7 +127,7 @@ def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
     """
     for (address, ordinal), (i, given) in _CUT(x.launch).items():
         unit = LIMITS.address_alignment
-        is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
+        is_used = _array_of(raw) == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
         if is_used and tm.global_strides[ordinal] == given // unit * unit:
             x.launch.find(
                 "T204", i, f"global_strides[{ordinal}] = {given} B is not a multiple of {unit} B",
@@ -168,7 +173,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
                 raw = _bytes(piece.memory, at)
                 raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
                 if field == "global_stride" and new % LIMITS.address_alignment:
-                    _CUT(x.launch)[raw[:8].tobytes(), cast("int", ordinal)] = i, new
+                    _CUT(x.launch)[_array_of(raw.tobytes()), cast("int", ordinal)] = i, new
             note_write(x, i, piece, SIZE, written=written)
 
     return run
