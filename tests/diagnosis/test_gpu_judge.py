@@ -774,6 +774,41 @@ def test_what_may_be_meant_is_no_finding(name: str):
     assert ("not checked: whether A and B have the same k" in found.summary()) != is_decided
 
 
+PAIRS = {
+    "parts of complex numbers": ((0, 2), (1, 3), (2, 0), (3, 1)),
+    "parts of complex numbers in turn": ((0, 1), (1, 0), (2, 3), (3, 2)),
+    "parts of split numbers": ((0, 0), (1, 1), (0, 2), (1, 3), (2, 0), (3, 1)),
+    "another order of parts": ((0, 1), (1, 2), (2, 3), (3, 0)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_parts_of_numbers_that_are_next_to_each_other_along_k_may_be_meant(name: str):
+    """The real part of A and the imaginary part of B have another k. With a wrong stage they would not be loaded so."""
+    pairs = PAIRS[name]
+    found = summed(lambda side, n: (64 * pairs[n][side], right(side, n)[1]), tiles=len(pairs))
+    assert found.findings == []
+    assert "not checked: whether A and B have the same k" in found.summary()
+
+
+@pytest.mark.parametrize("stages", [(1, 0, 3, 2), (1, 2, 3, 0), (0, 1, 3, 2)])
+def test_tiles_of_other_stages_than_they_are_loaded_for_are_found(stages: tuple[int, ...]):
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB"]
+    loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(4) for side in (0, 1)]
+    found = run(kernel(2, loads, [p for n, of in enumerate(stages) for p in steps(2 * n * TILE, (2 * of + 1) * TILE)]), gpu, *maps)
+    assert {f.code for f in found.findings} == {"R508"}, found.text()
+
+
+def test_planes_that_add_up_are_not_checked():
+    """One tile of B may be that of a wrong plane, or several planes may be meant."""
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (2, 64, 128), (BOX, ROWS, 1), name=name) for name in "AB"]
+    loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0, side * n)) for n in range(2) for side in (0, 1)]
+    found = run(kernel(2, loads, [p for n in range(2) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]), gpu, *maps)
+    assert (found.findings, "not checked: whether A and B have the same k" in found.summary()) == ([], True)
+
+
 def test_rows_that_are_always_as_far_away_may_be_meant():
     """Such as channels that are shifted in time: a remark."""
     found = summed(but(1, (1,), lambda k, row: (k, 128)))

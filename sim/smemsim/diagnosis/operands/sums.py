@@ -73,9 +73,15 @@ class _Entry:
 
 @dataclasses.dataclass(eq=False)
 class _Sum:
-    """Products that add up. `is_split`: each one begins its own sum, and others add these up (two-level accumulation)."""
+    """Products that add up.
+
+    `uses` counts the products that read each load. `has_planes`: other planes of the same tensors are added, too.
+    `is_split`: each product begins its own sum, and others add these up (two-level accumulation).
+    """
 
     entries: list[_Entry]
+    uses: collections.Counter[int]
+    has_planes: bool = False
     is_split: bool = False
 
     @property
@@ -90,6 +96,27 @@ class _Sum:
             return None
         at, count = collections.Counter(solid).most_common(1)[0]
         return at if count >= 2 and (4 * count >= 3 * len(solid) if self.is_split else 2 * count > len(solid)) else None
+
+    @property
+    def pairs_other_k(self) -> bool:
+        """May the products multiply different k on purpose?
+
+        Complex or split numbers do that if their parts are next to each other along k. Each k then occurs as often in
+        A as in B. Either some k occur several times, as one wrong stage never makes those of both operands. Or each k
+        occurs once, and A and B never have the same one. In the second case a wrong stage must not explain it: the
+        loads are issued in the order of the products, or several products read each load.
+        """
+        pairs = [(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries]
+        k = [collections.Counter(pair[side] for pair in pairs) for side in (0, 1)]
+        if k[0] != k[1] or len(set(pairs)) < len(pairs):
+            return False
+        if len(k[0]) < len(pairs):
+            return True
+        if any(a == b for a, b in pairs):
+            return False
+        loads = [[entry.reads[side].loads[0] for entry in self.entries] for side in (0, 1)]
+        is_issued_so = all(one.number < two.number for side in loads for one, two in itertools.pairwise(side))
+        return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
 
     def wanted(self) -> _At | None:
         """The coordinates that the products should have: the same k of A and B, if one product has that with most products' rows; else those of most products."""
@@ -112,8 +139,10 @@ def _entry(p: Product) -> _Entry | None:
 def _sums(reads: Reads) -> list[_Sum]:
     """The sums of the kept pieces: products of the same two matrices on one accumulator."""
     sums: list[_Sum] = []
+    uses = collections.Counter[int]()
     running: dict[tuple[object, ...], dict[tuple[int, ...], _Sum]] = {}
     for p in reads.products:
+        uses.update({id(load) for read in p.reads for load in read.loads})
         entry = _entry(p)
         if entry is None:
             running.pop(p.accumulator, None)
@@ -123,7 +152,9 @@ def _sums(reads: Reads) -> list[_Sum]:
         of = running.setdefault(p.accumulator, {})
         matrices = tuple(x for read in entry.reads for x in (read.base, read.matrix.address, read.along_k))
         if matrices not in of:
-            sums.append(of.setdefault(matrices, _Sum([])))
+            bases = [read.base for read in entry.reads]
+            has_planes = any([read.base for read in its.entries[0].reads] == bases for its in of.values())
+            sums.append(of.setdefault(matrices, _Sum([], uses, has_planes)))
         of[matrices].entries.append(entry)
     return _joined(sums)
 
@@ -141,6 +172,7 @@ def _joined(sums: list[_Sum]) -> list[_Sum]:
         elif before is not None and _goes_on(before.entries[-1], first):
             before.entries.append(first)
             before.is_split = True
+            before.has_planes |= its.has_planes
             continue
         else:
             last[key] = its
@@ -258,7 +290,7 @@ def mismatches(reads: Reads) -> list[Finding]:
     Rows that differ are certain if the difference is another one at the same place of another sum of the launch. Else
     they may be meant (channels that are shifted in time): a remark.
     """
-    sums = [its for its in _sums(reads) if its.entries[0].has_one_k]
+    sums = [its for its in _sums(reads) if its.entries[0].has_one_k and not its.pairs_other_k]
     findings: dict[tuple[int, int], Finding] = {}
     for its in sums:
         wanted = its.wanted()
@@ -404,7 +436,7 @@ def _found_rows(entry: _Entry, side: int, other: _Entry, *, is_sure: bool) -> Fi
 def undecided(reads: Reads) -> bool:
     """Is there a sum of products of two operands from tensor loads of which nothing shows whether both have the same k?"""
     for its in _sums(reads):
-        if not its.entries[0].has_one_k or (its.is_one_tile and its.entries[0].at().apart):
+        if not its.entries[0].has_one_k or its.has_planes or its.pairs_other_k or (its.is_one_tile and its.entries[0].at().apart):
             return True
         if not its.is_one_tile and its.most() is None and not _exchanges(its.entries) and not any(_parting(its)):
             return True
