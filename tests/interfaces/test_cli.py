@@ -371,6 +371,8 @@ def test_public_names_are_explained_on_one_screen_and_misspelt_ones_are_named():
             assert len(pydoc.plain(pydoc.render_doc(value)).splitlines()) <= 50, name
         elif inspect.isclass(value):
             assert len((value.__doc__ or "").splitlines()) <= 50, name
+    mine = type("Mine", (package.InputError,), {"more": 1, "__module__": "users"})
+    assert dir(mine) == ["more"], "a user's class shows what the user defines"
     with pytest.raises(AttributeError, match="did you mean 'SmemDescriptor'"):
         _ = package.SmemDescripter
     made = package.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from places import TESTS
 from ptx_rendering import module_text
-from smemsim import Gpu, InputError
+from smemsim import Gpu, InputError, Unmodelled
 from smemsim.core.ptx import (
     Address,
     Arguments,
@@ -708,3 +708,20 @@ def test_a_word_that_ptx_has_nowhere_is_an_error(line: str, message: str):
     text = f".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n{line}\nret; }}"
     with pytest.raises(InputError, match=re.escape(message)):
         Gpu("sm_90a").launch(text, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("cvt.rn.satfinite.s2f6x2.f32 %h1, %f1, %f2;", ".s2f6x2"),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.ignore_oob [%r1], [%d1], 16, 1, 2, [%r2];", ".ignore_oob"),
+        ("nextop.b32 %r1, %r2;", "nextop"),
+    ],
+)
+def test_a_word_of_a_newer_ptx_is_not_modelled(line: str, word: str):
+    """The list of words ends with PTX 9.0: a newer text may have others, and is no typing error."""
+    registers = ".reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %d<4>; .reg .b16 %h<4>;"
+    for version, kind in (("9.0", InputError), ("9.1", Unmodelled), ("10.0", Unmodelled)):
+        text = f".version {version}\n.target sm_100a\n.address_size 64\n.visible .entry k() {{ {registers}\n{line}\nret; }}"
+        with pytest.raises(kind, match=f"has no instruction (with )?{re.escape(word)}"):
+            Gpu("sm_100a").launch(text, progress=False)

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import enum
+import sys
 
 __all__ = ["OwnEnumMembers", "OwnMembers"]
 
 
 def _own(cls: type) -> list[str]:
-    """The public names that classes of smemsim define, of this class and of those that it inherits from."""
-    classes = [c for c in cls.__mro__ if c.__module__.startswith("smemsim.")]
+    """The public names that this class and those that it inherits from define, without Python's own classes."""
+    classes = [c for c in cls.__mro__ if c.__module__.partition(".")[0] not in sys.stdlib_module_names]
     return sorted({name for c in classes for name in vars(c) if not name.startswith("_")})
 
 

@@ -37,7 +37,7 @@ def cache(what: str, as_json: bool) -> None:
     smemsim cache clear
     """
     if what not in {"where", "size", "fill", "clear"}:
-        raise InputError(f"smemsim cache {what}: needs where, size, fill or clear")
+        raise InputError(f"cache {what}: needs where, size, fill or clear")
     if why := store.unusable():
         raise InputError(f"smemsim cache: {why}")
     where = str(store.folder())

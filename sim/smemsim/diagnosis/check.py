@@ -55,8 +55,9 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     given = _scenario_of(scenario)
     known = {str(path): (path, operand) for path, operand in given.operands() if operand.meant is not None}
     if where.strip() not in known:
-        missing = f"operand {shown(where)}: needs one" if where.strip() else "--operand is missing: needs an operand"
-        raise InputError(f"{missing} with the key meant; there are {', '.join(known) or 'none'}")
+        missing = f"operand {shown(where)}" if where.strip() else "--operand is missing"
+        choices = f"needs one of {', '.join(known)}" if known else "no operand of the scenario has the key `meant`"
+        raise InputError(f"{missing}: {choices}")
     path, operand = known[where.strip()]
     assert path.step is not None
     assert operand.meant is not None

@@ -787,21 +787,16 @@ def explain_product(
     + C.
 
     The matrices are raw bits in unsigned integers, or numbers of numpy. The tile is cut into instructions of `m` x `n`
-    and their K.
-    Each operand is meant to be in the plain layout of its swizzle: panels of its width, one line after the other.
-    `kind` is that of
-    `dot_product` on sm_100a, and "wgmma" on sm_90a.
+    and their K. Each operand is expected in the plain layout of its swizzle: panels of its width, one line after the
+    other. `kind` is that of `dot_product` on sm_100a, and "wgmma" on sm_90a.
 
     The known faults of A, of B and of both are tried. A fault is an answer if it gives this D: in float64 first, then
-    bit for bit, or
-    except for rounding. If no fault does, A or B is solved for, and a descriptor for it is searched. All faults that
-    the data do not
-    tell apart are listed. `explain_difference` covers other options, rounding, missing K steps and rows in other
-    places.
+    bit for bit, or except for rounding. If no fault does, A or B is solved for, and a descriptor for it is searched.
+    The answer lists all faults that the data do not tell apart. `explain_difference` covers other options, rounding,
+    missing K steps and rows in other places.
 
     Raises InputError for shapes that no instructions have, and Unmodelled for kinds with scale factors. Addresses and
-    sums are measured on
-    an H200 for sm_90a, and documented or inferred for sm_100a.
+    sums are measured on an H200 for sm_90a, and documented or inferred for sm_100a.
 
     >>> import smemsim
     >>> rng = np.random.default_rng(1)

@@ -1,7 +1,8 @@
 """The words of PTX instructions: their first words, and the words after the dots (PTX ISA 9.1, chapter 9).
 
 They distinguish a typing error from an instruction that is not modelled. Shapes of products (`m64n128k16`) are not
-included. Compiled: ptxas 13.0.88 knows each of these words, and calls others unknown.
+included. Compiled: ptxas 13.0.88 knows each of these words, and calls others unknown. Later versions of PTX have
+further words.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TYPES", "nearest"]
+__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TYPES", "VERSION", "nearest"]
 
 
 # Four bytes that a SIMD video instruction cannot select: ptxas reads the word as the type of a tensor map (compiled:
 # ptxas 13.0.88 refuses this selector of all 4,096, and takes its neighbours).
 NO_SELECTOR = "b1024"
+VERSION = (9, 0)  # of PTX: the newest that ptxas 13.0.88 reads
 LIKE = 0.74  # of difflib: how near a slip of the pen is to the word that was meant
 SHORT = 0.66  # of words of at most three letters, of which one is another
 OPERATIONS = frozenset(

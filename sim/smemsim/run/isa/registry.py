@@ -145,8 +145,9 @@ _SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
 _LIKE_A_TYPE = re.compile(r"[a-w]\d+$")  # .x8 and .x32 are counts
 
 
-def misspelt(i: Instruction) -> str:
-    """The message for the first word of an instruction that PTX has nowhere, with the nearest one; "" if all are words of PTX.
+def misspelt(i: Instruction, isa: str = "PTX") -> str:
+    """The message for the first word of an instruction that PTX has nowhere, with the nearest one; "" if all are words of
+    PTX.
 
     Which of them an instruction may have is not its question.
     """
@@ -154,7 +155,7 @@ def misspelt(i: Instruction) -> str:
         known = MODIFIERS if n else OPERATIONS
         if word in known or (n and _SHAPE.match(word)):
             continue
-        dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
+        dot, what = ("", f"{isa} has no instruction") if not n else (".", f"{isa} has no instruction with")
         near = nearest(word, TYPES if n and _LIKE_A_TYPE.match(word) else known)
         return f"line {i.line}: {i.name}: {what} {dot}{word}" + (f"; did you mean {dot}{near}?" if near else "")
     return ""

@@ -37,6 +37,7 @@ from smemsim.core.ptx.module import (
 from smemsim.core.ptx.parser import CHECKED, read_module
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.assumptions import remembered
+from smemsim.core.spec.ptx_words import VERSION
 from smemsim.core.spec.targets import TargetRule, static_shared, unsupported
 from smemsim.run.isa.registers import Read, Wave, Write, bits_of, reader, storage, writer
 from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Plain, Step, builder_of, misspelt, unmodelled
@@ -446,7 +447,7 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
     places = Places(module, kernel, inlined, arch)
     _check_static(places, module.own_target, arch)
     linker = Linker(module, inlined, places, arch, kernel.directives)
-    steps = _steps(inlined.body, linker)
+    steps = _steps(inlined.body, linker, module.version)
     blocks = _blocks(inlined, steps, linker, in_small_blocks=in_small_blocks)
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
@@ -527,7 +528,8 @@ def _check_static(places: Places, target: str, arch: str) -> None:
         )
 
 
-def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
+def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[Step]:
+    is_newer = tuple(map(int, version.split("."))) > VERSION
     steps: list[Step] = []
     missing: list[str] = []
     for n, i in enumerate(body):
@@ -544,9 +546,10 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
             steps.append(_guarded(i, step))
             check_shapes(i, linker.places.declared)
         except Unmodelled as problem:
-            if slip := misspelt(i):
+            slip = misspelt(i, f"PTX {VERSION[0]}.{VERSION[1]}" if is_newer else "PTX")
+            if slip and not is_newer:
                 raise InputError(slip) from None
-            sentence = str(problem)
+            sentence = f"{slip} (not modelled: .version {version} is newer)" if slip else str(problem)
             missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
         except InputError as problem:
             raise InputError(f"line {i.line}: {i.text}: {problem}") from None
