@@ -551,6 +551,20 @@ def unknown(_: Page) -> str:
     return table(("card", "unknown attributes"), rows)
 
 
+def projects(page: Page) -> str:
+    """The projects of docs/found: the findings of each page, which are its innermost sections, and their codes."""
+    rows = []
+    for one in sorted(page.parent.glob("*.md"), key=lambda one: one.stem):
+        text = one.read_text(encoding="utf-8")
+        if title := re.match("# Findings in (.*)", text):
+            depths = [len(marks) for marks in re.findall("^(##+) ", text, flags=re.MULTILINE)]
+            findings = sum(depth >= after for depth, after in zip(depths, [*depths[1:], 0], strict=True))
+            named = " ".join(re.findall("^- Finding: .*", text, flags=re.MULTILINE))
+            codes = sorted(set(re.findall(r"\b[A-Z]\d{3}\b", named)))
+            rows.append((f"[{title[1]}]({one.name})", str(findings), ", ".join(codes) or "no code"))
+    return table(("project", "findings", "codes"), rows)
+
+
 def pipeline_twins(_: Page) -> str:
     """What an H200 took for right and held-back rings, beside the loads in flight that the barriers allow."""
     folder = ROOT / "tests" / "data" / "pipeline_twins"
@@ -589,6 +603,7 @@ TABLES: dict[str, Callable[..., str]] = {
         ran,
         cards,
         unknown,
+        projects,
         pipeline_twins,
     )
 }
