@@ -70,7 +70,12 @@ KINDS_OF_BLOCKS = {
         OVER: shfl.sync.bfly.b32 %z, %x, 2, 31, -1; @%r add.u32 %x, %x, %z; xor.b32 %x, %x, %t;
         add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 6; @%q bra AGAIN;
         st.global.u32 [%h], %x;""",
-    "half of the threads": """mov.u32 %y, 0; setp.ge.u32 %p, %t, 50; @%p bra END; shl.b32 %a, %t, 3; add.u32 %a, %a, %s;
+    "warps whose lanes are at other distances": """shr.b32 %y, %t, 5; mul.wide.u32 %b, %y, 16; add.u64 %b, %b, %h; ld.global.u32 %x, [%b]; and.b32 %z, %t, 31; and.b32 %v, %z, 15; shr.b32 %w, %z, 4; xor.b32 %z, %z, 5;
+        mov.u32 %x, 64; shl.b32 %x, %x, %y; mad.lo.u32 %a, %w, %x, %s; mad.lo.u32 %a, %v, 4, %a; ld.shared.u32 %x, [%a];
+        shl.b32 %y, %y, 1; shl.b32 %z, %z, 2; shl.b32 %z, %z, %y; add.u32 %z, %z, %s; ld.shared.u32 %x, [%z];
+        shl.b32 %v, %v, 2; shl.b32 %v, %v, %y; mad.lo.u32 %a, %w, 64, %v; add.u32 %a, %a, %s; ld.shared.u32 %x, [%a];
+        st.global.u32 [%h], %x;""",
+    "some of the threads of each CTA": """mov.u32 %y, 0; mov.u32 %v, %ctaid.x; and.b32 %v, %v, 127; add.u32 %v, %v, 20; setp.ge.u32 %p, %t, %v; @%p bra END; shl.b32 %a, %t, 3; add.u32 %a, %a, %s;
         AGAIN: st.shared.v2.b32 [%a], {%x, %y}; ld.shared.b64 %b, [%a]; ld.global.u32 %z, [%h+128]; mad.lo.u32 %x, %z, %x, %y;
         add.u32 %y, %y, 1; setp.lt.u32 %q, %y, 4; @%q bra AGAIN; st.global.u32 [%h], %x;
         END:""",
@@ -80,18 +85,30 @@ KINDS_OF_BLOCKS = {
 @pytest.mark.parametrize("kind", KINDS_OF_BLOCKS)
 @pytest.mark.parametrize("sanitize", [False, True])
 def test_compiled_blocks_count_as_interpreted_ones(monkeypatch: pytest.MonkeyPatch, kind: str, sanitize: bool) -> None:
-    """Every column, every note, with and without the sanitizer and cohorts, for 4 CTAs of 96 threads."""
+    """Every column, every note, with and without the sanitizer and cohorts, for CTAs of 96 threads: 4, or more than fit
+    into one piece of the tables of places.
+    """
     monkeypatch.setenv("SMEMSIM_LLVM_LEVEL", "0")
     body = f".reg .pred %q, %r; .reg .b32 %v; mul.wide.u32 %h, %t, 4; add.u64 %h, %h, %g; mov.b16 %c, 1;\n{KINDS_OF_BLOCKS[kind]}"
     found = []
     for tier, cohorts in (("closures", "on"), ("compiled", "on"), ("compiled", "off")):
         monkeypatch.setenv("SMEMSIM_TIERS", tier)
         monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
-        run = counted(body, block=96, grid=4, sanitize=sanitize)
+        run = counted(body, block=96, grid=4 if sanitize or kind != "some of the threads of each CTA" else 640, sanitize=sanitize)
         notes = [str(f) for f in run.findings if f.code.startswith("P")]
         found.append(({name: run.counters[name].tolist() for name in run.counters.columns}, notes))
     assert found[1] == found[0]
     assert found[2] == found[0]
+
+
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+def test_each_warp_costs_what_its_own_lanes_do(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    """By hand, for the three warps of each CTA: halves of a warp 64, 128 and 256 bytes apart; lanes 4, 16 and 64 bytes apart; both."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    body = f".reg .b32 %v; mul.wide.u32 %h, %t, 4; add.u64 %h, %h, %g;\n{KINDS_OF_BLOCKS['warps whose lanes are at other distances']}"
+    table = counted(body, block=96, grid=4, sanitize=False).counters
+    assert table.total("wavefronts") == 4 * ((1 + 2 + 2) + (1 + 4 + 16) + (1 + 3 + 9))
+    assert table.total("sectors") == 4 * ((4 + 5 + 4) + 3 * 4)
 
 
 def test_every_kind_of_access_is_counted_on_its_line() -> None:

@@ -17,7 +17,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.architectures import architecture
 from smemsim.core.spec.counters import LANES, Sure
 from smemsim.core.spec.shared_memory import CHUNK, LINE
-from smemsim.core.spec.swizzles import Swizzle
+from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.smem import SmemDescriptor
 from smemsim.run.counters import Counters, Counting, Limit
 from smemsim.run.counters.rows import Row
@@ -34,7 +34,7 @@ FEWEST = 32  # wavefronts or sectors too many: a small launch is worth no note
 UNCOALESCED = 3.0  # times the sectors that the bytes need
 IDLE = 0.5  # of the lanes of the launch's warp instructions
 MOST_NOTES = 4
-PATTERN = 1024  # bytes after which every swizzle of the hardware repeats
+PATTERN = max(mode.period for mode in MODES.values())  # bytes after which every swizzle repeats
 MOST_LINES = 6
 MOST_HEAT = 400  # lines of a page
 HEAT = (
@@ -181,15 +181,17 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
     if not layouts or answer.now == answer.ideal:
         return ""
     element = 2 if any("matrix" in a.op for a in accesses) else min(a.size for a in accesses)
-    return _worded(layouts[0], element, answer.now, answer.ideal, is_fixed=fixed is not None)
+    is_sample = answer.now < sum(counting.rows[key].wavefronts for key in buffer.keys)
+    tried = f"tried{' on some of the accesses' * is_sample}: {answer.now:,} wavefronts become {answer.ideal:,}"
+    return _worded(layouts[0], element, tried, is_fixed=fixed is not None)
 
 
-def _worded(layout: ConflictFree, element: int, now: int, ideal: int, *, is_fixed: bool) -> str:
+def _worded(layout: ConflictFree, element: int, tried: str, *, is_fixed: bool) -> str:
     both = " in the map and the threads' addresses" if is_fixed else ""
     form = layout.cuda(element)
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
-    return f"{form}{both} (tried: {now:,} wavefronts become {ideal:,}); in CuTe {layout.cute(element)} on elements of {element} B"
+    return f"{form}{both} ({tried}); in CuTe {layout.cute(element)} on elements of {element} B"
 
 
 class _Tma(NamedTuple):

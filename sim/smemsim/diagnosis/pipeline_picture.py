@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smemsim.core.picture.svg import MARGIN, arrow, hatch, rect, svg
 from smemsim.core.picture.svg import text as svg_text
 from smemsim.diagnosis.rings import SAYS, Ring, Verdicts, shorter, warps_named
+from smemsim.run.pipeline.knowledge import READERS, bits_of
 
 if TYPE_CHECKING:
     from smemsim.run.pipeline.lanes import Stuck
@@ -52,22 +54,20 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     """The rows of a pipeline."""
     begin, end = _window(pipeline)
     lanes: list[Lane] = []
-    stages: list[tuple[int, float]] = []  # rows of stages, by the times at which they are full or free
+    stages: dict[int, int] = {}  # the row of each filling's stage
     labels = _labels(pipeline)
     for ring, *alike in pipeline.different():
         group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring, *alike)}".removeprefix(": ")
         for n, _ in enumerate(ring.stages):
             bars = (*_stage_bars(ring, n, labels, end), *_never(pipeline, ring, n, end))
-            stages += [(len(lanes), bar.end) for bar in bars if bar.kind in ("load", "read")]
+            stages |= {one.number: len(lanes) for one in ring.fillings if one.stage == ring.stages[n]}
             lanes.append(Lane(group, f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
         if ring.kind != "accumulator":
             lanes.append(Lane(group, f"loads in flight of {len(ring.stages)}", tuple(_in_flight(ring))))
-    rows = {time: row for row, time in stages}
     arrows: list[tuple[float, int, int]] = []
     for role in pipeline.lanes.roles():
-        bars = tuple(_role_bars(pipeline, role.warp, labels, end))
-        arrows += [(bar.end, rows[bar.end], len(lanes)) for bar in bars if bar.kind == "wait" and bar.end in rows]
-        lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", bars))
+        arrows += [(time, stages[n], len(lanes)) for time, n in _learned(pipeline, role.warp) if n in stages]
+        lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", tuple(_role_bars(pipeline, role.warp, labels, end))))
     known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
     for stuck in pipeline.lanes.stuck:
         if not known & set(stuck.warps):
@@ -165,6 +165,17 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
     for stuck in pipeline.lanes.stuck:
         if warp in stuck.warps:
             yield Bar("stuck", last, end, _short(pipeline, stuck), stuck.why)
+
+
+def _learned(pipeline: Verdicts, warp: int) -> Iterator[tuple[float, int]]:
+    """The ends of a warp's waits for others, and the fillings that are full or read then, which it learns by them."""
+    of = {one.number: one for ring in pipeline.rings for one in ring.fillings}
+    for span in pipeline.lanes.warps[warp]:
+        if span.kind not in ("wait", "barrier"):
+            continue
+        full = {n for n in bits_of(span.loads) if n in of and of[n].intervals[1] == span.end}
+        read = {n for bit in bits_of(span.reads) if (n := bit // READERS) in of and of[n].intervals[3] == span.end}
+        yield from ((span.end, n) for n in sorted(full | read))
 
 
 def _short(pipeline: Verdicts, stuck: Stuck) -> str:
@@ -319,7 +330,7 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
         parts += _box(bar.kind, x, y, right - x, bar.title)
         text = _cut(bar.label, int((right - x) / LETTER)) if bar.kind == "stuck" else bar.label
         if len(text) * LETTER >= right - x:
-            text = text.partition(" phase ")[0]
+            text = re.split(" phase |, ", text)[0]
         if text and (len(text) * LETTER < right - x or bar.kind == "load") and (x, text) not in drawn:
             drawn.add((x, text))
             style = {"kept": "alarm n", "few": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")

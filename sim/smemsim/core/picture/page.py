@@ -217,7 +217,7 @@ def _heat(heat: Heat) -> str:
     )
     sums = "".join(f"<li>{html.escape(line)}</li>" for line in heat.sums)
     head = f"<thead><tr><th scope=col>heat</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
-    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of the launch, relative to the most costly line; red bars lose more than their bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
+    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of all wavefronts, sectors or operand wavefronts, whichever is largest, relative to the most costly line. The line of a red bar costs more than its bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
 
 
 def _stages(stages: Stages) -> str:

@@ -93,12 +93,13 @@ class BarrierObserver(Observer):
                 found.setdefault((t - self._first) // WARP, t)
         return list(found.items())
 
-    def _waits(self, x: Wave, threads: Iterable[int], kind: str, end: float, label: str, i: Instruction) -> None:
-        """Draw waits that end at a time; called before the threads know it."""
+    def _waits(self, x: Wave, threads: Iterable[int], kind: str, made: Known, label: str, i: Instruction) -> None:
+        """Draw waits that end with this knowledge; called before the threads have it."""
         for warp, thread in self._drawn(x, threads):
-            begin = self._known[thread].time
-            if end > begin:
-                self.lanes.warp_does(warp, kind, begin, end, label, i)
+            known = self._known[thread]
+            if made.time > known.time:
+                fresh = made.loads & ~known.loads, made.reads & ~known.reads
+                self.lanes.warp_does(warp, kind, known.time, made.time, label, i, *fresh)
 
     # ---- mbarriers
 
@@ -160,7 +161,7 @@ class BarrierObserver(Observer):
                 self._passed(i, own[0], key, phase)
             done = self._done.get(key)
             if done is not None:
-                self._waits(x, own, "wait", done.time, f"{self._barrier_name(x, key[1])} phase {phase}", i)
+                self._waits(x, own, "wait", done, f"{self._barrier_name(x, key[1])} phase {phase}", i)
                 for thread in own:
                     self._known[thread].learn(done, i, key, phase)
             for thread in own:
@@ -178,11 +179,15 @@ class BarrierObserver(Observer):
 
     # ---- barriers of threads
 
+    def _together(self, threads: list[int]) -> Known:
+        met = Known()
+        for thread in threads:
+            met.learn(self._known[thread])
+        return met
+
     def _meet(self, threads: list[int]) -> None:
         if len(threads) > 1:
-            met = Known()
-            for thread in threads:
-                met.learn(self._known[thread])
+            met = self._together(threads)
             for thread in threads:
                 self._known[thread].learn(met)
 
@@ -191,8 +196,10 @@ class BarrierObserver(Observer):
             own = self._own(threads)
             for cta in {t // x.stride for t in own}:
                 members = [t for t in own if t // x.stride == cta]
-                self._waits(x, members, "barrier", max(self._known[t].time for t in members), f"barrier {number}", i)
-                self._meet(members)
+                met = self._together(members)
+                self._waits(x, members, "barrier", met, f"barrier {number}", i)
+                for thread in members:
+                    self._known[thread].learn(met)
 
     def barrier_arrived(
         self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray, *, waits: bool = True, is_relaxed: bool = False
@@ -208,7 +215,7 @@ class BarrierObserver(Observer):
     def barrier_passed(self, x: Wave, i: Instruction, barrier: Barrier, threads: np.ndarray) -> None:
         if x is self._wave and (known := self._passing.get(barrier.key)) is not None:
             own = self._own(threads)
-            self._waits(x, own, "barrier", known.time, barrier.title, i)
+            self._waits(x, own, "barrier", known, barrier.title, i)
             for thread in own:
                 self._known[thread].learn(known)
 

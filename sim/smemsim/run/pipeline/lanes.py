@@ -18,7 +18,7 @@ DOES = ("load", "mma", "store", "tensor memory", "wait")  # the warps that ident
 
 class Span(NamedTuple):
     """From `begin` to `end` a warp waits, or an engine works. `label` names a barrier with its phase, or the number
-    of a load.
+    of a load. `loads` and `reads` are what a thread learns by a wait, as in `Known`.
     """
 
     # of a warp: "load", "mma", "store", "wait", "own MMAs", "barrier"; of an engine: "mma", "store", "tensor memory"
@@ -27,6 +27,8 @@ class Span(NamedTuple):
     end: float
     label: str
     instruction: Instruction
+    loads: int = 0
+    reads: int = 0
 
 
 class Stuck(NamedTuple):
@@ -60,11 +62,11 @@ class Lanes:
     stuck: list[Stuck] = dataclasses.field(default_factory=list)
     count: int = 0
 
-    def warp_does(self, warp: int, kind: str, begin: float, end: float, label: str, i: Instruction) -> None:
+    def warp_does(self, warp: int, kind: str, begin: float, end: float, label: str, i: Instruction, loads: int = 0, reads: int = 0) -> None:
         """A warp does something, or waits."""
         if self.count < MOST_SPANS:
             self.count += 1
-            self.warps.setdefault(warp, []).append(Span(kind, begin, end, label, i))
+            self.warps.setdefault(warp, []).append(Span(kind, begin, end, label, i, loads, reads))
 
     def engine_does(self, engine: str, number: int, span: Span) -> None:
         """An engine does something. Spans of one label that follow each other are one."""

@@ -167,7 +167,7 @@ class PipelineRecorder(BarrierObserver):
             groups = self._copies[cta]
             over = [g for g in (groups[: len(groups) - left] if left else groups) if g is not None]
             made = Known(loads=sum(1 << g.number for g in over), time=max((g.full for g in over), default=0.0))
-            self._waits(x, own, "wait", made.time, f"cp.async, {left} groups left", i)
+            self._waits(x, own, "wait", made, f"cp.async, {left} groups left", i)
             for thread in own:
                 self._known[thread].learn(made, i)
 
@@ -230,7 +230,7 @@ class PipelineRecorder(BarrierObserver):
             over, groups[:] = groups[: len(groups) - left], groups[len(groups) - left :] if left else []
             for reads, end in over:
                 made = Known(reads=reads, time=end)
-                self._waits(x, range(thread, thread + WARPGROUP), "own MMAs", end, f"MMAs, {left} groups left", i)
+                self._waits(x, range(thread, thread + WARPGROUP), "own MMAs", made, f"MMAs, {left} groups left", i)
                 for lane in range(thread, thread + WARPGROUP):
                     self._known[lane].learn(made, i)
 
