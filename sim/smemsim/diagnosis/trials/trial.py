@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from smemsim.base.errors import SmemsimError
 from smemsim.core.finding import Finding
-from smemsim.core.ptx.edits import edited
+from smemsim.core.ptx.edits import Edit, edited
 from smemsim.core.ptx.module import Module
 from smemsim.core.spec.findings import Severity
 from smemsim.diagnosis.run import Run
@@ -64,18 +64,18 @@ class _Trials:
         self.module, self.again, self.mbarriers = module, again, _mbarriers(run)
         self.end, self.left = time.monotonic() + seconds, MOST_RUNS
         self.before = {key for f in run.findings if f.severity in GRAVE for key in keys_of(f)}
-        self.done: dict[str, _Came | None] = {}  # by the words of the change
+        self.done: dict[tuple[Edit, ...], _Came | None] = {}  # by the change: other ones may have the same words
 
     def of(self, f: Finding) -> Outcome | None:
         """The results of changes that may fix a finding; None if nothing is known."""
         failed, has_gone = None, False
         for candidate in candidates_of(f, self.module, self.mbarriers):
-            if candidate.text not in self.done:
+            if candidate.edits not in self.done:
                 if not self.left or time.monotonic() > self.end:
                     return None  # a change that was not tried may help
                 self.left -= 1
-                self.done[candidate.text] = self._executed(candidate)
-            came = self.done[candidate.text]
+                self.done[candidate.edits] = self._executed(candidate)
+            came = self.done[candidate.edits]
             stays = came is not None and any(key in came for key in keys_of(f))
             if came is not None and not stays and self._is_better(came):
                 return Outcome(candidate.text, is_beside=candidate.is_beside, removes=frozenset(self.before - came.keys()))
