@@ -370,7 +370,7 @@ add.u32 %r2, %r2, %r5; add.u32 %r2, %r2, %r6; setp.ne.u32 %p2, %r2, 0; bar.sync 
 fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r3, [%d21], 1; fence.acq_rel.gpu;
 mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1; setp.eq.u32 %p1, %r3, %r4; @%p1 st.global.u32 [%d20], 9; END:"""
 BARRED = "ld.global.u32 %r2, [%d20]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d21, %d1; st.global.u32 [%d1], %r2; {} @%p9 st.global.u32 [%d20], 9;"
-COUNTS = "fence.acq_rel.gpu; atom.relaxed"
+HANDS_IN = "fence.acq_rel.gpu; atom.relaxed"
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,10 @@ COUNTS = "fence.acq_rel.gpu; atom.relaxed"
     [
         (READ_BY_ALL, {"grid": 2}, [], False),
         (READ_BY_ALL, {"grid": 5}, [], False),
-        *[(READ_BY_ALL.replace(COUNTS, f"setp.ne.u32 %p5, %r8, {n}; @%p5 {COUNTS}", 1), {"grid": 5}, ["X008"], False) for n in (1, 2, 4)],
+        *[
+            (READ_BY_ALL.replace(HANDS_IN, f"setp.ne.u32 %p5, %r8, {n}; @%p5 {HANDS_IN}", 1), {"grid": 5}, ["X008"], False)
+            for n in (1, 2, 4)
+        ],
         (READ_IN_TURN + "@%p9 st.global.u32 [%d20], 9;", {"block": 192}, [], False),
         (BARRED.format("bar.sync 0;"), {"block": 192}, [], False),
         (BARRED.format("bar.sync 1, 160;").replace("ld.global", "setp.lt.u32 %p4, %r1, 160; @%p4 ld.global", 1), {"block": 160}, [], False),

@@ -323,7 +323,8 @@ class GlobalShadow:
         array.cells.further[0, loops.BOUND] = 0
         if all(f.line != i.line for f in self.x.launch.result.findings.values()):
             self.x.launch.result.bounds.add(
-                f"races of line {i.line} with reads of {array.region} may be missed: more than two warps read each of {loops.MOST_FURTHER:,} places; "
+                f"races of line {i.line} with reads of {array.region} may be missed: smemsim keeps two reading warps of each place, and "
+                f"{loops.MOST_FURTHER:,} more of the array, and has forgotten others; "
                 f"check that all these reads are ordered before line {i.line}, or run fewer CTAs (--ctas)"
             )
 

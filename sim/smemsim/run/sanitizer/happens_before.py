@@ -483,7 +483,7 @@ class VectorClocks:
 
     def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
         """Can a relaxed atomic of warps pass on their knowledge at a fence, or an earlier release at its addresses?"""
-        places = self.phases.places if space == "global" else self.phases.barriers
+        places = self.phases.table((space, memory))
         if self.loose is not None or any(held[0][warps].any() for held in self._last_fence.rows.values()):
             return True
         if places and any((space, memory, place) in places for place in distinct(at).tolist()):
