@@ -1,4 +1,4 @@
-"""Faults planted in Hopper and Blackwell kernels (tools/faults): each that was found is found again, by the same code at the same line; the clean kernels have none."""
+"""Faults planted in Hopper and Blackwell kernels (tools/faults): each that was found is found again, by the same code at the same line; the clean kernels have none, at most a remark."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_what_was_found_is_found(name):
     verdict = judged(kernel, fault)
     known = results()["here"][name]
     if fault is None:
-        assert not verdict.found
-        assert verdict.is_equal
+        assert not verdict.fails
+        assert (verdict.found, verdict.is_equal) == (known["found"], True)
     elif known["right"]:
         assert verdict.right, verdict.told
 

@@ -20,12 +20,15 @@ LIMIT = 100_000  # blocks of instructions: the longest of the clean kernels need
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`found` says whether there is any finding that is no remark, `right` whether the first is the fault's; `told` are (code, line of the source, message)."""
+    """`found`: there is a finding, or a remark of a fault that libraries have too. `right`: the first of them is the fault's.
+    `told` are (code, line of the source, message). `fails`: there is a finding, which changes the exit code.
+    """
 
     found: bool
     right: bool
     told: tuple[tuple[str, int, str], ...]
     is_equal: bool
+    fails: bool
 
 
 def run_of(kernel: Planted, ptx: str) -> tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -67,7 +70,7 @@ def judged(kernel: Planted, fault: Fault | None, ptx: str = "") -> Verdict:
         run, outputs, expected = run_of(kernel, text)
     except Unmodelled as e:  # undefined by the PTX ISA, and refused: it names the line
         line = _source_line(text, int(number[1])) if (number := re.search(r"line (\d+)", str(e))) else 0
-        return Verdict(True, fault is not None and line in fault.lines, (("Unmodelled", line, str(e)),), False)
+        return Verdict(True, fault is not None and line in fault.lines, (("Unmodelled", line, str(e)),), False, True)
     told = []
     for one in (*run.findings, *run.remarks):
         place = one.place
@@ -77,4 +80,4 @@ def judged(kernel: Planted, fault: Fault | None, ptx: str = "") -> Verdict:
     first = wrong[0] if wrong else None
     right = fault is not None and first is not None and first[0] in fault.codes and first[1] in fault.lines
     equal = all(is_equal(outputs[name], expected[name], kernel.shape.rtol) for name in expected)
-    return Verdict(bool(wrong), right, tuple(one[:3] for one in told), equal)
+    return Verdict(bool(wrong), right, tuple(one[:3] for one in told), equal, bool(run.findings))

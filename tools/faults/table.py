@@ -76,7 +76,7 @@ def page() -> str:
         f"{known} faults gave a wrong result, an error or a hang there. With the others the card computed the right numbers.", "",
         "- *Found*: the tool reports something for the kernel, and more than for the correct one.",
         "- *Right*: a report is at a line of the fault or of its effect. For smemsim it must be the first finding, with a code that names the cause.",
-        "- *False alarms*: correct kernels with a report.", "",
+        "- *False alarms*: correct kernels with a report. Those of smemsim are remarks, which do not change the exit code.", "",
         "In the tables below, the last column is the first finding of smemsim. A code in brackets names another cause than the fault: found, but not right. *Unmodelled* "
         "means that smemsim stops at the fault and says why. Numbers that are missing are not used.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|",
