@@ -269,3 +269,14 @@ def test_bytes_that_differ_from_time_to_time_have_no_number_for_all():
     first = ran(body)[0].findings[0]
     assert (first.code, first.what.partition(" of ")[0]) == ("T210", "phase 0 (parity 0)")
     assert "expects 512 bytes, and 256 arrive" in first.what
+
+
+ONE = "mov.u32 %r1, %tid.x; setp.eq.u32 %p9, %r1, 0; @%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n"
+
+
+@pytest.mark.parametrize(("begin", "code"), [("", "X010"), ("wgmma.wait_group.sync.aligned 0;\n" + ONE, "X006")])
+def test_a_change_of_the_first_instruction_has_no_counter(begin, code):
+    """The counter is zeroed before the first instruction, which no other change may touch: that ended in an IndexError."""
+    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { .reg .pred %p<10>; .reg .b32 %r<9>; .shared .align 8 .b64 bar;\n"
+    run = Gpu("sm_90a").launch(text + begin + WAIT.format("") + "ret; }", block=128, progress=False, try_fixes=True)
+    assert run.findings[0].code == code
