@@ -25,7 +25,7 @@ from typing import NamedTuple, cast
 
 from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
-from smemsim.core.ptx.module import Function, Immediate, Instruction, Module, Register, RegisterType, Special
+from smemsim.core.ptx.module import Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
 from smemsim.core.ptx.origins import origin
 
 __all__ = ["Candidate", "candidates_of"]
@@ -229,11 +229,11 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
     """A parity that changes with each pass of a wait through its ring of stages, for one that is a number; `any_parity`:
     for any.
     """
-    function, passes = code.function(code.own(i)), i.operands[0]
+    function, passes = _counting(code.own(i), code), i.operands[0]
     begin = code.constant(code.own(i), PARITY)
     if (begin is None and not any_parity) or i.guard is not None or not isinstance(passes, Register) or "parity" not in i.modifiers:
         return
-    if function is None or not function.is_entry or not function.body:
+    if function is None or not function.body:
         return
     first = function.body[0]
     count, parity = (Register(len(function.registers) + n, f"%smemsim{n}", "b32") for n in (0, 1))
@@ -261,6 +261,19 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
             )
 
 
+def _counting(i: Instruction, code: _Code) -> Function | None:
+    """The entry of an instruction, if a counter of its passes can be set to zero before the first instruction: no branch
+    leads there, and it is another instruction.
+    """
+    f = code.function(i)
+    if f is None or not f.is_entry or not f.body or f.body[0] == i:
+        return None
+    names = {x.name for other in f.body for x in other.operands if isinstance(x, Label)} | {
+        name for those in f.targets.values() for name in those
+    }
+    return None if any(f.labels.get(name) == 0 for name in names) else f
+
+
 def _zero(function: Function, text: str, code: _Code) -> Edit:
     """A counter that is zero at the begin of a function: the first register that another change of it adds."""
     first = (function.body or ())[0]
@@ -275,9 +288,9 @@ ADDRESS = "rem.u32 %at, %n, {stages}; mad.lo.u32 %at, %at, {apart}, {base};"  # 
 def _missing_wait(i: Instruction, code: _Code) -> Iterator[Candidate]:
     """A wait for the mbarriers on which loads complete, one stage after the other, before a read."""
     own, those = code.own(i), code.mbarriers
-    function = code.function(own)
+    function = _counting(own, code)
     steps = {b - a for a, b in itertools.pairwise(those)}
-    if not those or len(steps) > 1 or function is None or not function.is_entry or not function.body or own.guard is not None:
+    if not those or len(steps) > 1 or function is None or own.guard is not None:
         return
     wait = "smemsim_wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [%at], %parity; @!%done bra smemsim_wait;"
     said = f"mbarrier.try_wait.parity on the load's mbarrier before line {own.line}"
@@ -298,8 +311,8 @@ def _missing_arrival(f: Finding, code: _Code) -> Iterator[Candidate]:
     if count is None or not f.touched:
         return
     for place, text, who in (*_arrivals_after_wgmma(count, code), *_commits(count, code)):
-        function = code.function(place)
-        if function is None or not function.is_entry or not function.body:
+        function = _counting(place, code)
+        if function is None:
             continue
         for stages in STAGES:
             address = ADDRESS.format(stages=stages, apart=8, base=f.touched[0].begin)
