@@ -160,8 +160,13 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     elsewhere = loads._replace(instruction=pipeline.rings[0].fillings[0].instruction)  # where it has passed no wait
     assert pipeline.awaited(elsewhere) is None
     assert pipeline.notes() == []
+
+
+def test_a_hang_has_the_sentences_of_its_rings_without_the_option(tmp_path):
+    before, _, behind = RIGHT.rpartition("mbarrier.arrive.shared::cta.b64 _, ")
+    (tmp_path / "kernel.ptx").write_text(f"{before}// {behind}")
     command = ["run", str(tmp_path / "kernel.ptx"), "--launch", str(FOLDER / "launch.json")]
-    said = " ".join(CliRunner().invoke(main, command).output.split())  # without --pipeline
+    said = " ".join(CliRunner().invoke(main, command).output.split())
     assert "before issuing load 5 into stage 1" in said
     assert "5 loads were issued before the kernel stopped" in said
 
