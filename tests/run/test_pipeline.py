@@ -154,6 +154,8 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     assert "|~empty[0] phase 0~" in pipeline.text()
     dots = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', pipeline.svg())
     assert (len(dots), len({y for _, y in dots})) == (2, 1)  # stage 0 is full, stage 0 is free; stage 2 is full then, too
+    drawn = ("waits for ever", "accumulator is computed", "stage empty, or warp waits, without need")
+    assert [says in pipeline.svg() for says in drawn] == [True, False, False]  # the legend has what is drawn
     assert "before issuing load 5 into stage 1: phase 0" in pipeline.sentences()[0]
     assert "before reading the load after load 1 in stage 1: phase 1" in pipeline.sentences()[1]
     loads = next(one for one in pipeline.lanes.stuck if pipeline.awaited(one).is_issue)

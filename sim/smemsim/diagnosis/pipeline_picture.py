@@ -254,8 +254,8 @@ def _fitting(label: str, room: int) -> str:
 WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
 FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k4", "work": "k2", "flying": "k1", "stuck": "alarm"}
 EXPLAINED = (
-    ("load under way, accumulates", "load"), ("full", "full"), ("being read, at work", "read"), ("empty, or waits, without need", "kept"), ("waits", "wait"),
-    ("waits for its own MMAs", "own"), ("waits for ever", "stuck"),
+    ("load under way", "load"), ("stage full", "full"), ("stage being read, engine at work", "read"), ("stage empty, or warp waits, without need", "kept"),
+    ("waits", "wait"), ("waits for its own MMAs", "own"), ("waits for ever", "stuck"), ("issues", "issue"),
 )  # fmt: skip
 LETTER = 6.2
 
@@ -284,16 +284,23 @@ def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
     shown = [one for one in drawing.arrows if drawing.begin <= one[0] <= drawing.end]
     for time, source, target in shown:
         x = _at(time, drawing)
-        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "oh", "s"))
+        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "miss", "s"))
     y += 14
     x = float(MARGIN)
-    occurring = {bar.kind for lane in drawing.lanes for bar in lane.bars}
-    for says, kind in EXPLAINED:
+    occurring = {
+        "read" if bar.kind == "work" else bar.kind
+        for lane in drawing.lanes
+        for bar in lane.bars
+        if bar.end > bar.begin or bar.kind == "issue"
+    }
+    sums = ", or accumulator is computed" * any(ring.kind == "accumulator" for ring in pipeline.rings)
+    for words, kind in EXPLAINED:
         if kind not in occurring:
             continue
+        says = words + sums * (kind == "load")
         parts += _box(kind, x, y, 18)
         parts.append(svg_text(x + 24, y + 13, "s", says))
-        x += 24 + 8 * len(says) + 18
+        x += 24 + 7 * len(says) + 18
     return svg(WIDTH, y + 36, parts, " ".join(pipeline.sentences()), style)
 
 
@@ -305,6 +312,8 @@ def _at(time: float, drawing: Drawing) -> float:
 
 def _box(kind: str, x: float, y: float, width: float, title: str = "") -> list[str]:
     inner = f"<title>{_escaped(title)}</title>" if title else ""
+    if kind == "issue":
+        return [rect(x + width / 2 - 1, y, 2, BOX, "s", inner)]
     if kind in ("kept", "few"):
         return [rect(x, y, width, BOX, "g e", inner), hatch(x, y, width, BOX, "hk")]
     return [rect(x, y, width, BOX, f"g {FILLS[kind]}", inner)]
@@ -323,7 +332,7 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
             continue
         x, right = _at(bar.begin, drawing), _at(bar.end, drawing)
         if bar.kind == "issue":
-            parts.append(rect(x - 1, y, 2, BOX, "s", f"<title>{_escaped(bar.title)}</title>"))
+            parts += _box(bar.kind, x, y, 0, bar.title)
             continue
         if right <= x:
             continue
