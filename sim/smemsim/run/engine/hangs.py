@@ -240,17 +240,16 @@ def _instruction(wave: Wave, block: int, *, polls: bool = False) -> Instruction:
 
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
-    parts: dict[tuple[str, str], list[object]] = {}  # the CTAs with the same lanes and warps
+    parts: dict[tuple[str, tuple[int, ...]], list[object]] = {}  # the CTAs with the same lanes and warps
     for cta in distinct(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
         warps = distinct(wave.tid[own] // WARP).tolist()
-        text = f" {warps[0]}" if len(warps) == 1 else f"s {ranges(warps)}"
         lanes = _lanes(wave, own) if len(warps) == 1 else ""
-        parts.setdefault((f"{lanes} of " if lanes else "", text), []).append(wave.ctas[cta].ctaid)
-    said = [
-        f"{lanes}warp{'s' * (len(ctas) > 1 and not lanes and text.startswith(' '))}{text} {of_ctas(ctas)}"
-        for (lanes, text), ctas in parts.items()
-    ]
+        parts.setdefault((lanes, tuple(warps)), []).append(wave.ctas[cta].ctaid)
+    said = []
+    for (lanes, its), ctas in parts.items():
+        are_several = len(its) > 1 or (len(ctas) > 1 and not lanes)
+        said.append(f"{f'{lanes} of ' if lanes else ''}warp{'s' if are_several else ''} {ranges(its)} {of_ctas(ctas)}")
     return "; ".join(said[:MOST_PLACES]) + " ..." * (len(said) > MOST_PLACES)
 
 
