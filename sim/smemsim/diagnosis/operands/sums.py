@@ -199,7 +199,7 @@ def exchanged(reads: Reads) -> list[Finding]:
     explained = []
     right: set[int] = set()  # loads that another sum reads at their own coordinates: the wrong stage is read here
     for its in _sums(reads):
-        changes = _exchanges(its.entries) if not its.is_split or its.most() is not None else []
+        changes = _exchanges(its)
         explained.append((its.entries, changes))
         for entry, by in zip(its.entries, changes or [_NONE] * len(its.entries) * its.is_one_tile, strict=False):
             right |= {id(load) for side in (0, 1) if not by[side] for load in entry.reads[side].loads}
@@ -213,8 +213,11 @@ def exchanged(reads: Reads) -> list[Finding]:
     return list(findings.values())
 
 
-def _exchanges(entries: list[_Entry]) -> list[tuple[bool, bool]]:
+def _exchanges(its: _Sum) -> list[tuple[bool, bool]]:
     """The operands of each product whose coordinates are exchanged; empty if that does not explain the products."""
+    entries = its.entries
+    if its.is_split and its.most() is None:
+        return []
     if len(entries) < 2 or len({entry.at() for entry in entries}) == 1 or not all(entry.has_one_k for entry in entries):
         return []
     ways = [_ways(entry) for entry in entries]
@@ -438,7 +441,7 @@ def undecided(reads: Reads) -> bool:
     for its in _sums(reads):
         if not its.entries[0].has_one_k or its.has_planes or its.pairs_other_k or (its.is_one_tile and its.entries[0].at().apart):
             return True
-        if not its.is_one_tile and its.most() is None and not _exchanges(its.entries) and not any(_parting(its)):
+        if not its.is_one_tile and its.most() is None and not _exchanges(its) and not any(_parting(its)):
             return True
     running: set[tuple[object, ...]] = set()
     for p in reads.products:
