@@ -816,6 +816,14 @@ def test_rows_that_are_always_as_far_away_may_be_meant():
     assert [f.code for f in found.remarks if "shifted rows" in f.repair] == ["R508"], found.text()
 
 
+def test_other_rows_for_each_k_may_be_meant():
+    """Such as rows that a table lists: a remark, also if another CTA has others."""
+    rows = (128, "%y", 192)
+    found = summed(lambda side, n: (64 * n, rows[n] if side == 0 else 64), tiles=3)
+    assert found.findings == []
+    assert [f.code for f in found.remarks if "shifted rows" in f.repair] == ["R508"], found.text()
+
+
 # ---- two products on one accumulator
 
 

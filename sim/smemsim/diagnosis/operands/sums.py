@@ -290,8 +290,9 @@ def _found_exchanged(entry: _Entry, side: int, changes: list[tuple[bool, bool]])
 def mismatches(reads: Reads) -> list[Finding]:
     """R508 for loads that bring another k of one operand than of the other, or other rows than the rest of the sum.
 
-    Rows that differ are certain if the difference is another one at the same place of another sum of the launch. Else
-    they may be meant (channels that are shifted in time): a remark.
+    Rows that differ are certain if two things hold. Most products of the sum have the same rows. At the same place of
+    another sum of the launch, the difference is another one. Else they may be meant: channels that are shifted in
+    time, or rows that a table lists for each k. These are remarks.
     """
     sums = [its for its in _sums(reads) if its.entries[0].has_one_k and not its.pairs_other_k]
     findings: dict[tuple[int, int], Finding] = {}
@@ -306,9 +307,10 @@ def mismatches(reads: Reads) -> list[Finding]:
         rows = _Rows(sums)
         for its in sums:
             for entry, side, other in rows.odd(its):
-                is_sure = rows.vary(its, entry, side)
-                if is_sure or its.most() is not None:
-                    findings.setdefault((side, entry.line(side)), _found_rows(entry, side, other, is_sure=is_sure))
+                does_vary, has_most = rows.vary(its, entry, side), its.most() is not None
+                if does_vary or has_most:
+                    found = _found_rows(entry, side, other, is_sure=does_vary and has_most)
+                    findings.setdefault((side, entry.line(side)), found)
     sure = [f for f in findings.values() if f.severity is not Severity.NOTE]
     return sure or list(findings.values())
 
