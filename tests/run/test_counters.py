@@ -95,7 +95,7 @@ def test_compiled_blocks_count_as_interpreted_ones(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("SMEMSIM_TIERS", tier)
         monkeypatch.setenv("SMEMSIM_COHORTS", cohorts)
         run = counted(body, block=96, grid=4 if sanitize or kind != "some of the threads of each CTA" else 640, sanitize=sanitize)
-        notes = [str(f) for f in run.findings if f.code.startswith("P")]
+        notes = [str(f) for f in (*run.findings, *run.remarks) if f.code.startswith("P")]
         found.append(({name: run.counters[name].tolist() for name in run.counters.columns}, notes))
     assert found[1] == found[0]
     assert found[2] == found[0]
@@ -316,7 +316,9 @@ def test_a_buffer_that_tma_writes_gets_a_swizzle_that_spans_its_rows(inner: int,
     assert f"offset ^ ({fix}) in the map and the threads' addresses" in note.repair
 
 
-def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart() -> None:
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+def test_lines_of_one_buffer_are_one_note_and_buffers_are_apart(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
     body = (
         TRANSPOSE.format(change="")
         + "\nmul.lo.u32 %a, %t, 8; and.b32 %a, %a, 255; add.u32 %a, %a, %s;\n"

@@ -145,7 +145,11 @@ def _excess(counting: Counting, key: int, row: Row) -> int:
 
 
 def _buffers(counting: Counting) -> list[_Buffer]:
-    """Ranges of bytes that instructions access, those that overlap as one."""
+    """Ranges of bytes that instructions access, those that overlap as one; they and their keys in the order of lines."""
+
+    def line(key: int) -> int:
+        return int(counting.instructions[key].line)
+
     found: list[_Buffer] = []
     for key, samples in counting.samples.items():
         begin = min(int(a.at[a.active != 0].min()) for a in samples)
@@ -154,8 +158,8 @@ def _buffers(counting: Counting) -> list[_Buffer]:
         for other in [b for b in found if b.begin < end and begin < b.end]:
             found.remove(other)
             begin, end, keys = min(begin, other.begin), max(end, other.end), [*other.keys, *keys]
-        found.append(_Buffer(begin, end, tuple(keys)))
-    return found
+        found.append(_Buffer(begin, end, tuple(sorted(keys, key=line))))
+    return sorted(found, key=lambda buffer: line(buffer.keys[0]))
 
 
 def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
