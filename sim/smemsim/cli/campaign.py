@@ -144,4 +144,4 @@ def _reproduce(text: str, as_json: bool) -> int:
 
 def _line(p: Progress) -> str:
     to_go = "" if p.to_go is None else f", {p.to_go:,.0f} s to go"
-    return f"campaign: {p.chunks:,} chunks, {p.cases:,} cases, {p.cases / max(p.elapsed, 1e-9):,.0f} a second{to_go}, {p.troubles or 'no'} troubles"
+    return f"campaign: {p.chunks:,} chunks, {p.cases:,} cases, {p.cases / max(p.elapsed, 1e-9):,.0f} a second{to_go}, {p.troubles or 'no'} trouble{'s' * (p.troubles != 1)}"

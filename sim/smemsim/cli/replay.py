@@ -71,7 +71,7 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
         verdict = "no difference" if not differing else f"{differing:,} cases differ"
         compiled = sum(r.compiled for r in reports)
         origin = f" ({compiled} of them compiled, not hardware)" if compiled else ""
-        click.echo(f"{len(reports)} traces{origin}, {cases:,} cases, {values:,} values: {verdict}")
+        click.echo(f"{len(reports)} trace{'s' * (len(reports) != 1)}{origin}, {cases:,} cases, {values:,} values: {verdict}")
     ctx.exit(1 if differing else 3 if unmodelled else 0)
 
 
@@ -84,7 +84,7 @@ def _settle(ctx: click.Context, paths: tuple[pathlib.Path, ...], patch: pathlib.
     if patch is not None:
         check_place("--patch", patch)
     suites = [load_suite(folder) for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
-    with narrator(f"settle: replaying {len(suites)} traces") as show:
+    with narrator(f"settle: replaying {len(suites)} trace{'s' * (len(suites) != 1)}") as show:
         found = settle_suites(suites, _teller(len(suites), show))
     click.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
     if patch is not None:
