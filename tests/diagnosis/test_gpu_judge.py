@@ -800,6 +800,56 @@ def test_tiles_of_other_stages_than_they_are_loaded_for_are_found(stages: tuple[
     assert {f.code for f in found.findings} == {"R508"}, found.text()
 
 
+def paired(pairs: list[tuple[int, int]], tiles: tuple[int, int], *, wide: tuple[int, int] | None = None, loaded: int | None = None) -> Run:
+    """A sum of instructions of 16 k: which of A's and which of B's, in `tiles` of 64 k that are loaded once; `loaded` of B. Maps have `wide` k."""
+    gpu = Gpu("sm_90a")
+    maps = [tensor(gpu, (64, k), (BOX, ROWS), name=name) for k, name in zip(wide or [64 * n for n in tiles], "AB", strict=True)]
+    counts = tiles[0], tiles[1] if loaded is None else loaded
+    loads = [Load(side, (side * tiles[0] + n) * TILE, (64 * n, 0)) for side in (0, 1) for n in range(counts[side])]
+    products = [Product(*((4 * side * tiles[0] + k) // 4 * TILE + k % 4 * 32 for side, k in enumerate(pair))) for pair in pairs]
+    return run(kernel(2, loads, products), gpu, *maps)
+
+
+def tile_pairs(*tiles: tuple[int, int]) -> list[tuple[int, int]]:
+    return [(4 * a + k, 4 * b + k) for a, b in tiles for k in range(4)]
+
+
+SPLIT: dict[str, tuple[list[tuple[int, int]], tuple[int, int]]] = {
+    "two parts of A": (tile_pairs((0, 0), (1, 0)), (2, 1)),
+    "two parts of B": (tile_pairs((0, 0), (0, 1)), (1, 2)),
+    "two parts of both": (tile_pairs((0, 0), (1, 0), (0, 1)), (2, 2)),
+    "small parts first": (tile_pairs((0, 1), (1, 0), (0, 0)), (2, 2)),
+    "three parts of both": (tile_pairs((0, 2), (1, 1), (2, 0), (0, 1), (1, 0), (0, 0)), (3, 3)),
+    "two k tiles": (tile_pairs((0, 0), (1, 0), (2, 1), (3, 1)), (4, 2)),
+    "parts in turn": ([pair for k in range(4) for pair in ((k, k), (4 + k, k))], (2, 1)),
+    "parts within a tile": ([(0, 0), (1, 1), (2, 0), (3, 1), (0, 2), (1, 3)], (1, 1)),
+    "real and imaginary parts within a tile": ([(0, 2), (1, 3), (2, 0), (3, 1)], (1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_a_tile_that_is_loaded_once_may_be_multiplied_with_several(name: str):
+    """Parts of split numbers lie along K: each tile is loaded once."""
+    found = paired(*SPLIT[name])
+    assert found.findings == [], found.text()
+    assert "not checked: whether A and B have the same k" in found.summary()
+
+
+WRONG_STARTS: dict[str, tuple[list[tuple[int, int]], tuple[int, int], int | None, str]] = {
+    "a step of A's second part": ([*tile_pairs((0, 0)), (4, 0), (5, 1), (5, 2), (7, 3)], (2, 1), None, "R503"),
+    "a tile of B that nothing reads": (tile_pairs((0, 0), (1, 0)), (2, 2), None, "R50"),
+    "steps of one operand in another order": ([(0, 0), (1, 2), (2, 1), (3, 3)], (1, 1), None, "R502"),
+    "a part of A that meets no part of B": (tile_pairs((0, 0), (1, 0)), (2, 2), 1, "R508"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STARTS)
+def test_a_wrong_start_in_such_a_sum_is_found(name: str):
+    pairs, tiles, loaded, code = WRONG_STARTS[name]
+    found = paired(pairs, tiles, loaded=loaded)
+    assert any(f.code.startswith(code) for f in found.findings), found.text()
+
+
 def test_planes_that_add_up_are_not_checked():
     """One tile of B may be that of a wrong plane, or several planes may be meant."""
     gpu = Gpu("sm_90a")

@@ -43,6 +43,10 @@ class CtaTrace:
     products: list[Product] = dataclasses.field(default_factory=list)
     open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
 
+    def accumulator(self, event: Mma) -> tuple[Any, ...]:
+        """Which accumulator an instruction of the CTA adds to."""
+        return self.cta, event.thread // WGMMA_THREADS, event.kind, event.d
+
     def does(self) -> tuple[Any, ...]:
         """The key of a CTA's loads and instructions, without the places of its tiles in their tensors. The place
         along K counts, and so does the part of a tile outside.

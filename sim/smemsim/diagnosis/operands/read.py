@@ -45,6 +45,11 @@ class Issued:
             for at, size, extent in zip(self.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
         )
 
+    @property
+    def key_of_map(self) -> tuple[str, int]:
+        """Which tensor, and which boxes of it."""
+        return self.map_key, self.transfer.tensor_map.global_address
+
     @functools.cached_property
     def is_outside(self) -> bool:
         """Does all of its box lie outside of its tensor?"""
@@ -164,7 +169,11 @@ class OperandRead:
     @property
     def corner(self) -> tuple[int, int]:
         """(row, k) at which the tile begins that the first element lies in."""
-        outer, inner = self.matrix.place(self.loads[0].event.coordinates)
+        return self.corner_of(self.loads[0])
+
+    def corner_of(self, load: Issued) -> tuple[int, int]:
+        """(row, k) at which the tile of one of its loads begins."""
+        outer, inner = self.matrix.place(load.event.coordinates)
         return (outer, inner) if self.along_k else (inner, outer)
 
     @property
@@ -190,6 +199,7 @@ class Product:
     b: list[OperandRead | None]
     first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
     missed: int = 0  # instructions with an operand in shared memory that is not checked, each listed
+    pairs_freely: bool = False  # its sum multiplies k of A with other k of B on purpose, see `pairings`
 
     @property
     def reads(self) -> Iterator[OperandRead]:

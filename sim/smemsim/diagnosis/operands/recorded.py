@@ -21,11 +21,11 @@ from smemsim.core.machine.product import SharedOperand
 from smemsim.core.machine.tma import Transfer
 from smemsim.core.spec.formats import element_format
 from smemsim.core.spec.tensor_memory import WARP_LANES
-from smemsim.core.spec.wgmma import WGMMA_THREADS
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.operands.cta_traces import CtaTrace, SharedTrace, Step
 from smemsim.diagnosis.operands.factors import Factors, Registers
 from smemsim.diagnosis.operands.fragments import FragmentFactors
+from smemsim.diagnosis.operands.pairings import Pairings, is_next
 from smemsim.diagnosis.operands.pieces import apart, goes_on
 from smemsim.diagnosis.operands.places import (
     NO_LOAD,
@@ -83,6 +83,7 @@ class _Running:
     matrices: dict[Any, Matrix | str] = dataclasses.field(default_factory=dict)
     ways: dict[Any, Told] = dataclasses.field(default_factory=dict)  # by the load and how an operand lies in it; see `ways`
     done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)  # what CTAs did whose pieces are kept
+    pairings: dict[int, Pairings] = dataclasses.field(default_factory=dict)  # by the CTA's number
 
 
 class Reads(MergeableObserver):
@@ -487,19 +488,27 @@ class Reads(MergeableObserver):
         _, number, event, *noted = step
         read_a, read_b = (None if it is None else self._read(*it) for it in noted)
         if read_a is not None and read_b is not None:
-            self._past(event, read_a, read_b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
+            self._past(event, read_a, read_b, {side: event.k_of(side) for side in ("a", "b")})
         a, b = (None if read is None or read.is_fill else read for read in (read_a, read_b))
         if a is not None and b is not None:
             self._reached(event, a, b)
-        key = (trace.cta, event.thread // WGMMA_THREADS, event.kind, event.d)
+        key = trace.accumulator(event)
         product = trace.open.get(key)
-        if product is None or event.begins or not goes_on(product, event, a, b):
-            product = trace.open[key] = Product(number, trace.cta, key, [], [], [], (read_a, read_b))
+        is_new = product is None or event.begins or not goes_on(product, event, a, b)
+        is_free = (_begin_apart(a, b) if is_new or product is None else not is_next(product, event, a, b)) and self._is_free(trace, step)
+        if product is None or is_new or is_free:
+            product = trace.open[key] = Product(number, trace.cta, key, [], [], [], (read_a, read_b), pairs_freely=is_free)
             trace.products.append(product)
         product.events.append(event)
         product.a.append(a)
         product.b.append(b)
         product.missed += read_b is None or (read_a is None and event.a is not None)
+
+    def _is_free(self, trace: CtaTrace, step: Step) -> bool:
+        """Does an instruction belong to a sum that multiplies k of A with other k of B on purpose?"""
+        if trace.cta not in self._running.pairings:
+            self._running.pairings[trace.cta] = Pairings(trace, lambda noted: self._read(*noted))
+        return self._running.pairings[trace.cta].is_free(step)
 
     def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
         """Records how far along K two matrices are multiplied by any CTA."""
@@ -718,6 +727,11 @@ class Reads(MergeableObserver):
                         [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
                     ))  # fmt: skip
         return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+
+
+def _begin_apart(a: OperandRead | None, b: OperandRead | None) -> bool:
+    """Do both operands begin at other k of tiles that begin at the same k?"""
+    return a is not None and b is not None and a.corner[1] == b.corner[1] and a.at[1] != b.at[1]
 
 
 def _group_of(x: Wave, event: Mma | Copy) -> tuple[Cta, ...]:

@@ -75,12 +75,14 @@ class _Entry:
 class _Sum:
     """Products that add up.
 
-    `uses` counts the products that read each load. `has_planes`: other planes of the same tensors are added, too.
+    `uses` counts the products that read each load. `idle` are the maps with a tile that no product reads.
+    `has_planes`: other planes of the same tensors are added, too.
     `is_split`: each product begins its own sum, and others add these up (two-level accumulation).
     """
 
     entries: list[_Entry]
     uses: collections.Counter[int]
+    idle: set[tuple[str, int]]
     has_planes: bool = False
     is_split: bool = False
 
@@ -104,9 +106,13 @@ class _Sum:
         Complex or split numbers do that if their parts are next to each other along k. Each k then occurs as often in
         A as in B. Either some k occur several times, as one wrong stage never makes those of both operands. Or each k
         occurs once, and A and B never have the same one. In the second case a wrong stage must not explain it: the
-        loads are issued in the order of the products, or several products read each load.
+        loads are issued in the order of the products, or several products read each load. A tile that was loaded once
+        for several products is also meant, if all tiles are read and A has the same k as B.
         """
         pairs = [(entry.place(0)[1], entry.place(1)[1]) for entry in self.entries]
+        is_reused = any(entry.product.pairs_freely for entry in self.entries) or self.has_shared_tile
+        if is_reused and {pair[0] for pair in pairs} == {pair[1] for pair in pairs}:
+            return True
         k = [collections.Counter(pair[side] for pair in pairs) for side in (0, 1)]
         if k[0] != k[1] or len(set(pairs)) < len(pairs):
             return False
@@ -117,6 +123,17 @@ class _Sum:
         loads = [[entry.reads[side].loads[0] for entry in self.entries] for side in (0, 1)]
         is_issued_so = all(one.number < two.number for side in loads for one, two in itertools.pairwise(side))
         return is_issued_so or all(self.uses[id(load)] > 1 for side in loads for load in side)
+
+    @property
+    def has_shared_tile(self) -> bool:
+        """Was a tile loaded once, and multiplied with several tiles of the other operand?"""
+        if any(read.loads[0].key_of_map in self.idle for entry in self.entries for read in entry.reads):
+            return False
+        partners: dict[tuple[int, int], set[tuple[int, int]]] = collections.defaultdict(set)
+        for entry in self.entries:
+            for side in (0, 1):
+                partners[side, id(entry.reads[side].loads[0])].add(entry.place(1 - side))
+        return any(len(others) > 1 for others in partners.values())
 
     def wanted(self) -> _At | None:
         """The coordinates that the products should have: the same k of A and B, if one product has that with most products' rows; else those of most products."""
@@ -139,7 +156,8 @@ def _entry(p: Product) -> _Entry | None:
 def _sums(reads: Reads) -> list[_Sum]:
     """The sums of the kept pieces: products of the same two matrices on one accumulator."""
     sums: list[_Sum] = []
-    uses = collections.Counter[int]()
+    uses = collections.Counter[int]({id(load): 0 for load in reads.loads})
+    idle = set[tuple[str, int]]()
     running: dict[tuple[object, ...], dict[tuple[int, ...], _Sum]] = {}
     for p in reads.products:
         uses.update({id(load) for read in p.reads for load in read.loads})
@@ -154,8 +172,9 @@ def _sums(reads: Reads) -> list[_Sum]:
         if matrices not in of:
             bases = [read.base for read in entry.reads]
             has_planes = any([read.base for read in its.entries[0].reads] == bases for its in of.values())
-            sums.append(of.setdefault(matrices, _Sum([], uses, has_planes)))
+            sums.append(of.setdefault(matrices, _Sum([], uses, idle, has_planes)))
         of[matrices].entries.append(entry)
+    idle.update(load.key_of_map for load in reads.loads if not uses[id(load)] and not load.is_outside)
     return _joined(sums)
 
 

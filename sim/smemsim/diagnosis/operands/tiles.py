@@ -77,7 +77,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
     tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
         for side in ("a", "b"):
-            rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
+            rows = p.events[0].rows_of(side)
             for event, read in zip(p.events, getattr(p, side), strict=True):
                 if read is None or not read.is_matrix:
                     continue
@@ -90,7 +90,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
                     if load.event.instruction.line in elsewhere:
                         tile.wanted[:] = False
                     if sure:
-                        tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
+                        tile.mark(read, event, rows, event.k_of(side))
                     else:
                         tile.wanted[:] = False
     if reads.complete:

@@ -112,9 +112,16 @@ class Mma(_Issued):
         word, dtype, major = (self.a, self.a_type, self.a_major) if side == "a" else (self.b, self.b_type, self.b_major)
         if word is None:
             return None
-        k = self.k // 2 if self.is_sparse and side == "a" else self.k
         packing = KINDS[self.kind].packing if self.kind in KINDS else "packed"
-        return SharedOperand(word, dtype, major, (self.m if side == "a" else self.n) // self.cta_group, k, packing)
+        return SharedOperand(word, dtype, major, self.rows_of(side), self.k_of(side), packing)
+
+    def rows_of(self, side: str) -> int:
+        """The number of rows of A ("a") or B ("b") that each CTA of the group reads."""
+        return (self.m if side == "a" else self.n) // self.cta_group
+
+    def k_of(self, side: str) -> int:
+        """The number of k that are stored of A ("a") or B ("b"): half of them for sparse A."""
+        return self.k // 2 if self.is_sparse and side == "a" else self.k
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -1,0 +1,128 @@
+"""Sums that multiply one tile with several others, or k of A with other k of B: complex and split numbers.
+
+The parts of such numbers lie next to each other along K. A tile that several parts share is loaded once.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smemsim.diagnosis.operands.cta_traces import CtaTrace, Step
+from smemsim.diagnosis.operands.places import Noted
+from smemsim.diagnosis.operands.read import Issued, OperandRead, Product
+from smemsim.run.engine.records import Mma
+
+__all__ = ["Pairings", "is_next"]
+
+
+def is_next(product: Product, event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:
+    """Do the k of an instruction follow those of the product's last one, in the same rows of both operands?"""
+    before = product.events[-1]
+    return all(
+        now is None or last is None or now.at == (last.at[0], last.at[1] + before.k_of(side))
+        for side, now, last in (("a", a, product.a[-1]), ("b", b, product.b[-1]))
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Use:
+    """An instruction with its operands that tensor loads brought."""
+
+    step: Step
+    reads: tuple[OperandRead | None, OperandRead | None]
+
+    def places(self) -> Iterator[tuple[int, OperandRead, int]]:
+        """(side, the operand, its number of k)."""
+        for side, read in enumerate(self.reads):
+            if read is not None and not read.is_fill:
+                yield side, read, self.step.event.k_of("ab"[side])
+
+    @property
+    def is_whole(self) -> bool:
+        """Is each operand a part of its tiles as an instruction's grid divides them?"""
+        for side, read, count in self.places():
+            row, k = (at - begin for at, begin in zip(read.at, read.corner, strict=True))
+            if read.share < 1 or not read.is_plain or row % self.step.event.rows_of("ab"[side]) or k % min(count, read.k_of_box):
+                return False
+        return True
+
+
+class Pairings:
+    """The sums of a CTA that multiply k of A with other k of B on purpose.
+
+    A wrong start address also looks like this. But then a part of a tile is not read, or an operand lies across two
+    tiles. So all of this must hold: each operand is a whole part of its tiles; all k of each tile are read; each tile
+    of these tensors is read. Besides, the sum reads a k again with another k of the other operand, or it exchanges
+    runs of at least two instructions.
+    """
+
+    def __init__(self, trace: CtaTrace, read_of: Callable[[Noted], OperandRead]) -> None:
+        self._free: set[int] = set()  # steps
+        sums: dict[Any, list[list[_Use]]] = {}
+        used: set[int] = set()
+        for step in trace.steps:
+            use = _Use(step, (step.a and read_of(step.a), step.b and read_of(step.b)))
+            used.update(id(load) for _, read, _ in use.places() for load in read.loads)
+            of = sums.setdefault(trace.accumulator(step.event), [])
+            if not of or step.event.begins:
+                of.append([])
+            of[-1].append(use)
+        idle = {load.key_of_map for load in trace.loads.values() if id(load) not in used and not load.is_outside}
+        for of in sums.values():
+            uses = [use for its in of for use in its]
+            if all(use.is_whole for use in uses) and self._are_read(uses, idle):
+                self._free.update(use.step.number for its in of if self._is_meant(its) for use in its)
+
+    def is_free(self, step: Step) -> bool:
+        """Does an instruction belong to such a sum?"""
+        return step.number in self._free
+
+    @staticmethod
+    def _are_read(uses: list[_Use], idle: set[Any]) -> bool:
+        """Are all tiles read, and all k of each?"""
+        missing: dict[int, set[int]] = {}
+        for use in uses:
+            for _, read, count in use.places():
+                for load in read.loads:
+                    if load.key_of_map in idle:
+                        return False
+                    first = read.corner_of(load)[1]
+                    missing.setdefault(id(load), _inside(load, read)).difference_update(
+                        range(read.at[1] - first, read.at[1] - first + count)
+                    )
+        return not any(missing.values())
+
+    @staticmethod
+    def _is_meant(uses: list[_Use]) -> bool:
+        """Is a k read again with another k, or are runs of several instructions exchanged?"""
+        partners: dict[tuple[Any, ...], set[Any]] = collections.defaultdict(set)
+        visits: list[tuple[Any, ...]] = []
+        for use in uses:
+            keys = [(side, id(read.loads[0]), read.at) for side, read, _ in use.places()]
+            visits.append(tuple(keys))
+            for key in keys:
+                partners[key].add(tuple(other for other in keys if other != key))
+        if any(len(others) > 1 for others in partners.values()):
+            return True
+        if any(visits.count(visit) > 1 for visit in set(visits) if len(visit) < 2):
+            return True  # of the other operand nothing is known
+        runs = 1 + sum(not _follows(one, two) for one, two in itertools.pairwise(uses))
+        return 2 * runs <= len(uses)
+
+
+def _follows(one: _Use, two: _Use) -> bool:
+    pairs = zip(one.reads, two.reads, "ab", strict=True)
+    return all(
+        before is None or now is None or now.at == (before.at[0], before.at[1] + one.step.event.k_of(side)) for before, now, side in pairs
+    )
+
+
+def _inside(load: Issued, read: OperandRead) -> set[int]:
+    """The k of a tile that lie inside the tensor, from the tile's first one on."""
+    axis = read.modes[1][0].dimension
+    low, high = load.clipped[axis]
+    return set(range(low, load.transfer.tensor_map.box_dim[axis] - high))
