@@ -23,6 +23,7 @@ from smemsim.core.spec.errata import ERRATA
 from smemsim.core.spec.evidence import RULES, Rule, kill_matrix
 from smemsim.core.spec.findings import CODES
 from smemsim.core.spec.published import PUBLISHED
+from smemsim.core.spec.rule_texts import RULE_TOPICS
 from smemsim.core.tables import keys_of
 from smemsim.diagnosis.scenario import STEPS, Operand
 from smemsim.diagnosis.scenario import TABLES as SCENARIO_TABLES
@@ -100,39 +101,48 @@ def finding(_: Page, number: str) -> str:
     return filled(f"**{c.severity}** ({grave[str(c.severity)]}): {c.says}.")
 
 
-# Headings of the page of rules: the first word of a rule's name, and what a reader has to know about the group.
-RULE_GROUPS: dict[str, tuple[tuple[str, ...], str]] = {
-    "Operands in shared memory": (("operand", "descriptor"), "r is a row, k is an index along K, kb and mb are bytes along K and along M or N. LBO and SBO are the two offsets of the descriptor, in bytes."),
-    "Registers of wgmma": (("wgmma",), ""),
-    "tcgen05 and tensor memory": (("tcgen05",), ""),
-    "Arithmetic": (("arithmetic", "mma_sync"), "A term is one product, or C. To cut a term at n bits means: its bits more than n places below the largest exponent are dropped."),
-    "TMA and tensor maps": (("tma", "tensor_map"), "A number in brackets is the CUDA error of the launch."),
-    "Bulk copies and reductions": (("bulk", "reduce"), ""),
-    "Clusters and multicast": (("multicast", "cluster"), ""),
-    "Addresses and memory": (("shared", "memory", "heap"), ""),
-    "Textures and surfaces": (("texture", "surface"), ""),
-    "Execution and counters": (("gpu", "counters"), "A wavefront is one pass of a shared-memory access through the banks."),
-    "Barriers of a CTA": (("barrier",), ""),
-    "Memory order": (("order",), "The [memory model](../memory-model.md) explains these rules with examples. A *remark* does not change the exit code."),
-}  # fmt: skip
-
-
 def evidence(_: Page) -> str:
-    """The rules by topic: statement, grade on each architecture, recorded cases and source, a line each."""
-    topic = {word: title for title, (words, _) in RULE_GROUPS.items() for word in words}
-    if missing := {r.name.partition(".")[0] for r in RULES.values()} - topic.keys():
-        raise ValueError(f"give these rules a heading in RULE_GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}")
-    made = []
-    for title, (_words, intro) in RULE_GROUPS.items():
-        made += [f"## {title}", *([filled(intro)] if intro else [])]
-        for r in (r for r in RULES.values() if topic[r.name.partition(".")[0]] == title):
+    """The rules by topic, with a table of contents and an index. Each has its statement, an example, what smemsim does, and the evidence."""
+    titles = [topic.title for topic in RULE_TOPICS] + ["Index of names"]
+    made = ["\n".join(f"- [{title}](#{_anchor(title)})" for title in titles)]
+    for topic in RULE_TOPICS:
+        made += [f"## {topic.title}", *([filled(_marked(topic.intro))] if topic.intro else [])]
+        for name in topic.rules:
+            r = RULES[name]
             items = [
-                f"Grade: {_grades(r)}.",
-                f"Recorded cases: {', '.join(f'`{t}`' for t in r.traces)}." if r.traces else "",
-                f"Source: {r.source}.",
+                f"Example: {_marked(r.example)}",
+                f"What smemsim does: {_marked(r.reports)}",
+                f"Evidence: {_grades(r)}.{f' Recorded cases: {_listed(r.traces)}.' if r.traces else ''}",
+                f"Source: {_marked(r.source)}.",
             ]
-            made += [f"### `{r.name}`", filled(f"{r.statement}."), "\n".join(filled(item, "- ") for item in items if item)]
+            made += [f"### {r.title}", f"Rule `{name}`", filled(_marked(r.statement)), "\n".join(filled(item, "- ") for item in items)]
+    index = [(f"`{name}`", f"[{r.title}](#{_anchor(r.title)})") for name, r in sorted(RULES.items())]
+    made += ["## Index of names", "Findings, `--assume` and `smemsim evidence` name rules by these names.", table(("name", "rule"), index)]
     return "\n\n".join(made)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _anchor(title: str) -> str:
+    """The anchor of a heading, as GitHub and the site make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+_CODE = re.compile(rf"\b({'|'.join(CODES)})\b")
+_PTX = re.compile(
+    r"(?<![\w`/.%])((?:tcgen05|wgmma|mbarrier|barrier|bar|fence|cp|ld|st|atom|red|griddepcontrol|tensormap|elect|shfl|vote|match|redux|mma|sust)"
+    r"(?:(?:\.|::)\w+)+|\.[a-z]\w+(?:(?:\.|::)\w+)*|shared::cluster)(?![\w`(])"
+)
+
+
+def _marked(text: str) -> str:
+    """Text for a page: PTX names as code, finding codes as links."""
+    pieces = re.split(r"(`[^`]*`|\[[^]]*\]\([^)]*\))", text)
+    return "".join(
+        p if i % 2 else _CODE.sub(r"[\1](../findings/\1.md)", _PTX.sub(r"`\1`", p)).replace("*", "\\*") for i, p in enumerate(pieces)
+    )
 
 
 def _grades(rule: Rule) -> str:
@@ -383,7 +393,7 @@ COLLECTIONS = {
     "INSTR_RULES": "The rules that a `tcgen05` instruction descriptor must obey. Each has `name`, `text`, `source` and `grade`.",
     "TENSOR_MAP_RULES": "The rules by which the driver accepts a tensor map, by name. Each has `text`, `source`, `grades`, and the `code` of its finding.",
     "BULK_TRAPS": "Why a bulk copy traps, by name: the `cuda_error`, with `grade` and `source`.",
-    "RULES": "The rules about hardware, by name ([page](../evidence/rules.md)). Each has `statement`, `grades`, `source` and `traces`.",
+    "RULES": "The rules about hardware, by name ([page](../evidence/rules.md)). Each has `title`, `statement`, `example`, `reports`, `grades`, `source` and `traces`.",
     "ERRATA": "The points in which documents differ from hardware ([page](../evidence/errata.md)).",
     "DISPUTES": "The questions about which sources disagree, by topic ([page](../evidence/disputes.md)).",
 }

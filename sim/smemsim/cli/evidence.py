@@ -51,7 +51,11 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     rules = [r for r in RULES.values() if rule in (None, r.name)]
     if open_arch is None and not alternatives:
         if as_json:
-            rows = [{"rule": r.name, "statement": r.statement, "grades": dict(r.grades), "source": r.source} for r in rules]
+            rows = [
+                {"rule": r.name, "title": r.title, "statement": r.statement, "example": r.example, "reports": r.reports}
+                | {"grades": dict(r.grades), "source": r.source}
+                for r in rules
+            ]
             click.echo(json.dumps(rows, indent=1))
         for r in () if as_json else rules:
             click.echo(_rule(r))
@@ -146,10 +150,13 @@ def _block(one: dict[str, Any], *, with_experiment: bool) -> str:
 
 
 def _rule(r: Rule) -> str:
-    """One rule: its name, and a labelled line for statement, grades, traces and source."""
+    """One rule: its name and title, and a labelled line for each fact."""
     grades = ", ".join(f"{grade} on {arch}" for arch, grade in r.grades.items())
-    rows = [("rule", r.statement), ("grade", grades), *([("traces", ", ".join(r.traces))] if r.traces else []), ("source", r.source)]
-    return _labelled(r.name, rows)
+    rows = [
+        ("rule", r.statement), ("example", r.example), ("smemsim", r.reports), ("grade", grades),
+        *([("traces", ", ".join(r.traces))] if r.traces else []), ("source", r.source),
+    ]  # fmt: skip
+    return _labelled(f"{r.name}: {r.title}", rows)
 
 
 def _labelled(title: str, rows: list[tuple[str, str]]) -> str:

@@ -49,8 +49,8 @@ def _call(text: str, rule: str) -> ast.Call:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Rule" and node.args:
             name = node.args[0]
-            if isinstance(name, ast.Constant) and name.value == rule and isinstance(node.args[2], ast.Call):
-                return node.args[2]
+            if isinstance(name, ast.Constant) and name.value == rule and isinstance(node.args[1], ast.Call):
+                return node.args[1]
     raise ValueError(f"the table has no rule {rule}")
 
 
