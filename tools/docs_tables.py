@@ -18,8 +18,8 @@ from smemsim.core.spec.alternatives import ALTERNATIVES
 from smemsim.core.spec.calibration import CALIBRATION, calibration
 from smemsim.core.spec.cards import ALL_CARDS, CARDS
 from smemsim.core.spec.compiled import COMPILED
-from smemsim.core.spec.disputes import DISPUTES
-from smemsim.core.spec.errata import ERRATA
+from smemsim.core.spec.disputes import DISPUTE_QUESTIONS, DISPUTES
+from smemsim.core.spec.errata import ERRATA_TOPICS
 from smemsim.core.spec.evidence import RULES, Rule, kill_matrix
 from smemsim.core.spec.findings import CODES
 from smemsim.core.spec.published import PUBLISHED
@@ -139,6 +139,7 @@ _PTX = re.compile(
 
 def _marked(text: str) -> str:
     """Text for a page: PTX names as code, finding codes as links."""
+    text = text.replace("docs/found/ptxas.md", "[details](../found/ptxas.md)")
     pieces = re.split(r"(`[^`]*`|\[[^]]*\]\([^)]*\))", text)
     return "".join(
         p if i % 2 else _CODE.sub(r"[\1](../findings/\1.md)", _PTX.sub(r"`\1`", p)).replace("*", "\\*") for i, p in enumerate(pieces)
@@ -154,22 +155,44 @@ def _grades(rule: Rule) -> str:
 
 
 def errata(_: Page) -> str:
-    """Each erratum: what the document says, what is so, and what shows it."""
-    made = []
-    for e in ERRATA:
-        evidence = f"recorded cases `{e.trace}`" if e.trace else e.seen or "not measured"
-        document = ["No document mentions it"] if e.document == "none" else [f"{e.document}: {e.says}"]
-        items = [*document, f"In fact: {e.but}", f"Evidence: {evidence}"]
-        made += [f"### {e.topic}", "\n".join(filled(f"{item}.".replace("*", "\\*"), "- ") for item in items)]
+    """Each erratum by topic: what the document says, what is so, what shows it, and the rule that it belongs to."""
+    made = ["\n".join(f"- [{title}](#{_anchor(title)})" for title in ERRATA_TOPICS)]
+    for title, of in ERRATA_TOPICS.items():
+        made.append(f"## {title}")
+        for e in of:
+            says = "Document: No document mentions it." if e.document == "none" else f"Document ({e.document}): {_sentence(e.says)}"
+            shows = [*([f"recorded cases `{e.trace}`"] if e.trace else []), *([e.seen] if e.seen else [])]
+            rule = f"[{RULES[e.rule].title}](rules.md#{_anchor(RULES[e.rule].title)})." if e.rule else ""
+            items = [
+                _marked(says), f"Hardware: {_marked(_sentence(e.but))}", f"Evidence: {_marked('; '.join(shows))}.",
+                *([f"Rule: {rule}"] if rule else []),
+            ]  # fmt: skip
+            made += [f"### {e.topic}", "\n".join(filled(item, "- ") for item in items)]
     return "\n\n".join(made)
 
 
+# Words that stay as they are at the beginning of a sentence.
+SMALL = ("ptxas", "smemsim", "elemtype", "y", "mapa", "mbarrier")
+
+
+def _sentence(text: str) -> str:
+    """A text that begins with a capital letter and ends with a full stop. Names keep their first letter."""
+    first = text.partition(" ")[0]
+    return f"{text if re.search(r'[A-Z_.0-9]', first) or first in SMALL else text[0].upper() + text[1:]}."
+
+
 def disputes(_: Page) -> str:
-    """Each dispute: what smemsim does, the source of that, and what other sources say."""
-    made = []
-    for topic, d in DISPUTES.items():
-        items = (f"smemsim: {d.takes}", f"Source: {d.source}", f"Against it: {d.other}")
-        made += [f"### {topic}", "\n".join(filled(f"{item}.".replace("*", "\\*"), "- ") for item in items)]
+    """Each dispute by topic: the question, what smemsim assumes, the source of that, and what other sources say."""
+    missing = DISPUTES.keys() ^ {name for of in DISPUTE_QUESTIONS.values() for name in of}
+    if missing:
+        raise ValueError(f"give these disputes a question in DISPUTE_QUESTIONS of core/spec/disputes.py: {', '.join(sorted(missing))}")
+    made = ["\n".join(f"- [{title}](#{_anchor(title)})" for title in DISPUTE_QUESTIONS)]
+    for title, of in DISPUTE_QUESTIONS.items():
+        made.append(f"## {title}")
+        for name, question in of.items():
+            d = DISPUTES[name]
+            items = (f"smemsim assumes: {_sentence(d.takes)}", f"Source: {_sentence(d.source)}", f"Other sources: {_sentence(d.other)}")
+            made += [f"### {question}", "\n".join(filled(_marked(item), "- ") for item in items), f"In `smemsim.DISPUTES`: `{name}`."]
     return "\n\n".join(made)
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "CUTE_DSL_BITS",
     "CUTE_DSL_DISPUTES",
     "DISPUTES",
+    "DISPUTE_QUESTIONS",
     "GUIDE_SWIZZLED_ALIGNMENT",
     "PADDED_DISPUTE",
     "WIDE_HALO_DISPUTE",
@@ -25,41 +26,39 @@ __all__ = [
 # work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128
 
-_ALIGNMENT = "PTX ISA 9.1 §5.5.7 requires less alignment of the shared address ({} B)"
+_ALIGNMENT = "PTX ISA 9.1 §5.5.7 requires only {} B"
 ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: Dispute(
         "a box begins at a multiple of 128 B in shared memory",
-        "CUDA guide 10.29.3; measured on Hopper for the other modes",
+        "CUDA guide 10.29.3. It is measured on Hopper for the other swizzles",
         _ALIGNMENT.format(32),
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: Dispute(
         "a load of a tile exchanges the 8-byte halves of each 16 bytes in odd 128-byte lines",
         "PTX ISA 9.1 §5.5.7",
-        "a public simulator has it only for loads. For stores and im2col::w smemsim raises Unmodelled",
+        "a public simulator exchanges the halves only in loads of tiles. For stores and im2col::w smemsim raises Unmodelled",
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: Dispute(
-        "the XOR uses one bit of the line number, so the pattern repeats after two 128-byte lines",
+        "one bit. So the pattern repeats after two lines of 128 B",
         "PTX ISA 9.1 §5.5.7, table",
-        "CUTLASS expects two bits. " + _ALIGNMENT.format(64),
+        "CUTLASS expects two bits. For the alignment of the shared address, " + _ALIGNMENT.format(64),
     ),
     TensorMapSwizzle.SWIZZLE_96B: Dispute(
-        "the rows are 96 B apart, and the XOR is that of the 32B swizzle",
+        "rows are 96 B apart, and the XOR is that of the 32B swizzle",
         "PTX ISA 9.1 §5.5.7 for the XOR, a public simulator for the rows",
         "another public simulator does not have the mode",
     ),
 }
 PADDED_DISPUTE = Dispute(
-    "16U6_ALIGN16B with 128B_ATOM_64B can be stored, but not loaded. 16U4_ALIGN16B does not have this swizzle",
-    "driver header",
-    "the PTX ISA allows all modes except the flip, for both types",
+    "16U6_ALIGN16B has the swizzle 128B_ATOM_64B for stores only. 16U4_ALIGN16B does not have this swizzle",
+    "comments in the driver's header cuda.h",
+    "the PTX ISA allows all swizzles except 128B_ATOM_32B_FLIP_8B, for both types",
 )
-WIDE_HALO_DISPUTE = Dispute(
-    "im2col::w::128 puts the wHalo pixels after each 32 pixels", "PTX ISA 9.1 §5.5.5", "a public simulator puts them after all 128 pixels"
-)
+WIDE_HALO_DISPUTE = Dispute("after each 32 pixels", "PTX ISA 9.1 §5.5.5", "a public simulator puts them after all 128 pixels")
 WIDE_STEP_DISPUTE = Dispute(
-    "im2col::w steps N by its element stride",
+    "yes",
     "a public simulator, and im2col on Hopper (trace tma_im2col)",
-    "PTX ISA 9.1 §5.5.5.2 names only the stride of W",
+    "PTX ISA 9.1 §5.5.5.2 mentions only the stride of W",
 )
 
 # Bits that the PTX ISA reserves and that classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) name: of
@@ -73,10 +72,10 @@ CUTE_DSL_BITS: dict[str, dict[int, str]] = {
 
 
 def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
-    named = ". ".join(f"{name}: {', '.join(f'bit {bit} ({field})' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
+    named = ". ".join(f"For {name} it names {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
     return Dispute(
-        f"these bits are reserved in {what}: they have no effect, and decode prints a note if one is set", source,
-        f"CuTe DSL 4.8.1 names some of them, for later architectures. {named}",
+        f"no. These bits are reserved in {what}. decode prints a note if one is set", source,
+        f"CuTe DSL 4.8.1 has names for some of these bits, for later architectures. {named}",
     )  # fmt: skip
 
 
@@ -85,6 +84,53 @@ CUTE_DSL_DISPUTES = {
     "reserved bits of instruction descriptors": _of_cute_dsl(
         "all formats", "PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44", "f16", "mxf8f6f4", "mxf4"
     ),
+}
+
+# The question of each dispute, by topic.
+DISPUTE_QUESTIONS: dict[str, dict[str, str]] = {
+    "Shared-memory descriptors and instruction descriptors": {
+        "reserved bits of shared-memory descriptors": "Do reserved bits of a shared-memory descriptor have an effect?",
+        "reserved bits of instruction descriptors": "Do reserved bits of an instruction descriptor have an effect?",
+        "MN-major 4- and 6-bit operands of f8f6f4": "Do MN-major operands of 4 and 6 bits exist in kind f8f6f4?",
+        "mixed f16 and bf16": "May A be f16 and B bf16?",
+    },
+    "Shapes of tcgen05.mma": {
+        "N of M = 128": "Of which number is N a multiple, if M is 128?",
+        "N of a pair": "Of which number is N a multiple, for a pair of CTAs?",
+        "N of kind i8": "Of which number is N a multiple, for integers?",
+        "M of block-scaled pairs": "Which M has a block-scaled pair of CTAs?",
+        "M of K = 96": "Which M has an instruction with K = 96?",
+        "N = 256 of .ws": "Does N = 256 work with .ws?",
+    },
+    "Tensor memory": {
+        "layout C": "Where are the rows of D in layout C?",
+        "layout E": "Where are the two halves of N in layout E?",
+        "A of .ws": "Where does .ws read A in tensor memory, if M is below 128?",
+        "metadata of M = 64": "Where is sparsity metadata in tensor memory, if M is 64?",
+        "scales of K = 96": "Where are the scale factors of K = 96?",
+        "scales of B in two CTAs": "Where are the scale factors of B, for a pair of CTAs?",
+        "zero-column mask": "What do skip and use of a zero-column mask count?",
+        "4x256b": "Which lanes does tcgen05.cp.4x256b write?",
+        "columns of tcgen05.cp": "At which columns may tcgen05.cp begin?",
+        "tcgen05.cp of two CTAs": "From which shared memory does tcgen05.cp of a pair copy?",
+        "decompression": "In which bits of a byte does tcgen05.cp put a 4-bit or 6-bit element?",
+        "direction of shift": "In which direction does tcgen05.shift move?",
+        "unpack::16b": "Which value do the upper 16 bits get with unpack::16b?",
+    },
+    "TMA": {
+        "SWIZZLE_128B_ATOM_32B": "Which alignment has a box with SWIZZLE_128B_ATOM_32B?",
+        "SWIZZLE_128B_ATOM_32B_FLIP_8B": "What does SWIZZLE_128B_ATOM_32B_FLIP_8B exchange?",
+        "SWIZZLE_128B_ATOM_64B": "How many bits of the line number does SWIZZLE_128B_ATOM_64B use?",
+        "SWIZZLE_96B": "How does SWIZZLE_96B place rows?",
+        "16U6_ALIGN16B, 16U4_ALIGN16B": "Which swizzles have 16U6_ALIGN16B and 16U4_ALIGN16B?",
+        "im2col::w::128": "Where does im2col::w::128 put the wHalo pixels?",
+        "im2col::w with an element stride of N": "Does im2col::w step N by the element stride of N?",
+    },
+    "Arithmetic": {
+        "bits kept of 4-bit types": "How many bits are kept of sums of 4-bit products?",
+        "zeros with f16 accumulators": "With which exponent does a zero term count, if D is f16?",
+        "sign of zero": "Can an element of D be -0?",
+    },
 }
 
 DISPUTES: dict[str, Dispute] = {

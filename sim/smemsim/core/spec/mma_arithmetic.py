@@ -87,19 +87,19 @@ ARITHMETIC: tuple[MmaArithmetic, ...] = (
 
 ARITHMETIC_DISPUTES: dict[str, Dispute] = {
     "bits kept of 4-bit types": Dispute(
-        "groups of 16 are summed exactly, and 35 bits of the sums are kept",
+        "35 bits. Groups of 16 products are summed exactly before",
         "MMA-Sim",
-        "DeepGEMM issue 176: between 34 and 37 bits are kept, so it does not decide between these",
+        "DeepGEMM issue 176 reports 34 to 37 bits. It agrees with 35, but does not prove it",
     ),
     "zeros with f16 accumulators": Dispute(
-        "a zero counts like a number with the exponent 2^-21",
+        "with -21, like a number of about 2^-21",
         "wgmma, measured (trace wgmma_dots_f16)",
-        "earlier MMA-Sim: 2^-133 for tcgen05. mmasim 2.1.1 agrees with 2^-21",
+        "earlier versions of MMA-Sim have -133 for tcgen05. mmasim 2.1.1 has -21",
     ),
     "sign of zero": Dispute(
-        "D is never -0",
+        "no",
         "wgmma, measured (trace wgmma_dots_f32)",
-        "later MMA-Sim, a MATLAB and a SystemC model: -0 for negative sums that are too small",
+        "later MMA-Sim, a MATLAB model and a SystemC model give -0 for negative sums that are too small for D",
     ),
 }
 

@@ -123,35 +123,35 @@ WIDE_K = 96  # of mxf4 and mxf4nvf4 with idesc bit 31, on sm_103a
 
 TCGEN05_DISPUTES: dict[str, Dispute] = {
     "N = 256 of .ws": Dispute(
-        "N = 256 works like other N, also for 8-bit floats",
-        "PTX ISA 9.1 table 39; Modular's test_mla_layout_g_mma_smoke.mojo, 32 rows",
-        "Tilebench's report on matmul_fp32_fp16_fp8: on a B200 columns 128 to 255 of TileLang's product with 128 rows are wrong, only for f8f6f4. TileLang's own sm_100 example leaves its assertion out",
+        "yes, also for 8-bit floats",
+        "PTX ISA 9.1 table 39. Modular's test_mla_layout_g_mma_smoke.mojo has N = 256 and 32 rows",
+        "Tilebench's report on matmul_fp32_fp16_fp8: on a B200, columns 128 to 255 of TileLang's product with 128 rows were wrong, for f8f6f4 only. TileLang's own sm_100 example does not check its result",
     ),
     "MN-major 4- and 6-bit operands of f8f6f4": Dispute(
-        "they exist, and decode prints a note", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54: K-major only"
+        "yes. decode prints a note", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54, has only K-major ones"
     ),
     "N of M = 128": Dispute(
-        "N is a multiple of 8",
+        "of 8",
         "PTX ISA 9 table 39, CUTLASS with A in shared memory",
-        "older tables, DeepGEMM, and CUTLASS with A in tensor memory: a multiple of 16",
+        "older tables, DeepGEMM, and CUTLASS with A in tensor memory require a multiple of 16",
     ),
-    "N of a pair": Dispute("N is a multiple of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory: a multiple of 32"),
+    "N of a pair": Dispute("of 16", "PTX ISA 9 table 39", "CUTLASS with A in tensor memory requires a multiple of 32"),
     "N of kind i8": Dispute(
-        "N = 24 exists. N of a pair is a multiple of 32",
+        "one CTA has N = 24 too. N of a pair is a multiple of 32",
         "PTX ISA 9 table 39, CUTLASS C++ for pairs",
         "CUTLASS refuses N = 24. CuTe DSL documents multiples of 16 for pairs",
     ),
-    "M of block-scaled pairs": Dispute("M is 128 or 256", "PTX ISA 9 table 39", "CUTLASS C++: mxf8f6f4 has only 256"),
-    "M of K = 96": Dispute("M is 128 for one CTA, and 128 or 256 for a pair", "CUTLASS, Triton", "PTX ISA: a pair has only M = 256"),
+    "M of block-scaled pairs": Dispute("128 or 256", "PTX ISA 9 table 39", "CUTLASS C++ has only 256 for mxf8f6f4"),
+    "M of K = 96": Dispute("one CTA has M = 128. A pair has M = 128 or 256", "CUTLASS, Triton", "the PTX ISA has only M = 256 for a pair"),
     "mixed f16 and bf16": Dispute(
-        "A and B may have different types",
-        "the descriptor has a type field for each (PTX ISA table 42); Triton emits such words (golden/compiled)",
+        "yes",
+        "the instruction descriptor has a type field for each (PTX ISA table 42). Triton emits such words (golden/compiled)",
         "no document shows such an instruction",
     ),
     "zero-column mask": Dispute(
-        "the mask has two counts: skip is the number of masked columns, and use is the number of columns that are used",
+        "the mask describes runs of columns that count as zero, and runs of columns that are used. skip + 1 is the length of a run of zeros, use + 1 that of a run of used columns",
         "worked examples of PTX ISA 9.1 §9.7.16.4.3",
-        "the table of that section gives skip the meaning of use, and use that of skip. CUTLASS inverts non-zero-mask",
+        "the table of the same section exchanges skip and use. CUTLASS also inverts the field non-zero-mask",
     ),
 }
 
