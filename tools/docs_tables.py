@@ -216,27 +216,45 @@ SPEED_WORDS = (
     (r"\bwatched\b|\bthe sanitizer on\b", "with the sanitizer"),
     (r"^closures$", "the interpreter"),
     (r"\bjudged\b", "checked"),
-    (r"\bours judges\b", "smemsim checks"),
-    (r"\basked for: ([\d.]+)x, MISSED", lambda m: f"goal of {float(m[1]):.2g} times the baseline's speed: not reached"),
-    (r"\basked for: ([\d.]+ \w+ a second), MISSED", r"goal of \1: not reached"),
-    (r"\b(\d+(?:\.\d)?x) the time is (?:linear|a constant rate)", r"expected: \1"),
-    (r"\b2.0x the time: the sanitizer costs as much as the launch", "2.0x means that the sanitizer takes as long as the launch"),
-    (r", with owners\b", ", with the writer of each byte kept (owners)"),
-    (r" with owners, ", ", with the writer of each byte kept (owners), "),
-    (r"\bA were written with swizzle none\b", "the test wrote A without a swizzle"),
-    (r"\bof a later run, ", "measured on "),
-    (r", nothing beside it", ", with no other work"),
-    (
-        r"\bbeside (much other work), which delays one of the two more than the other",
-        r"with \1, which delays one process more than the other",
-    ),
-    (r"\bwith seven processes beside it", "while seven other processes ran"),
-    (r"\bbeside torch\b", "from torch's result"),
+    (r", with owners\b", ", with the writer of each byte kept"),
+    (r" with owners, ", ", with the writer of each byte kept, "),
     (r", beside (pycute|tensor-layouts|Triton|mmasim)", r", compared with \1"),
-    (
-        r"\bits dpa of (2|4) tiles at once is the fastest",
-        "for the baseline, the fastest of its functions was taken: dpa, with \\1 tiles at once",
-    ),
+    (r"^of (\d+)$", r"\1 of them"),
+    (r"^in one$", "one process"),
+    (r"^half of (it|them)$", "half of the work"),
+    (r"^the same alone$", "the same without smemsim"),
+    (r"^later ones$", "later runs"),
+)
+# Series of measurements by what their notes say, and what the page says of each.
+SPEED_SERIES = {
+    "A": ("", ""),
+    "B": ("of a later run, 2026-11-27", "27 November 2026, the machine of A."),
+    "C": ("of a later run, 2026-11-28", "28 November 2026, the machine of A. Rows with Triton: Triton 3.9.0, and BLAS with one thread."),
+    "D": ("another machine (AMD EPYC)", "23 November 2026, another machine (AMD EPYC) with no other work."),
+    "E": ("beside much other work", "27 November 2026, the machine of A with much other work. It delays one process more than the other. These rows are not precise."),
+    "F": ("with seven processes beside it", "28 November 2026, the machine of A while seven other processes ran. These rows are not precise."),
+}  # fmt: skip
+SPEED_CLOCKS = ("processor time of the busier process", "processor time of all processes", "processor time")
+# What a note says that results were compared, or found: kept in the words of the page.
+SPEED_CHECKS = (
+    (r"equal: (?:in the sweep itself, by samples)", "samples are equal"),
+    (r"equal: the exact sum", "the exact sum is equal"),
+    (r"equal: all ([\d,]+) ([a-z ]+?) of normally distributed numbers; of any bits 0 of ([\d,]+) differ", r"all \1 \2 are equal, and \3 of random bits"),
+    (r"equal: all ([\d,]+ )?([a-z ]+)", r"all \1\2 are equal"),
+    (r"the same bytes", "all bytes are equal"),
+    (r"bits of an H200 by `smemsim replay`", "the bits of an H200"),
+    (r"([\d,]+) values compared, no difference", r"all \1 values are equal"),
+    (r"([\d.e+-]+) of the largest element beside torch", r"torch differs by \1 of the largest element"),
+    (r"no findings, as it should be", "no findings"),
+    (r"(\d+) findings, (\w+)", r"\1 findings (\2)"),
+    (r"(\d+) descriptors found, the tile's own among them", r"\1 descriptors found"),
+    (r"(\d+) choices", r"\1 plans found"),
+    (r"the baseline from (\d+) cases", r"the time of the baseline is estimated from \1 cases"),
+)  # fmt: skip
+SPEED_GOALS = (
+    (r"asked for: ([\d.]+)x, MISSED", lambda m: f"goal {speed_table.ratio(float(m[1]))}: not reached"),
+    (r"asked for: ([\d.]+ \w+ a second), MISSED", lambda m: f"goal {m[1]}: not reached"),
+    (r"(\d+(?:\.\d)?)x the time is (?:linear|a constant rate)", lambda m: f"expected {m[1]}x the time"),
 )
 
 
@@ -247,13 +265,31 @@ def speeds(_: Page) -> str:
         raise ValueError(
             f"give these groups of tools/bench.py a heading in SPEED_GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}"
         )
-    made = []
+    first = f"{of['date']}, {of['processor']}, {of['cores']} cores, Python {of['python']}, numpy {of['numpy']}, numba {of['numba']}."
+    made = [
+        "The series of measurements:",
+        "\n".join(filled(f"{name}: {says or first}", "- ") for name, (_, says) in SPEED_SERIES.items()),
+    ]
     for group, title in SPEED_GROUPS.items():
-        rows = [tuple(map(_in_todays_words, speed_table.cells(r))) for r in results if r.group == group and r.speed is not None]
-        header = ("what", "time", "rate", "compared with", "its time", "ratio", "note")
+        rows = [_speed_row(r) for r in results if r.group == group and r.speed is not None]
+        header = ("what", "time", "rate", "compared with", "its time", "ratio", "expected", "results", "series")
         made += [f"## {title}", table(header, [tuple(cell.replace("|", "/") for cell in row) for row in rows])]
-    made.insert(0, f"Machine of all rows whose note names no other: {speed_table.about(of)}.")
     return "\n\n".join(made)
+
+
+def _speed_row(r: speed_table.Result) -> tuple[str, ...]:
+    """One row of the page: what the bench's note says, each fact in a column of its own."""
+    *cells, note = speed_table.cells(r)
+    series = [name for name, (mark, _) in SPEED_SERIES.items() if mark and mark in note]
+    clock = next((clock for clock in SPEED_CLOCKS if clock in note), "")
+    goal = next((say(found) for pattern, say in SPEED_GOALS if (found := re.search(pattern, note))), "")
+    checks, left = [], note
+    for pattern, say in SPEED_CHECKS:
+        if found := re.search(pattern, left):
+            checks.append(found.expand(say))
+            left = left.replace(found[0], "")
+    measured = f"{(series or ['A'])[-1]}{clock and ', ' + clock}"
+    return (*map(_in_todays_words, cells), goal, "; ".join(checks), measured)
 
 
 def _in_todays_words(cell: str) -> str:
