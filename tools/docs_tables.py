@@ -14,7 +14,7 @@ import click
 
 import smemsim
 from smemsim.cli import main as cli
-from smemsim.core.spec.alternatives import ALTERNATIVES
+from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative
 from smemsim.core.spec.calibration import CALIBRATION, calibration
 from smemsim.core.spec.cards import ALL_CARDS, CARDS
 from smemsim.core.spec.compiled import COMPILED
@@ -519,32 +519,53 @@ def _members(value: object) -> list[str]:
     return [table(("member", "what it is"), rows)] if rows else []
 
 
-def alternatives(_: Page) -> str:
-    """Alternatives of rules about Blackwell: how many of each rule witnesses refute, programs of this package, published measurements, compilers, and what is left."""
+def _standing() -> dict[str, dict[str, list[Alternative]]]:
+    """The alternatives of each rule by what stands against them: refuted, published, compilers, left."""
     matrix = kill_matrix()
     known = {name for name, about in matrix["programs"].items() if about["witness"]}
     published = {name for one in PUBLISHED for name in one.against}
-    compiled = {name for one in COMPILED for name in one.against} - published
-    rows = []
-    for rule in dict.fromkeys(a.rule for a in ALTERNATIVES.values()):
-        own = [str(a) for a in ALTERNATIVES.values() if a.rule == rule]
-        refuted = {name: matrix["alternatives"][name]["refuted_by"].keys() for name in own}
-        witnesses = [name for name in own if known & refuted[name]]
-        beside = [name for name in witnesses if all(matrix["programs"][p].get("rests_on") for p in known & refuted[name])]
-        alone = [name for name in own if refuted[name] and name not in witnesses]
-        told = [name for name in own if name in published and not refuted[name]]
-        written = [name for name in own if name in compiled and not refuted[name]]
-        left = [name.partition("=")[2] for name in own if not refuted[name] and name not in published | compiled]
-        counts = (len(own), len(witnesses), len(beside), len(alone), len(told), len(written), len(left))
-        rows.append((f"`{rule}`", *map(str, counts), " ".join(left[:8]) + (f" and {len(left) - 8} more" if left[8:] else "")))
-    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 8)), "")
-    return table(
-        (
-            "rule", "alternatives", "refuted by witnesses", "of these, only by comparison of two units", "refuted only by programs of smemsim",
-            "contradicted only by a published measurement", "contradicted only by compilers", "left", "which",
-        ),
-        [*rows, total],
-    )  # fmt: skip
+    compiled = {name for one in COMPILED for name in one.against}
+    made: dict[str, dict[str, list[Alternative]]] = {}
+    for name, a in ALTERNATIVES.items():
+        is_refuted = bool(known & matrix["alternatives"][name]["refuted_by"].keys())
+        kind = "refuted" if is_refuted else "published" if name in published else "compilers" if name in compiled else "left"
+        made.setdefault(a.rule, {kind: [] for kind in STANDINGS})[kind].append(a)
+    return made
+
+
+STANDINGS = {
+    "refuted": "refuted by a witness",
+    "published": "not refuted, but contradicted by a published measurement",
+    "compilers": "not refuted, but contradicted by the code of a compiler",
+    "left": "left: neither refuted nor contradicted",
+}
+
+
+def counted(_: Page) -> str:
+    """How many alternatives witnesses refute, and what is left."""
+    standing = _standing()
+    count = {kind: sum(len(of[kind]) for of in standing.values()) for kind in STANDINGS}
+    rows = [(says, str(count[kind])) for kind, says in STANDINGS.items()]
+    return table(("alternatives of rules that are not measured", "number"), [*rows, ("all", str(sum(count.values())))])
+
+
+def alternatives(_: Page) -> str:
+    """Alternatives of rules about Blackwell: how many of each rule are refuted, contradicted and left."""
+    standing = _standing()
+    rows = [(f"`{rule}`", str(sum(map(len, of.values()))), *(str(len(of[kind])) for kind in STANDINGS)) for rule, of in standing.items()]
+    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 6)))
+    return table(("rule", "alternatives", *STANDINGS), [*rows, total])
+
+
+def unrefuted(_: Page) -> str:
+    """Every alternative that no witness refutes: what the hardware would do, what contradicts it, and the experiment."""
+    rows = [
+        (f"`{a}`", _marked(a.sentence), kind if kind != "left" else "", a.only or "all that have the rule")
+        for of in _standing().values()
+        for kind in ("published", "compilers", "left")
+        for a in of[kind]
+    ]
+    return table(("alternative", "with it, the hardware would work like this", "contradicted by", "cards"), rows)
 
 
 def calibrated(_: Page) -> str:
@@ -555,11 +576,17 @@ def calibrated(_: Page) -> str:
         own = [a for a in CALIBRATION.values() if a.rule == rule]
         checks = [a for a in own if matrix[str(a)]["refuted_by"]]
         bits = [a for a in own if a not in checks and matrix[str(a)].get("by_bits")]
-        nobody = " ".join(a.name for a in own if a not in checks and a not in bits)
+        nobody = "; ".join(_marked(a.sentence) for a in own if a not in checks and a not in bits)
         rows.append((f"`{rule}`", str(len(own)), str(len(checks)), str(len(bits)), nobody))
     total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in (1, 2, 3)), "")
     return table(
-        ("measured rule", "alternatives", "refuted by a program's own check", "only by all bits of the card's output", "not refuted"),
+        (
+            "measured rule",
+            "alternatives",
+            "refuted by a program's own check",
+            "refuted only by all bits of the card's output",
+            "not refuted",
+        ),
         [*rows, total],
     )
 
@@ -579,7 +606,7 @@ def witnesses(_: Page) -> str:
             refuted = sum(bool(set(names) & row["refuted_by"].keys()) for row in matrix["alternatives"].values())
             origin = f"{first['origin']['project']} {first['origin']['commit'][:7]}" if "origin" in first else "this package"
             rows.append((program, origin, first["arch"], str(len(names)), str(len(kernels)), str(refuted)))
-    return table(("program", "project", "card", "runs", "distinct kernels", "alternatives refuted"), rows)
+    return table(("program", "project", "card", "tests", "distinct kernels", "alternatives refuted"), rows)
 
 
 def ran(_: Page) -> str:
@@ -666,7 +693,9 @@ TABLES: dict[str, Callable[..., str]] = {
         commands,
         options,
         python,
+        counted,
         alternatives,
+        unrefuted,
         calibrated,
         witnesses,
         ran,

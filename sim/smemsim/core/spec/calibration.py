@@ -105,12 +105,12 @@ CALIBRATION: dict[str, Alternative] = {str(a): a for a in (
     Alternative(_A, "fp8_23_bits_of_d", "f32 results of 8-bit types have 23 fraction bits", "as of the other types", "wgmma.row", _row(lambda row: _is_8_bit(row) and row.d_type == "f32", fraction_bits=23)),
     Alternative(_A, "f32_to_nearest", "f32 results are rounded to nearest even", "other rounding", "wgmma.row", _row(lambda row: row.d_type == "f32", to_nearest=True)),
     Alternative(_A, "f16_toward_zero", "f16 results are rounded toward zero", "other rounding", "wgmma.row", _row(lambda row: row.d_type == "f16", to_nearest=False)),
-    Alternative(_A, "zeros_at_126", "zeros count with exponent -126", "MMA-Sim as released", "wgmma.row", _row(lambda row: row.d_type == "f32", zero_exponent=-126)),
+    Alternative(_A, "zeros_at_126", "zero terms count with the exponent -126", "MMA-Sim as released", "wgmma.row", _row(lambda row: row.d_type == "f32", zero_exponent=-126)),
     Alternative(_T, "128_of_4_lines", "128B: two bits of the line take part", "off by one bit", "tma.mode", _tma(Swizzle.B128, mask=3)),
     Alternative(_T, "128_of_32_bytes", "128B: 32 bytes move together", "as 32-byte atoms do", "tma.mode", _tma(Swizzle.B128, mask=3, shift=5)),
     Alternative(_T, "64_of_8_lines", "64B: three bits of the line take part", "off by one bit", "tma.mode", _tma(Swizzle.B64, mask=7)),
     Alternative(_T, "32_of_4_lines", "32B: two bits of the line take part", "off by one bit", "tma.mode", _tma(Swizzle.B32, mask=3)),
-    Alternative(_T, "dense", "narrow rows of a swizzled box are dense", "as without swizzle", "tma.pitch", lambda pitch, swizzle, row: row),
+    Alternative(_T, "dense", "rows narrower than the swizzle follow each other without gaps", "as without swizzle", "tma.pitch", lambda pitch, swizzle, row: row),
     Alternative(_T, "pitch_128", "rows of every swizzled box lie 128 bytes apart", "the line of the XOR", "tma.pitch", lambda pitch, swizzle, row: pitch if swizzle is Swizzle.NONE else 128),
 )}
 # fmt: on
