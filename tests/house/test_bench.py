@@ -150,7 +150,9 @@ def test_the_documentation_shows_what_is_kept():
     _, results = table.of_json(KEPT)
     shown = (ROOT / "docs" / "reference" / "measurements.md").read_text()
     assert shown.partition("<!-- speeds -->\n")[2].partition("<!-- /speeds -->")[0].strip() == docs_tables.speeds(ROOT).strip()
-    lines = [line for line in shown.partition("<!-- speeds -->")[2].splitlines() if line.startswith("| ") and not line.startswith("| what ")]
+    lines = [
+        line for line in shown.partition("<!-- speeds -->")[2].splitlines() if line.startswith("| ") and not line.startswith("| what ")
+    ]
     times = sorted((table.duration(r.ours), table.duration(r.baseline)) for r in results if r.speed)
     assert sorted((line.split(" | ")[1], line.split(" | ")[4]) for line in lines) == times
     assert not re.search(r"\b(watched|unwatched|judged|MISSED)\b", shown)
