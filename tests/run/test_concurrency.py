@@ -413,6 +413,7 @@ COUNT = "atom.{}.shared.add.u32 %r15, [sm+1024], 1;"
 CAS, CAS_ACQUIRE = "atom.relaxed.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.acquire.cta.shared.cas.b32 %r15, [sm], 0, 1;"
 SLOW = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
 BYTES = "cvt.u16.u32 %h1, %r1; mov.b16 %h2, 77; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0;"  # warps share words
+BYTE = "@%p1 st.shared.u32 [sm], 0; mov.b16 %h0, 0; mov.b16 %h1, 5; mov.b16 %h3, 9; mov.u32 %r9, 0; bar.sync 0;"
 BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
 SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
 
@@ -730,6 +731,19 @@ KERNELS = (
     Kernel("bytes of two warps, one overwrites both",  "cvt.u16.u32 %h1, %r1; mad.lo.u32 %r11, %r3, 2, %r5; add.u32 %r10, %r11, %r2; st.shared.u8 [%r10], %h1; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; st.shared.u16 [%r11], %h2; OUT:", "X008"),
     Kernel("bytes of two warps, a barrier, one overwrites both",  "cvt.u16.u32 %h1, %r1; mad.lo.u32 %r11, %r3, 2, %r5; add.u32 %r10, %r11, %r2; st.shared.u8 [%r10], %h1; bar.sync 0; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; st.shared.u16 [%r11], %h2; OUT:"),
     Kernel("one byte of two warps with one value, one reads",  f"mad.lo.u32 %r11, %r3, 2, %r5; mov.b16 %h1, 7; st.shared.u8 [%r11], %h1; setp.lt.u32 %p10, %r1, 32; @%p10 bra OUT; ld.shared.u8 %r9, [%r11]; {RESULT} OUT:"),
+    Kernel("a byte by volatile, a plain load", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u8 %r9, [sm+1]; {RESULT} OUT:", "X008"),
+    Kernel("a byte by volatile, a plain load of its neighbour", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u8 %r9, [sm+2]; {RESULT} OUT:"),
+    Kernel("a byte by volatile, a plain load of the word", f"{BYTE} @%p2 bra A; @%p4 st.volatile.shared.u8 [sm+1], %h1; bra OUT; A: ld.shared.u32 %r9, [sm]; {RESULT} OUT:", "X008"),
+    Kernel("a byte by volatile, a barrier, a plain load of the word", f"{BYTE} @%p4 st.volatile.shared.u8 [sm+1], %h1; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
+    Kernel("a plain byte, a relaxed load", f"{BYTE} @%p2 bra A; @%p4 st.shared.u8 [sm+1], %h1; bra OUT; A: ld.relaxed.cta.shared.u8 %r9, [sm+1]; {RESULT} OUT:", "X008"),
+    Kernel("a plain byte, a relaxed load of two others", f"{BYTE} @%p2 bra A; @%p4 st.shared.u8 [sm+1], %h1; bra OUT; A: ld.relaxed.cta.shared.u16 %r9, [sm+2]; {RESULT} OUT:"),
+    Kernel("a relaxed load of a byte, a plain store of the word", f"{BYTE} @%p2 bra A; ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT} bra OUT; A: @%p1 st.shared.u32 [sm], 7; OUT:", "X008"),
+    Kernel("a relaxed load of a byte, a plain store of the others", f"{BYTE} @%p2 bra A; ld.relaxed.cta.shared.u8 %r9, [sm+3]; {RESULT} bra OUT; A: @%p1 st.shared.u16 [sm], %h3; OUT:"),
+    Kernel("halves by cas, a plain store of one", f"{BYTE} @%p2 bra A; @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bra OUT; A: @%p1 st.shared.u16 [sm+2], %h3; OUT:", "X008"),
+    Kernel("halves by cas, plain stores of the others", f"{BYTE} @%p2 bra A; @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bra OUT; A: @%p1 st.shared.u16 [sm], %h3; OUT:"),
+    Kernel("halves by cas of two warps, a barrier, read", f"{BYTE} @%p4 atom.shared.cas.b16 %h2, [sm+2], %h0, %h1; bar.sync 0; ld.shared.u32 %r9, [sm]; bar.sync 0; @%p1 st.shared.u32 [sm], 9; {RESULT}"),
+    Kernel("a flag of one byte, released and acquired", f"{BYTE} @%p2 bra GIVE; W: ld.acquire.cta.shared.u8 %r15, [sm+1]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W; ld.shared.u8 %r16, [sm+1]; add.u32 %r10, %r8, 1024; ld.shared.u32 %r9, [%r10]; {RESULT} bra OUT; GIVE: add.u32 %r10, %r8, 1024; st.shared.u32 [%r10], %r3; bar.warp.sync -1; @%p1 st.release.cta.shared.u8 [sm+1], %h1; OUT:"),
+    Kernel("a flag of one byte, relaxed, and its value read again", f"{BYTE} @%p2 bra GIVE; W: ld.relaxed.cta.shared.u8 %r15, [sm+1]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W; ld.shared.u8 %r9, [sm+1]; {RESULT} bra OUT; GIVE: @%p1 st.relaxed.cta.shared.u8 [sm+1], %h1; OUT:"),
     Kernel("bytes that a bulk store may still read",   f"{BYTES} fence.proxy.async.shared::cta; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; bar.sync 0; @%p3 st.shared.u8 [%r10], %h2;", "X005"),
     Kernel("all warps write their own number",         f"st.shared.u32 [%r8], %r2; {SHOW}", "X008"),
     Kernel("two lines, the same value",                f"{BY_WARP.format('%r3', '%r3')} {SHOW}"),

@@ -114,6 +114,14 @@ class Parts:
         """
         return Write(*np.moveaxis(self._others[at], -1, 0))
 
+    def taken(self, at: np.ndarray, bits: np.ndarray) -> None:
+        """Note that these bytes of words belong to no plain write any more."""
+        self._keep()
+        np.bitwise_and.at(self._written, at, ~bits & np.uint8(WHOLE))
+        if self.has_others:
+            n, byte = np.nonzero(bits[:, None] >> _BYTES & 1)
+            self._others[at[n], byte] = -1
+
     def written_whole(self, at: np.ndarray, *, keeps_holes: bool = False) -> None:
         """Note a write of whole words, or of bytes that count as the whole word in races."""
         if self.kept:

@@ -271,7 +271,7 @@ class Sanitizer(Events, Observer):
         at, warps = self.shared.places(flat, size)
         blank = self.shared.blank_of(at, flat, size)
         nobody = blank != 0
-        self.shared.strong_read(i, at, warps, size, scope)
+        self.shared.strong_read(i, at, warps, flat, size, scope)
         if nobody.any():
             self.early.note(i, at[nobody], self._running(x), blank[nobody])
         if i.op == "ld" and (self.taint.shared is not None or nobody.any()):
@@ -307,7 +307,7 @@ class Sanitizer(Events, Observer):
         blank = at[:0] if is_whole else at[self.shared.blank_of(at, flat, size) != 0]
         if size < WORD:
             self.shared.fill_part(at, flat, size)
-        self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
+        self.shared.strong_write(i, at, warps, flat, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
 
     def takes(self, x: Wave, i: Instruction, piece: Piece, size: int) -> None:
@@ -810,7 +810,7 @@ class Sanitizer(Events, Observer):
     def _is_strong(self, what: Any) -> bool:
         """Does what a strong operation has written lie at an address?"""
         space, _, at = what
-        return space != "shared" or bool(self.shared.strong[at >> 2])
+        return space != "shared" or bool(self.shared.strong[at >> 2]) or self.shared.strong_bytes.is_written(at)
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
         """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""

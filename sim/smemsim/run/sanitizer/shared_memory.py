@@ -25,6 +25,7 @@ from smemsim.run.lower.dataflow import is_polled, updates
 from smemsim.run.marks import LANE_BITS, MANY, NO_LANE, SEVERAL
 from smemsim.run.sanitizer import operation_sets, races, shared_loops
 from smemsim.run.sanitizer.byte_masks import Parts, Write
+from smemsim.run.sanitizer.epoch_numbers import scope_of
 from smemsim.run.sanitizer.epochs import Epochs
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
@@ -33,6 +34,7 @@ from smemsim.run.sanitizer.mbarriers import MbarrierObjects
 from smemsim.run.sanitizer.operations import MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations, Renumbering
 from smemsim.run.sanitizer.races import Access, Clauses
 from smemsim.run.sanitizer.reporting import BARRIER, WORD, Reporting
+from smemsim.run.sanitizer.strong_bytes import StrongBytes
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CTA, GPU
 from smemsim.run.warps import ALL, WARP
@@ -70,6 +72,7 @@ class SharedShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self.parts = Parts(words, self.per_cluster)
+        self.strong_bytes = StrongBytes(words)
         self.folding = None if knowledge is None else Folding(x, clocks, lanes, knowledge)
         kept = words if self.folding is None else words // len(x.ctas)
         counts = [np.zeros(kept, np.int32) for _ in range(3)]
@@ -315,10 +318,12 @@ class SharedShadow:
             self.parts.read(at, bits, readers, self.read_when[at, readers] != now)
             self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
             self._bytes_seen(i, at, warps, bits, does="read")
+            self._strong_bytes_seen(i, at, warps, bits, does="read")
         else:
             self.parts.read_whole(at, readers)
             self._seen(i, at, warps, who, "read")
             self._bytes_seen(i, at, warps, np.uint8(WHOLE), does="read")
+            self._strong_bytes_seen(i, at, warps, np.uint8(WHOLE), does="read")
             self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
             self._mark_read(at, warps, self._lanes_of(size))
         if self.tables.has_strong:
@@ -328,15 +333,19 @@ class SharedShadow:
         self.read_line[at] = i.line
         return who
 
-    def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, scope: int = GPU) -> None:
-        """Warps read words by relaxed, acquire or volatile loads of a scope."""
+    def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, scope: int = GPU) -> None:
+        """Warps read words, or `size` bytes of them at `flat`, by relaxed, acquire or volatile loads of a scope."""
         self.epochs.forget()
-        who = self.who[at]
-        of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
-        self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
-        self._others_have_written(i, at, warps, "read")
+        who = np.where(self.strong[at] & (self.who[at] < OPERATIONS), NOBODY, self.who[at])
         if size < WORD:
+            bits = self.parts.bits(flat, size)
+            self._seen(i, at, warps, np.where((who >= OPERATIONS) | self.parts.overlap(at, bits), who, NOBODY), "read")
+            self._bytes_seen(i, at, warps, bits, does="read", is_strong=True)
+            self._others_have_written(i, at, warps, "read")
+            self.strong_bytes.note(flat, size, warps, self.clocks.clock[warps], i.line, reads=True, writes=False)
             return
+        self._seen(i, at, warps, who, "read")
+        self._others_have_written(i, at, warps, "read")
         self._lanes_changed(i, at, warps, self._lanes_of(size), "read")
         self._is_strong(i, at, warps, changed=False)
         self._observe(at, warps)
@@ -386,10 +395,12 @@ class SharedShadow:
         lanes = self._lanes_of(size)
         self._seen(i, at, warps, self.who[at], "overwritten", values)
         self._bytes_seen(i, at, warps, np.uint8(WHOLE), values)
+        self._strong_bytes_seen(i, at, warps, np.uint8(WHOLE), values)
         self._lanes_met(i, at, warps, lanes, "overwritten", self.who[at] == warps, values)
         self._lanes_have_read(i, at, warps, lanes, values)
         self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
+        self.strong_bytes.forget(at)
         self._written(i, at, warps)
         self.mark[at] = marks = self.lanes.marks(warps, lanes)
         differs = self.mark[at] != marks
@@ -403,7 +414,9 @@ class SharedShadow:
         self.parts.fill(at, bits, who == NOBODY)
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
         self._bytes_seen(i, at, warps, bits, values)
+        self._strong_bytes_seen(i, at, warps, bits, values)
         self._readers_done(i, at, warps, values, self.parts.read_by(at, bits))
+        self.strong_bytes.forget(at, bits)
         self._written(i, at, warps)
         # what a warp wrote before it last met others is known to them
         before = np.where(when == self.when[at], who, NOBODY)
@@ -414,8 +427,10 @@ class SharedShadow:
         if (self.who[at] != warps).any():
             self._one_stays(i, flat, at, warps, values)
 
-    def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool, scope: int = GPU) -> None:
-        """Warps write words by operations that do not race among themselves within a scope. Those that changed nothing
+    def strong_write(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, *, changed: bool, scope: int = GPU
+    ) -> None:
+        """Warps write words, or `size` bytes of them at `flat`, by operations that do not race among themselves within a scope. Those that changed nothing
         (not `changed`) have only looked.
 
         For an uninitialised word they count as the first writers in any case: atom.exch may leave the uninitialised
@@ -423,11 +438,8 @@ class SharedShadow:
         """
         self.epochs.forget()
         changed = changed or bool(self.nobody_wrote(at).any())
-        if size < WORD:  # other threads' accesses of the word may be of its other bytes
-            self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
-            self._operations_have_read(i, at, warps)
-            self.parts.written_whole(at, keeps_holes=True)
-            self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
+        if size < WORD:
+            self._strong_write_part(i, at, warps, flat, size, changed=changed)
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
         self._lanes_changed(i, at, warps, self._lanes_of(size), "overwritten")
@@ -449,6 +461,22 @@ class SharedShadow:
             self.mark[at] = marks
             shared = self.mark[at] != marks
             self.mark[at[shared]] = self.mark[at[shared]] & ~MANY | SEVERAL
+
+    def _strong_write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, *, changed: bool) -> None:
+        """`strong_write` of bytes of words. Plain accesses of the other bytes are no race, and stay recorded."""
+        bits, who = self.parts.bits(flat, size), np.where(self.strong[at] & (self.who[at] < OPERATIONS), NOBODY, self.who[at])
+        self._seen(i, at, warps, np.where((who >= OPERATIONS) | self.parts.overlap(at, bits), who, NOBODY), "overwritten")
+        self._bytes_seen(i, at, warps, bits, is_strong=True)
+        if changed:
+            self._threads_have_read(i, at, warps, self.read_when, self.read_line, read_by=self.parts.read_by(at, bits))
+        self._operations_have_read(i, at, warps)
+        self.strong_bytes.note(
+            flat, size, warps, self.clocks.clock[warps], i.line, reads=i.op == "atom" or not changed, writes=changed
+        )  # fmt: skip
+        self.parts.taken(at, bits)
+        others = at[(self.who[at] == NOBODY) | (self.who[at] >= OPERATIONS)]
+        self.parts.written_whole(others, keeps_holes=True)
+        self.who[others], self.line[others], self.strong[others] = ATOMIC, i.line, True
 
     @functools.cached_property
     def _updates(self) -> dict[int, Instruction]:
@@ -677,7 +705,9 @@ class SharedShadow:
         self._seen(i, at, warps, seen, "overwritten", values)
         self._readers_done(i, at, warps, values, exempt=lambda op: (op.kind == "cp.async") & values.lay_there)
         self._keeps_writers(at, warps, np.where(same, who, NOBODY))
+        self._strong_bytes_seen(i, at, warps, np.uint8(WHOLE), values)
         self.parts.written_whole(at)
+        self.strong_bytes.forget(at)
         self.who[at], self.line[at], self.strong[at] = own, i.line, False
         self.mark[at] = marks = self.lanes.marks(warps, self._lanes_of(len(at) // self.x.n * WORD))
         self.mark[at[self.mark[at] != marks]] |= MANY
@@ -1045,7 +1075,9 @@ class SharedShadow:
         by_warp = (who >= 0) & (who < OPERATIONS)
         if not facts_of(op.kind).is_generic and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
+        self._strong_bytes_seen(op.instruction, at, warps, np.uint8(WHOLE))
         self.parts.written_whole(at)
+        self.strong_bytes.forget(at)
         if (
             not facts_of(op.kind).is_generic and (addresses := at[self._are_addresses(at)]).size
         ):  # not checked again after a read of the address
@@ -1159,14 +1191,18 @@ class SharedShadow:
         bits: np.ndarray | np.uint8,
         values: Values | None = None,
         does: str = "write",
+        *,
+        is_strong: bool = False,
     ) -> None:
         """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last
-        writer of the word wrote them?
+        writer of the word wrote them? `is_strong`: strong writes make no race with this access.
         """
         if not self.parts.has_others:
             return
         found = self.parts.others(at)  # (words, bytes)
         theirs = (found.who >= 0) & (found.who != warps[:, None]) & (np.broadcast_to(bits, at.shape)[:, None] >> _BYTES & 1 != 0)
+        if is_strong:
+            theirs &= ~np.isin(found.line, self._strong_lines)
         n, byte = np.nonzero(theirs)
         if not n.size:
             return
@@ -1179,6 +1215,43 @@ class SharedShadow:
             theirs = Access("write", f"warp {self.reporting.warp(two)}, byte {byte[first]}", by)
             self.reporting.find(
                 i, at[n[unseen]], races.unordered(own, theirs), self._between(one, two, by.line), formal=formal, other=by.line,
+            )  # fmt: skip
+
+    @functools.cached_property
+    def _strong_lines(self) -> list[int]:
+        """The lines of strong stores and of atomic operations."""
+        body = self.x.launch.program.inlined.body
+        return [i.line for i in body if i.op in ("atom", "red") or (i.op == "st" and scope_of(i))]
+
+    def _strong_bytes_seen(
+        self,
+        i: Instruction,
+        at: np.ndarray,
+        warps: np.ndarray,
+        bits: np.ndarray | np.uint8,
+        values: Values | None = None,
+        does: str = "write",
+    ) -> None:
+        """Has every warp seen the strong accesses of less than a word of the bytes that it now accesses by a plain one?"""
+        if not self.strong_bytes.are_there(at):
+            return
+        found = self.strong_bytes.accesses(at, warps, np.broadcast_to(bits, at.shape), with_reads=does != "read")
+        if not found.n.size:
+            return
+        mine = warps[found.n]
+        unseen, formal = self._missing(_not_seen(mine, found.who, found.when), values, found.n, HANDED_ON)
+        for k in np.flatnonzero(unseen & found.wrote).tolist():
+            place = int(at[found.n[k]]) * WORD + int(found.byte[k])
+            unseen[k] = not self.strong_bytes.is_observed(
+                place, int(mine[k]), int(found.who[k]), int(found.when[k]), lambda one, other: int(self.clocks.has_seen(one, other))
+            )  # fmt: skip
+        if unseen.any():
+            k = int(np.argmax(unseen))
+            by, one, two = self.reporting.lines[int(found.line[k])], int(mine[k]), int(found.who[k])
+            theirs = Access("write" if found.wrote[k] else "read", f"warp {self.reporting.warp(two)}, byte {found.byte[k]}", by)
+            self.reporting.find(
+                i, at[found.n[unseen]], races.unordered(self.reporting.access(does, one, i.line), theirs), self._between(one, two, by.line), formal=formal,
+                other=by.line,
             )  # fmt: skip
 
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
