@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smemsim.core.picture.svg import MARGIN, arrow, hatch, rect, svg
 from smemsim.core.picture.svg import text as svg_text
-from smemsim.diagnosis.rings import SAYS, Ring, Verdicts, shorter, warps_named
+from smemsim.diagnosis.rings import SAYS, WORDS, Ring, Verdicts, shorter, warps_named
 from smemsim.run.pipeline.knowledge import READERS, bits_of
 
 if TYPE_CHECKING:
-    from smemsim.run.pipeline.lanes import Stuck
+    from smemsim.run.pipeline.lanes import Span, Stuck
 
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
-COLUMNS, NAMES = 110, 22  # of a text: in all, and for the names of rows
+COLUMNS, NAMES = 110, 26  # of a text: in all, and for the names of rows
 ROUNDS = 3  # how often each stage is drawn, after the first filling
 
 
 class Bar(NamedTuple):
-    """Part of a row from `begin` to `end`. `kind`: "load", "full", "read", "kept" (empty without need), "wait", "own", "work", "stuck", or "issue" (a moment)."""
+    """Part of a row from `begin` to `end`. `kind`: of a stage "load", "full", "read", "kept" (empty without need), of a
+    role "wait", "long" (a wait for more than is needed), "own", "work", "issue" (a moment), "stuck"; of loads in flight
+    "flying", "few". `labels`: the first that fits is drawn.
+    """
 
     kind: str
     begin: float
     end: float
-    label: str = ""
+    labels: tuple[str, ...] = ()
     title: str = ""
+
+    @property
+    def label(self) -> str:
+        """The longest label."""
+        return self.labels[0] if self.labels else ""
 
 
 class Lane(NamedTuple):
@@ -42,10 +49,12 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What is drawn: rows, arrows (time, row of the stage, row of the role) and the times between which all is."""
+    """What is drawn: rows, arrows (time, row of the stage, row of the role, and whether the wait was too long) and the
+    times between which all is.
+    """
 
     lanes: tuple[Lane, ...]
-    arrows: tuple[tuple[float, int, int], ...]
+    arrows: tuple[tuple[float, int, int, bool], ...]
     begin: float
     end: float
 
@@ -55,18 +64,18 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     begin, end = _window(pipeline)
     lanes: list[Lane] = []
     stages: dict[int, int] = {}  # the row of each filling's stage
-    labels = _labels(pipeline)
+    labels = pipeline.labels
     for ring, *alike in pipeline.different():
-        group = f"{labels[ring.fillings[0].number][:-1]}: {pipeline.name(ring, *alike)}".removeprefix(": ")
+        group = pipeline.name(ring, *alike)
         for n, _ in enumerate(ring.stages):
             bars = (*_stage_bars(ring, n, labels, end), *_never(pipeline, ring, n, end))
             stages |= {one.number: len(lanes) for one in ring.fillings if one.stage == ring.stages[n]}
             lanes.append(Lane(group, f"{'accumulator' if ring.kind == 'accumulator' else 'stage'} {n}", bars))
         if ring.kind != "accumulator":
-            lanes.append(Lane(group, f"loads in flight of {len(ring.stages)}", tuple(_in_flight(ring))))
-    arrows: list[tuple[float, int, int]] = []
+            lanes.append(Lane(group, f"{WORDS[ring.kind][0]}s in flight", tuple(_in_flight(ring))))
+    arrows: list[tuple[float, int, int, bool]] = []
     for role in pipeline.lanes.roles():
-        arrows += [(time, stages[n], len(lanes)) for time, n in _learned(pipeline, role.warp) if n in stages]
+        arrows += [(time, stages[n], len(lanes), is_long) for time, n, is_long in _learned(pipeline, role.warp) if n in stages]
         lanes.append(Lane("roles", f"{role.name}: {warps_named(role.warps)}", tuple(_role_bars(pipeline, role.warp, labels, end))))
     known = {warp for role in pipeline.lanes.roles() for warp in role.warps}
     for stuck in pipeline.lanes.stuck:
@@ -75,7 +84,7 @@ def drawing_of(pipeline: Verdicts) -> Drawing:
     for (engine, number), spans in sorted(pipeline.lanes.engines.items()):
         name = f"{engine} {number}" if engine == "tensor core" else "TMA stores"
         bars = tuple(
-            Bar("work", s.begin, s.end, labels.get(_number(s.label), s.label), pipeline.place(s.instruction))
+            Bar("work", s.begin, s.end, (labels.get(_number(s.label), s.label),), pipeline.place(s.instruction))
             for s in spans
             if s.begin < end
         )
@@ -98,18 +107,6 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
     return min(one.at for one in shown), whole * 1.25
 
 
-def _labels(pipeline: Verdicts) -> dict[int, str]:
-    """The label of a filling: its number in its ring, after the letter of the ring if there are several."""
-    different = pipeline.different()
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if len(different) > 1 else ""
-    return {
-        one.number: f"{letters[k % 26] if letters else ''}{n}"
-        for k, rings in enumerate(different)
-        for ring in rings
-        for n, one in enumerate(ring.fillings)
-    }
-
-
 def _number(label: str) -> int:
     return int(label) if label.isdigit() else -1
 
@@ -122,15 +119,17 @@ def _stage_bars(ring: Ring, stage: int, labels: dict[int, str], end: float) -> I
     for k, (_, one) in enumerate(own):
         at, full, read, free = one.intervals
         label, following = labels[one.number], own[k + 1] if k + 1 < len(own) else None
-        yield Bar("load", at, full, label, f"load {label} under way")
+        yield Bar("load", at, full, (label,), f"load {label} under way")
         if not is_followed:
-            yield Bar("full", full, end if following is None else following[1].at, "", f"load {label}: full, or being read")
+            yield Bar("full", full, end if following is None else following[1].at, (), f"load {label}: full, or being read")
             continue
-        yield Bar("full", full, read, "", f"load {label}: full")
-        yield Bar("read", read, free, "", f"load {label}: being read")
+        yield Bar("full", full, read, (), f"load {label}: full")
+        yield Bar("read", read, free, (), f"load {label}: being read")
         if following is not None and ring.is_late and following[1].at > free:
-            why = held.get(following[0])
-            says = "" if why is None else f"waits for {labels[ring.fillings[why.newer[-1]].number]}"
+            why, says = held.get(following[0]), ()
+            if why is not None:
+                until = labels.get(why.until, "")
+                says = (f"needs {label}, waits for {until}", f"waits for {until}", until)
             yield Bar("kept", free, following[1].at, says, f"load {labels[following[1].number]} could be issued here")
 
 
@@ -140,57 +139,134 @@ def _never(pipeline: Verdicts, ring: Ring, stage: int, end: float) -> Iterator[B
         found = pipeline.awaited(stuck)
         if found is not None and found.ring is ring and found.stage == stage and found.is_issue:
             last = max(one.intervals[3] for one in ring.fillings if one.stage == ring.stages[stage])
-            yield Bar("stuck", last, end, f"never released for load {found.load}", stuck.why)
+            yield Bar("stuck", last, end, (f"never released for load {pipeline.label(ring, found.load)}", "never released"), stuck.why)
 
 
 def _in_flight(ring: Ring) -> Iterator[Bar]:
-    """How many loads are under way."""
+    """How many loads are under way, until the last one is complete; `few` if the barriers allow no more."""
     starts, ends = sorted(one.at for one in ring.fillings), sorted(one.full for one in ring.fillings)
     times = sorted({*starts, *ends})
-    for begin, end in itertools.pairwise(times):
-        if count := bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin):
-            is_few = ring.is_late and count <= ring.effective
-            yield Bar("few" if is_few else "flying", begin, end, str(count), f"{count} of {len(ring.stages)} in flight")
+    counts = [
+        (begin, end, bisect.bisect_right(starts, begin) - bisect.bisect_right(ends, begin)) for begin, end in itertools.pairwise(times)
+    ]
+    for count, same in itertools.groupby(counts, key=lambda one: one[2]):
+        spans = list(same)
+        is_few = ring.is_late and count <= ring.effective
+        says = f"{count} of at most {len(ring.stages)} in flight"
+        yield Bar("few" if is_few else "flying", spans[0][0], spans[-1][1], (str(count),), says)
 
 
 def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float) -> Iterator[Bar]:
     kinds = {"wait": "wait", "barrier": "wait", "own MMAs": "own", "tensor memory": "work"}
-    last, culprits = 0.0, {i for ring in pipeline.rings for i in ring.culprits()}
+    last = 0.0
     for span in pipeline.lanes.warps[warp]:
-        kind, label = "kept" if span.instruction in culprits else kinds.get(span.kind, "issue"), labels.get(_number(span.label), span.label)
-        yield Bar(
-            kind, span.begin, span.end, label if kind != "issue" else "", f"{span.kind} {label} at {pipeline.place(span.instruction)}"
-        )
+        kind = kinds.get(span.kind, "issue")
+        name = labels.get(_number(span.label), span.label)
+        title = f"{span.kind} {name} at {pipeline.place(span.instruction)}"
+        says = () if kind == "issue" else _waits_for(span, name, labels)
+        long = _needed_until(pipeline, span)
+        if long is None:
+            yield Bar(kind, span.begin, span.end, says, title)
+        else:
+            yield Bar(kind, span.begin, long, (), title)
+            yield Bar("long", long, span.end, says, title)
         last = max(last, span.end)
     for stuck in pipeline.lanes.stuck:
         if warp in stuck.warps:
             yield Bar("stuck", last, end, _short(pipeline, stuck), stuck.why)
 
 
-def _learned(pipeline: Verdicts, warp: int) -> Iterator[tuple[float, int]]:
-    """The ends of a warp's waits for others, and the fillings that are full or read then, which it learns by them."""
+def _waits_for(span: Span, name: str, labels: dict[int, str]) -> tuple[str, ...]:
+    """What a wait is for: the barrier, and the newest load that it tells of."""
+    loads = [labels[n] for n in bits_of(span.loads) if n in labels]
+    reads = [labels[n] for bit in bits_of(span.reads) if (n := bit // READERS) in labels]
+    what = f"{reads[-1]} read" if reads else f"{loads[-1]} full" if loads else ""
+    if span.kind == "own MMAs" and reads:
+        return (f"MMAs of {reads[-1]}", reads[-1])
+    return tuple(
+        dict.fromkeys(
+            filter(
+                None,
+                (f"{name}: {what}" if what else name, f"{name.partition(' ')[0]}: {what}" if what else "", what or name.partition(" ")[0]),
+            )
+        )
+    )
+
+
+def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
+    """When what a wait is needed for was complete, if the wait holds a ring back and is longer; else None."""
+    for ring in pipeline.rings:
+        if span.kind not in ("wait", "barrier") or span.instruction not in ring.culprits():
+            continue
+        if not ring.is_held_back:
+            of = {one.number: one for one in ring.fillings}
+            first = next((of[n] for n in bits_of(span.loads) if n in of), None)
+            found = span.begin if first is None else first.intervals[1]
+        else:
+            one = next((one for one in ring.held if ring.fillings[one.load].at >= span.end), None)
+            if one is None:
+                continue
+            is_first = ring.fillings[ring.held[0].load].at >= span.end and any(f.at == span.end for f in ring.fillings[: ring.held[0].load])
+            found = span.begin if is_first else ring.fillings[one.needs].intervals[3]
+        if found < span.end:
+            return max(found, span.begin)
+    return None
+
+
+def _learned(pipeline: Verdicts, warp: int) -> Iterator[tuple[float, int, bool]]:
+    """The ends of a warp's waits for others, the fillings that are full or read then, which it learns by them, and
+    whether the wait was longer than needed.
+    """
     of = {one.number: one for ring in pipeline.rings for one in ring.fillings}
     for span in pipeline.lanes.warps[warp]:
         if span.kind not in ("wait", "barrier"):
             continue
         full = {n for n in bits_of(span.loads) if n in of and of[n].intervals[1] == span.end}
         read = {n for bit in bits_of(span.reads) if (n := bit // READERS) in of and of[n].intervals[3] == span.end}
-        yield from ((span.end, n) for n in sorted(full | read))
+        is_long = _needed_until(pipeline, span) is not None
+        yield from ((span.end, n, is_long) for n in sorted(full | read))
 
 
-def _short(pipeline: Verdicts, stuck: Stuck) -> str:
-    """The label of a wait that never ends: the event it waits for."""
-    found = pipeline.awaited(stuck)
-    return stuck.why.partition(";")[0] if found is None else f"never {found.says}"
+def _short(pipeline: Verdicts, stuck: Stuck) -> tuple[str, ...]:
+    """The labels of a wait that never ends: the event it waits for."""
+    if stuck.missing is None or stuck.barrier is None:
+        return (stuck.why.partition(";")[0],)
+    name = pipeline.barrier_names.get(stuck.barrier[1]) or f"{stuck.barrier[1]:#x}"
+    late = f": {warps_named(stuck.overdue)} overdue" if stuck.overdue else ""
+    lacks = f"{name} phase {stuck.missing.phase}: {pipeline.lacking(stuck.missing)}"
+    return (f"{lacks}{late}", f"{name}{late}", lacks, name)
 
 
 # ---- As text
 
-MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
-LEGEND = (
-    "- load under way, accumulates   = full   # being read, at work   x empty, or waits, without need",
-    "~ waits   : waits for its own MMAs   | issues   ! waits for ever   the number is that of the load",
-)
+MARKS = {"load": "-", "full": "=", "read": "#", "kept": "x", "wait": "~", "long": "x", "own": ":", "work": "#", "stuck": "!", "issue": "|"}
+# Of each group of rows: the kinds of bars that are explained, in words.
+STAGES, ROLES, ENGINES = "stages", "roles", "engines"
+EXPLAINED: tuple[tuple[str, str, str], ...] = (
+    (STAGES, "load", "load under way"), (STAGES, "full", "full"), (STAGES, "read", "being read"), (STAGES, "kept", "empty, and the next load waits for more than it needs"),
+    (STAGES, "stuck", "never released"), (STAGES, "few", "as many loads as the barriers allow"),
+    (ROLES, "issue", "issues a load, matrix instructions or a store"), (ROLES, "wait", "waits"), (ROLES, "long", "waits for more than is needed"),
+    (ROLES, "own", "waits for its own MMAs"), (ROLES, "work", "reads tensor memory"), (ROLES, "stuck", "waits for ever"), (ENGINES, "work", "at work"),
+)  # fmt: skip
+
+
+def _explained(pipeline: Verdicts, drawing: Drawing) -> dict[str, list[tuple[str, str]]]:
+    """By group of rows: the kinds of bars that are drawn, and what each means."""
+    drawn = {
+        (lane.group if lane.group in (ROLES, ENGINES) else STAGES, bar.kind)
+        for lane in drawing.lanes
+        for bar in lane.bars
+        if (bar.end > bar.begin or bar.kind == "issue") and bar.begin < drawing.end and bar.end >= drawing.begin
+    }
+    has_sums, has_loads = (any((ring.kind == "accumulator") == is_sum for ring in pipeline.rings) for is_sum in (True, False))
+    is_followed = all(one.readers for ring in pipeline.rings for one in ring.fillings[:1])
+    under_way = " or ".join(["load under way"] * has_loads + ["accumulator is computed"] * has_sums)
+    other = {"load": under_way} | ({} if is_followed else {"full": "full, or being read by threads"})
+    found: dict[str, list[tuple[str, str]]] = {}
+    for group, kind, says in EXPLAINED:
+        if (group, kind) in drawn:
+            found.setdefault(group, []).append((kind, other.get(kind, says) if group == STAGES else says))
+    return found
 
 
 def pipeline_text(pipeline: Verdicts) -> str:
@@ -203,7 +279,17 @@ def pipeline_text(pipeline: Verdicts) -> str:
             group = lane.group
             lines += ["", *textwrap.wrap(group, COLUMNS)]
         lines.append(f"{_cut(_brief(lane.name), NAMES):<{NAMES}}{_row(lane, drawing)}".rstrip())
-    lines += ["", *LEGEND] if drawing.lanes else []
+    lines += [""] * bool(drawing.lanes)
+    for of, kinds in _explained(pipeline, drawing).items():
+        numbers = (
+            ["a number: the load; in the last row, how many are in flight"]
+            if of == STAGES
+            else ["a number: the load"]
+            if of == ENGINES
+            else []
+        )
+        entries = [f"{MARKS[kind]} {says}" for kind, says in kinds if kind in MARKS]
+        lines += textwrap.wrap(f"{of}: {'; '.join([*entries, *numbers])}", COLUMNS, subsequent_indent="  ")
     if pipeline.is_cut:
         lines.append("Later loads repeat these and were not recorded.")
     return "\n".join([*lines, "", SAYS])
@@ -233,9 +319,9 @@ def _row(lane: Lane, drawing: Drawing) -> str:
             continue
         for k in range(max(begin, 0), min(end, width)):
             row[k] = MARKS[bar.kind]
-        if bar.label and bar.kind in ("load", "work", "stuck"):
-            labels.append((begin, bar.label))
-        elif bar.kind in ("wait", "kept") and (says := _fitting(bar.label, end - begin - 3)):
+        if bar.kind in ("load", "work", "stuck"):
+            labels.append((begin, _fitting(bar.labels, end - begin) or bar.label))
+        elif says := _fitting(bar.labels, end - begin - 3):
             labels.append((begin + 2, says))
     issues = [(int((bar.begin - drawing.begin) * scale), MARKS["issue"]) for bar in lane.bars if bar.kind == "issue"]
     for begin, label in (*issues, *labels):
@@ -244,20 +330,27 @@ def _row(lane: Lane, drawing: Drawing) -> str:
     return "".join(row)
 
 
-def _fitting(label: str, room: int) -> str:
-    """A label, or its first word, if there is room for it between marks."""
-    return next((says for says in (label, label.partition(" ")[0]) if 0 < len(says) <= room), "")
+def _fitting(labels: Sequence[str], room: float) -> str:
+    """The first label for which there is room."""
+    return next((says for says in labels if 0 < len(says) <= room), "")
 
 
 # ---- As SVG
 
 WIDTH, LEFT, ROW, BOX = 1400, 250, 24, 18  # pixels
-FILLS = {"load": "k1", "full": "k0", "read": "k2", "wait": "x", "own": "k4", "work": "k2", "flying": "k1", "stuck": "alarm"}
-EXPLAINED = (
-    ("load under way", "load"), ("stage full", "full"), ("stage being read, engine at work", "read"), ("stage empty, or warp waits, without need", "kept"),
-    ("waits", "wait"), ("waits for its own MMAs", "own"), ("waits for ever", "stuck"), ("issues", "issue"),
-)  # fmt: skip
-LETTER = 6.2
+FILLS = {
+    "load": "k1",
+    "full": "k0",
+    "read": "k2",
+    "wait": "x",
+    "long": "k3",
+    "own": "k4",
+    "work": "k2",
+    "flying": "k1",
+    "few": "e",
+    "stuck": "alarm",
+}
+LETTER = 5.9
 
 
 def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
@@ -271,37 +364,47 @@ def pipeline_svg(pipeline: Verdicts, style: str | None = None) -> str:
                 y += 17
     else:
         parts, y = [svg_text(MARGIN, 20, "s", SAYS)], 24.0
-    tops, group = [], ""
+    tops, group, heads = [], "", []
     for lane in drawing.lanes:
         if lane.group != group:
             group = lane.group
             y += 14
-            parts.append(svg_text(MARGIN, y + 8, "t b", group))
+            heads.append(svg_text(MARGIN, y + 8, "t b", group))
             y += 18
         tops.append(y)
         parts += _lane_svg(lane, drawing, y)
         y += ROW
     shown = [one for one in drawing.arrows if drawing.begin <= one[0] <= drawing.end]
-    for time, source, target in shown:
+    for time, source, target, is_long in sorted(shown, key=lambda one: one[3]):
         x = _at(time, drawing)
-        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "miss", "s"))
+        parts.append(arrow(((x, tops[source] + BOX), (x, tops[target])), "late" if is_long else "dep", "alarm" if is_long else "s"))
+    parts += heads
     y += 14
-    x = float(MARGIN)
-    occurring = {
-        "read" if bar.kind == "work" else bar.kind
-        for lane in drawing.lanes
-        for bar in lane.bars
-        if bar.end > bar.begin or bar.kind == "issue"
-    }
-    sums = ", or accumulator is computed" * any(ring.kind == "accumulator" for ring in pipeline.rings)
-    for words, kind in EXPLAINED:
-        if kind not in occurring:
-            continue
-        says = words + sums * (kind == "load")
-        parts += _box(kind, x, y, 18)
-        parts.append(svg_text(x + 24, y + 13, "s", says))
-        x += 24 + 7 * len(says) + 18
-    return svg(WIDTH, y + 36, parts, " ".join(pipeline.sentences()), style)
+    explained = _explained(pipeline, drawing)
+    if shown:
+        explained.setdefault(ROLES, []).append(("arrow", "from the load that ended a wait"))
+        if any(is_long for *_, is_long in shown):
+            explained[ROLES].append(("late", "the wait was too long"))
+    for of, kinds in explained.items():
+        parts.append(svg_text(MARGIN, y + 13, "s", f"{of}:"))
+        x = MARGIN + 66.0
+        for kind, says in kinds:
+            if x + 24 + 7 * len(says) > WIDTH - MARGIN:
+                x, y = MARGIN + 66.0, y + ROW
+            parts += _sample(kind, x, y)
+            parts.append(svg_text(x + 24, y + 13, "s", says))
+            x += 24 + 7 * len(says) + 18
+        y += ROW
+    return svg(WIDTH, y + 12, parts, " ".join(pipeline.sentences()), style)
+
+
+def _sample(kind: str, x: float, y: float) -> list[str]:
+    """A mark of the legend."""
+    if kind in ("arrow", "late"):
+        return [
+            arrow(((x + 2, y + BOX / 2), (x + 18, y + BOX / 2)), "dep" if kind == "arrow" else kind, "s" if kind == "arrow" else "alarm")
+        ]
+    return [*_box(kind, x, y, 18), *([svg_text(x + 6, y + 13, "alarm n", "1")] if kind == "few" else [])]
 
 
 def _at(time: float, drawing: Drawing) -> float:
@@ -314,7 +417,7 @@ def _box(kind: str, x: float, y: float, width: float, title: str = "") -> list[s
     inner = f"<title>{_escaped(title)}</title>" if title else ""
     if kind == "issue":
         return [rect(x + width / 2 - 1, y, 2, BOX, "s", inner)]
-    if kind in ("kept", "few"):
+    if kind == "kept":
         return [rect(x, y, width, BOX, "g e", inner), hatch(x, y, width, BOX, "hk")]
     return [rect(x, y, width, BOX, f"g {FILLS[kind]}", inner)]
 
@@ -337,13 +440,11 @@ def _lane_svg(lane: Lane, drawing: Drawing, y: float) -> list[str]:
         if right <= x:
             continue
         parts += _box(bar.kind, x, y, right - x, bar.title)
-        text = _cut(bar.label, int((right - x) / LETTER)) if bar.kind == "stuck" else bar.label
-        if len(text) * LETTER >= right - x:
-            text = re.split(" phase |, ", text)[0]
-        if text and (len(text) * LETTER < right - x or bar.kind == "load") and (x, text) not in drawn:
+        text = _fitting(bar.labels, (right - x - 2) / LETTER) or (bar.label if bar.kind == "load" else "")
+        if text and (x, text) not in drawn:
             drawn.add((x, text))
             style = {"kept": "alarm n", "few": "alarm n", "stuck": "bg n"}.get(bar.kind, "c n")
-            if bar.kind in ("kept", "few"):  # hatched: letters need a plate
+            if bar.kind == "kept":  # hatched: letters need a plate
                 labels.append(rect(x + 1, y + 3, min(5.8 * len(text) + 4, right - x - 2), BOX - 6, "e"))
             labels.append(svg_text(x + 3, y + 13, style, text))
     return [*parts, *labels]

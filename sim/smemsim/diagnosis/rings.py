@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from smemsim.core.finding import Finding, Half, at_instruction
-from smemsim.core.ptx.module import Instruction
+from smemsim.core.ptx.module import Immediate, Instruction
 from smemsim.run.pipeline import Filling, Lanes, Origin, PipelineRecorder
 from smemsim.run.pipeline.barriers import Passes
-from smemsim.run.pipeline.knowledge import READERS, WARP
-from smemsim.run.pipeline.lanes import Stuck
+from smemsim.run.pipeline.knowledge import READERS, WARP, Waited
+from smemsim.run.pipeline.lanes import Missing, Stuck
 
 __all__ = ["SAYS", "Held", "Ring", "Verdicts", "shorter", "warps_named"]
 
@@ -36,7 +38,9 @@ WORDS = {
 class Held:
     """A load that waits without need: for the readers of `newer` fillings, though it overwrites `needs`.
 
-    Numbers are those of the ring's loads. `origin` is the wait by which its thread knows of the newest one.
+    Numbers are those of the ring's loads. `origin` is the wait by which its thread knows of the newest one. `until` is
+    the newest filling of any ring whose readers are complete at that wait. `enough` is a wait before the load that ends
+    with the readers of `needs`, and not with those of `newer`; `is_own`: the wait comes just before the load.
     """
 
     load: int
@@ -44,6 +48,9 @@ class Held:
     needs: int
     newer: tuple[int, ...]
     origin: Origin | None
+    until: int
+    enough: Waited | None = None
+    is_own: bool = True
 
 
 class Awaited(NamedTuple):
@@ -56,24 +63,6 @@ class Awaited(NamedTuple):
     load: int
     is_issue: bool
     is_next: bool
-
-    @property
-    def doing(self) -> str:
-        """`says` after "before"."""
-        does, _, what = self.says.partition(" ")
-        return f"{'issuing' if does == 'issues' else 'reading'} {what}"
-
-    @property
-    def says(self) -> str:
-        """In words, after "it"."""
-        load, stage, _ = WORDS[self.ring.kind]
-        if self.is_issue:
-            return f"issues {load} {self.load} into {stage} {self.stage}"
-        return (
-            f"reads the {load} after {load} {self.load} in {stage} {self.stage}"
-            if self.is_next
-            else f"reads {load} {self.load} in {stage} {self.stage}"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,10 +144,11 @@ class Ring:
         return self.is_held_back or self.is_one_at_a_time
 
     @classmethod
-    def of(cls, fillings: Sequence[Filling]) -> Ring:
-        """The ring that these fillings make, in the order of their issue."""
+    def of(cls, fillings: Sequence[Filling], others: Sequence[Filling] = ()) -> Ring:
+        """The ring that these fillings make, in the order of their issue; `others` are those of all rings."""
         own = sum(1 << one.number for one in fillings)
         place = {one.number: n for n, one in enumerate(fillings)}
+        of = {one.number: one for one in fillings}
         stages = tuple(dict.fromkeys(one.stage for one in fillings))
         allowed = tuple((one.issued & own & ~one.loads).bit_count() + 1 for one in fillings)
         held: list[Held] = []
@@ -173,7 +163,15 @@ class Ring:
             newer = tuple(h.number for h in fillings[place[before.number] + 1 : n] if h.readers and _is_read(h, one.reads))
             if newer:
                 bit = newer[-1] * READERS + (fillings[place[newer[-1]]].readers.bit_length() - 1)
-                held.append(Held(n, stages.index(one.stage), place[before.number], tuple(place[h] for h in newer), one.origins.get(bit)))
+                origin = one.origins.get(bit)
+                until = next((o.number for o in reversed(others) if o.kind == one.kind and o.readers and _is_read(o, one.reads)), newer[-1])
+                enough = next(
+                    (w for w in one.waits if _is_read(before, w.reads) and not any(_is_read(of[h], w.reads) for h in newer)), None
+                )
+                is_own = origin is None or origin.barrier is None or any(w.wait is origin.wait for w in one.waits)
+                held.append(
+                    Held(n, stages.index(one.stage), place[before.number], tuple(place[h] for h in newer), origin, until, enough, is_own)
+                )
         return cls(tuple(fillings), stages, allowed, tuple(held), tuple(overwrites))
 
     def culprits(self) -> set[Instruction]:
@@ -185,6 +183,38 @@ class Ring:
         """The wait by which the thread knows, at the last load, that the load before is complete."""
         *_, before, last = self.fillings
         return last.load_origins.get(before.number)
+
+
+def _separate(fillings: Sequence[Filling]) -> list[list[Filling]]:
+    """Loads of one array and one size may fill several rings, each with mbarriers of its own: K and V in one tensor.
+
+    Loads belong together if an instruction, a stage or an mbarrier is common to them. Two such sets, each of which fills
+    its stages again, are two rings if their mbarriers are in variables of different names; or if both have several
+    stages, and the mbarriers of one are all before those of the other. Otherwise a loop may be unrolled.
+    """
+    groups: list[tuple[set[Any], list[Filling]]] = []
+    for one in fillings:
+        keys = {id(one.instruction), ("stage", one.stage), ("mbarrier", one.barrier)}
+        own = [group for group in groups if group[0] & keys]
+        groups = [group for group in groups if not group[0] & keys]
+        groups.append((keys.union(*(k for k, _ in own)), [*itertools.chain(*(f for _, f in own)), one]))
+    found: list[list[Filling]] = []
+    for _, own in groups:
+        joined = [other for other in found if not _are_apart(own, other)]
+        found = [other for other in found if _are_apart(own, other)]
+        found.append([*itertools.chain(*joined), *own])
+    return [sorted(own, key=lambda one: one.number) for own in found]
+
+
+def _are_apart(a: Sequence[Filling], b: Sequence[Filling]) -> bool:
+    """Are two sets of loads two rings?"""
+    counts = [len({one.stage for one in own}) for own in (a, b)]
+    if a[0].kind != "load" or any(len(own) <= count for own, count in zip((a, b), counts, strict=True)):
+        return False
+    if re.sub(r"\d+$", "", a[0].variable) != re.sub(r"\d+$", "", b[0].variable):
+        return True
+    (first, last), (begin, end) = ((min(at), max(at)) for at in ([one.barrier for one in own] for own in (a, b)))
+    return min(counts) > 1 and (last < begin or end < first)
 
 
 def _is_read(filling: Filling, reads: int) -> bool:
@@ -230,7 +260,7 @@ class Verdicts:
         rings: dict[Any, list[Filling]] = collections.defaultdict(list)
         for one in recorder.fillings:
             rings[whole(one.ring)].append(one)
-        made = (Ring.of(one) for one in rings.values() if len(one) > 1)
+        made = (Ring.of(one, recorder.fillings) for whole in rings.values() for one in _separate(whole) if len(one) > 1)
         return cls(
             tuple(made), place, recorder.is_cut, is_over, recorder.lanes, dict(recorder.passes), recorder.numbers, recorder.barrier_names
         )
@@ -244,6 +274,10 @@ class Verdicts:
             found.setdefault((ring.kind, ring.fillings[0].instruction, places, ring.allowed, waits), []).append(ring)
         return [tuple(rings) for rings in found.values()]
 
+    def _told(self) -> list[tuple[Ring, ...]]:
+        """`different`, the rings that a wait of another one holds back last."""
+        return sorted(self.different(), key=lambda rings: rings[0].is_held_back and self._owner(rings[0]) is not None)
+
     def sentences(self) -> list[str]:
         """The verdict of each ring, a sentence or two; of a hang also each wait that never ends."""
         return [says for says, _ in self.verdicts()]
@@ -252,19 +286,13 @@ class Verdicts:
         """`sentences`, with those that P101 explains cut short."""
         if not self.is_over:
             return self.sentences()
-        told = zip(self.different(), self.sentences(), strict=False)
+        told = zip(self._told(), self.sentences(), strict=False)
         return [f"{self.name(*rings)}: {self._why(rings[0])[0]}" if rings[0].is_late else says for rings, says in told] or self.sentences()
 
     def verdicts(self) -> list[tuple[str, bool]]:
         """`sentences`, and whether each is bad news."""
-        stuck = [
-            (
-                f"{warps_named(one.warps)} never go{'es' * (len(one.warps) == 1)} on at {self.place(one.instruction)}{self._awaits(one)}: {one.why}{f'; overdue: {warps_named(one.overdue)}' * bool(one.overdue)}.",
-                True,
-            )
-            for one in self.lanes.stuck
-        ]
-        told = [(self.sentence(*rings), self.is_over and rings[0].is_late) for rings in self.different()]
+        stuck = [(self.stuck_sentence(one), True) for one in sorted(self.lanes.stuck, key=self.is_consequence)]
+        told = [(self.sentence(*rings), self.is_over and rings[0].is_late) for rings in self._told()]
         none = "No ring of stages: no thread loads shared memory in turn through mbarriers or groups of cp.async."
         return [*stuck, *(told or [(none, False)])]
 
@@ -274,7 +302,7 @@ class Verdicts:
         """
         if not self.is_over:
             return []
-        return [*(self._held_back(ring) for ring, *_ in self.different() if ring.is_late), *self._never_waits()]
+        return [*(self._held_back(ring) for ring, *_ in self._told() if ring.is_late), *self._never_waits()]
 
     # ---- in words
 
@@ -282,14 +310,37 @@ class Verdicts:
         """A ring by its stages and the line of its first load; with others of the same verdict, of more CTAs."""
         _, stage, does = WORDS[ring.kind]
         count, where = len(ring.stages), self.place(ring.fillings[0].instruction)
+        letter = self.letters.get(ring.fillings[0].number, "")
         if len({one.cta for one in self.rings}) > 1:
             ctas = sorted({self.numbers.get(one.cta, one.cta) for one in (ring, *alike)})
             where += f", {_ctas_named(ctas)}" if len(ctas) > 1 else f", CTA {ctas[0]}"
         if ring.kind == "accumulator":
-            return f"ring of {count} accumulator{'s' * (count > 1)} in tensor memory, computed at {where}"
+            return f"ring{letter} of {count} accumulator{'s' * (count > 1)} in tensor memory, computed at {where}"
         if ring.kind == "answer":
-            return f"ring of {count} answer{'s' * (count > 1)} of clusterlaunchcontrol, asked at {where}"
-        return f"ring of {count} {stage}{'s' * (count > 1)}, {does}{' by cp.async' * (ring.kind == 'cp.async')} at {where}"
+            return f"ring{letter} of {count} answer{'s' * (count > 1)} of clusterlaunchcontrol, asked at {where}"
+        return f"ring{letter} of {count} {stage}{'s' * (count > 1)}, {does}{' by cp.async' * (ring.kind == 'cp.async')} at {where}"
+
+    @functools.cached_property
+    def letters(self) -> dict[int, str]:
+        """ " A", " B" … of the fillings of each ring, by number; "" if all rings do the same."""
+        different = self.different()
+        names = [f" {chr(ord('A') + k % 26)}" if len(different) > 1 else "" for k in range(len(different))]
+        return {one.number: name for name, rings in zip(names, different, strict=True) for ring in rings for one in ring.fillings}
+
+    @functools.cached_property
+    def labels(self) -> dict[int, str]:
+        """What fillings are called, by number: their number in the ring, after the letter of the ring."""
+        return {one.number: f"{self.letters[one.number].strip()}{n}" for ring in self.rings for n, one in enumerate(ring.fillings)}
+
+    def label(self, ring: Ring, n: int) -> str:
+        """What the n-th load of a ring is called, also one that was not issued."""
+        return f"{self.letters[ring.fillings[0].number].strip()}{n}"
+
+    def mbarrier(self, barrier: tuple[int, int], phase: int) -> str:
+        """An mbarrier and a phase, in words."""
+        address = barrier[1]
+        name = self.barrier_names.get(address)
+        return f"mbarrier {address:#x}{f' ({name})' if name else ''} phase {phase}"
 
     def sentence(self, ring: Ring, *alike: Ring) -> str:
         """The verdict of a ring, and of others of the same verdict."""
@@ -302,7 +353,7 @@ class Verdicts:
             if ring.overlaps:
                 return f"{name}: matrix instructions into one overlap the reads of another."
             return f"{name}: matrix instructions wait until the one before has been read."
-        flying = f"up to {ring.steady} {load}{'s are' if ring.steady > 1 else ' is'} in flight"
+        flying = f"its barriers allow {ring.steady} {load}{'s' * (ring.steady > 1)} in flight at once"
         if len(ring.stages) == 1 and ring.kind == "load":
             return f"{name}: one {load} is in flight, and no load overlaps the matrix instructions of the one before."
         if ring.kind in ("cp.async", "answer"):
@@ -323,51 +374,123 @@ class Verdicts:
                 n, one = filled[-1]
                 return Awaited(ring, ring.stages.index(one.stage), n, is_issue=False, is_next=one.is_full)
             count, stages = len(ring.fillings), len(ring.stages)
-            is_issuer = stuck.instruction in self.passes and any(one.thread == stuck.thread for one in ring.fillings)
-            if is_issuer and stuck.barrier is not None and count >= stages:
+            is_issuer = any(one.thread == stuck.thread for one in ring.fillings)
+            readers = sum(one.readers << (one.number * READERS) for one in ring.fillings)
+            is_release = stuck.instruction in self.passes or (stuck.missing is not None and bool(stuck.missing.reads & readers))
+            if is_issuer and is_release and stuck.barrier is not None and count >= stages:
                 return Awaited(ring, ring.stages.index(ring.fillings[count - stages].stage), count, is_issue=True, is_next=False)
         return None
 
-    def _awaits(self, stuck: Stuck) -> str:
+    def purpose(self, stuck: Stuck) -> str:
+        """What a wait that never ends holds up, as in "issuing load 5 into stage 1"; "" if it is not known."""
         found = self.awaited(stuck)
-        return "" if found is None else f", before {found.doing}"
+        if found is None:
+            return ""
+        load, stage, _ = WORDS[found.ring.kind]
+        n = found.load if found.is_issue or not found.is_next else self._next(found)
+        which = f"{load} {self.label(found.ring, n)}" if n >= 0 else f"the {load} after {load} {self.label(found.ring, found.load)}"
+        return f"{'issuing' if found.is_issue else 'reading'} {which} {'into' if found.is_issue else 'in'} {stage} {found.stage}"
+
+    def _next(self, found: Awaited) -> int:
+        """The load that another thread waits for ever to issue into the stage; -1 for none."""
+        others = (self.awaited(one) for one in self.lanes.stuck)
+        return next((o.load for o in others if o is not None and o.is_issue and (o.ring, o.stage) == (found.ring, found.stage)), -1)
+
+    def is_consequence(self, stuck: Stuck) -> bool:
+        """Does it wait for a load that another wait holds up?"""
+        found = self.awaited(stuck)
+        return found is not None and found.is_next and self._next(found) >= 0
+
+    def stuck_sentence(self, stuck: Stuck) -> str:
+        """A wait that never ends: where, before what, what is missing, which warps came and which are overdue."""
+        whole = f"{warps_named(stuck.warps)} wait{'s' * (len(stuck.warps) == 1)} for ever at {self.place(stuck.instruction)}"
+        if purpose := self.purpose(stuck):
+            whole += f", before {purpose}{', which is never issued: a consequence' * self.is_consequence(stuck)}"
+        if stuck.missing is None or stuck.barrier is None:
+            return f"{whole}: {stuck.why}{self._overdue(stuck)}."
+        return f"{whole}. {self.mbarrier(stuck.barrier, stuck.missing.phase)}: {self.lacking(stuck.missing)}{self._came(stuck.missing)}{self._overdue(stuck)}."
+
+    @staticmethod
+    def lacking(missing: Missing) -> str:
+        """What a phase of an mbarrier lacks."""
+        many = "is" if missing.pending == 1 else "are"
+        parts = [f"{missing.pending} of {missing.expected} arrivals {many} missing"] if missing.pending else []
+        return " and ".join([*parts, *([f"{missing.tx} bytes are missing"] if missing.tx > 0 else [])]) or "nothing is missing"
+
+    def _came(self, missing: Missing) -> str:
+        """The warps that have arrived, by instruction."""
+        by: dict[Instruction, list[int]] = {}
+        for warp, i in missing.came:
+            by.setdefault(i, []).append(warp)
+        return "".join(f"; {warps_named(warps)} arrived at {self.place(i)}" for i, warps in by.items())
+
+    def _overdue(self, stuck: Stuck) -> str:
+        """The warps that have not arrived, and where they have."""
+        if not stuck.overdue:
+            return ""
+        names = [self.barrier_names.get(address) or f"{address:#x}" for _, address in stuck.elsewhere]
+        has = "has" if len(stuck.overdue) == 1 else "have"
+        others = f" ({has} arrived at {', '.join(names)})" if names else ""
+        return f"; {warps_named(stuck.overdue)} {has} not{others}"
 
     def _left(self, ring: Ring) -> str:
         """What each stage holds at the end."""
         load, stage, _ = WORDS[ring.kind]
-        last = {one.stage: (n, one) for n, one in enumerate(ring.fillings)}
+        last = {one.stage: one for one in ring.fillings}
         parts = []
         for k, where in enumerate(ring.stages):
-            n, one = last[where]
-            does = f"has been read ({load} {n})" if one.readers else f"is full ({load} {n})" if one.is_full else f"has {load} {n} under way"
+            one = last[where]
+            label = self.labels[one.number]
+            does = (
+                f"has been read ({load} {label})"
+                if one.readers
+                else f"is full ({load} {label})"
+                if one.is_full
+                else f"has {load} {label} under way"
+            )
             parts.append(f"{stage} {k} {does}")
         return ", ".join(parts)
 
     def _why(self, ring: Ring) -> list[str]:
         """Why a ring works as fewer stages than it has: sentences."""
         load, stage, _ = WORDS[ring.kind]
-        count, readers = len(ring.stages), "epilogue" if ring.kind == "accumulator" else "MMAs"
-        first = f"{count} {stage}s work as {ring.effective}."
+        first = f"{len(ring.stages)} {stage}s work as {ring.effective}."
         if not ring.is_held_back:
             origin, last = ring.awaited(), len(ring.fillings) - 1
-            by = "" if origin is None else f", at {self.place(origin.wait)} ({shorter(origin.wait.name)})"
-            return [
-                first,
-                f"{load.capitalize()} {last} is issued only when {load} {last - 1} is complete{by}: one {load} is in flight at a time.",
-            ]
+            by = "" if origin is None else f", by {_with_number(origin.wait)} at {self.place(origin.wait)}"
+            text = f"{load.capitalize()} {self.label(ring, last)} is issued only when {load} {self.label(ring, last - 1)} is complete{by}: one {load} is in flight at a time."
+            return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]
         one = ring.held[-1]
-        text = f"{load.capitalize()} {one.load} into {stage} {one.stage} needs the {readers} of {load} {one.needs}, but waits for those of {load} {one.newer[-1]}"
-        if one.origin is not None:
+        owner = self._owner(ring)
+        readers = "epilogue" if ring.kind == "accumulator" else "MMAs"
+        text = f"{load.capitalize()} {self.label(ring, one.load)} into {stage} {one.stage} needs the {readers} of {load} {self.label(ring, one.needs)}, but waits for those of {load} {self.labels.get(one.until, one.until)}"
+        if one.origin is not None and owner is not None:
+            text += f": it is issued after the wait at {self.place(one.origin.wait)}, which holds ring{self.letters[owner.fillings[0].number]} back"
+        elif one.origin is not None:
             text += f". The wait is at {self.place(one.origin.wait)}"
             if one.origin.barrier is not None:
-                address = one.origin.barrier[1]
-                name = self.barrier_names.get(address)
-                text += f", for mbarrier {address:#x}{f' ({name})' if name else ''} phase {one.origin.phase}"
+                text += f", for {self.mbarrier(one.origin.barrier, one.origin.phase)}"
             if one.origin.arrival is not None:
                 text += f". The arrival is at {self.place(one.origin.arrival)}"
             if one.origin.first is not None and one.origin.first is not one.origin.arrival:
-                text += f". It comes after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
-        return [first, f"{text}. This holds for {len(ring.held)} of {ring.refills} {load}s."]
+                text += f", after {shorter(one.origin.first.name)} at {self.place(one.origin.first)}"
+            if one.enough is not None and one.enough.wait is not one.origin.wait:
+                text += f". The wait at {self.place(one.enough.wait)}, for {self.mbarrier(one.enough.barrier, one.enough.phase)}, is enough"
+        all_, many = ("all " if len(ring.held) == ring.refills else f"{len(ring.held)} of the "), ring.refills
+        return [first, f"{text}. This holds for {all_}{many} {load}s that overwrite another."]
+
+    def _owner(self, ring: Ring) -> Ring | None:
+        """Another ring, just before whose loads the wait comes that holds this one back; None if it is the ring's own."""
+        one = ring.held[-1]
+        if one.is_own or one.origin is None:
+            return None
+        wait = one.origin.wait
+        return next((other for other in self.rings if other is not ring and wait in other.culprits() and other.held[-1].is_own), None)
+
+    @staticmethod
+    def _enough(ring: Ring) -> str:
+        """The wait for groups of cp.async that lets later groups stay in flight."""
+        return f"cp.async.wait_group {len(ring.stages) - 2} is enough."
 
     def _held_back(self, ring: Ring) -> Finding:
         """P101, at the wait."""
@@ -376,25 +499,35 @@ class Verdicts:
         origin = ring.awaited() if one is None else one.origin
         at = ring.fillings[0].instruction if origin is None else origin.wait
         halves = [Half(load, f"the first of the ring ({shorter(ring.fillings[0].instruction.name)})", ring.fillings[0].instruction)]
-        halves += (
-            [Half("arrive", shorter(origin.arrival.name), origin.arrival)] if origin is not None and origin.arrival is not None else []
-        )
-        if origin is not None and origin.first is not None and origin.first is not origin.arrival:
-            halves.append(Half("after", shorter(origin.first.name), origin.first))
-        _, why = self._why(ring)
-        fix = "wait for the load that is needed now, just before what reads it"
-        if ring.kind == "cp.async":
-            fix = f"cp.async.wait_group {len(ring.stages) - 2}, so that later groups stay in flight"
-        elif one is not None and origin is not None and origin.barrier is not None:
-            fix = f"wait for the release of {stage} {one.stage}, which {load} {one.load} overwrites; or release a {stage} as soon as its readers are done"
+        if origin is not None and (one is None or self._owner(ring) is None):
+            halves += [Half("arrive", shorter(origin.arrival.name), origin.arrival)] if origin.arrival is not None else []
+            if origin.first is not None and origin.first is not origin.arrival:
+                halves.append(Half("after", shorter(origin.first.name), origin.first))
+            if one is not None and one.enough is not None and one.enough.wait is not origin.wait:
+                halves.append(Half("enough", shorter(one.enough.wait.name), one.enough.wait))
         return at_instruction(
             "P101",
             at,
             f"a ring of {len(ring.stages)} {stage}s works as {ring.effective}",
-            fix,
-            why=why.removesuffix("."),
+            self._fix(ring, one, origin),
+            why=self._why(ring)[1].removesuffix("."),
             halves=tuple(halves),
         )
+
+    def _fix(self, ring: Ring, one: Held | None, origin: Origin | None) -> str:
+        """What to change in a ring that works as fewer stages than it has."""
+        load, stage, _ = WORDS[ring.kind]
+        if ring.kind == "cp.async":
+            return f"cp.async.wait_group {len(ring.stages) - 2}, so that later groups stay in flight"
+        if one is None or origin is None or origin.barrier is None:
+            return "wait for the load that is needed now, just before what reads it"
+        owner = self._owner(ring)
+        if owner is not None:
+            return f"repair ring{self.letters[owner.fillings[0].number]} first: the same wait holds both back"
+        if one.enough is not None and one.enough.wait is not origin.wait:
+            return f"leave this wait out: the wait at {self.place(one.enough.wait)} is enough for {load} {self.label(ring, one.load)}"
+        free = f"wait for the release of {stage} {one.stage}, which {load} {self.label(ring, one.load)} overwrites"
+        return f"{free}; or release a {stage} as soon as its readers are done"
 
     def _never_waits(self) -> list[Finding]:
         """P103 for waits that pass every time by a phase that their thread has passed before."""
@@ -407,6 +540,12 @@ class Verdicts:
             for i, passes in self.passes.items()
             if not passes.fresh and passes.again + 1 >= FEWEST_PASSES
         ]  # fmt: skip
+
+
+def _with_number(wait: Instruction) -> str:
+    """A wait, with the number of groups that it leaves in flight."""
+    numbers = [str(one.value) for one in wait.operands if isinstance(one, Immediate)]
+    return " ".join([shorter(wait.name), *(numbers if "wait_group" in wait.modifiers else [])])
 
 
 def _ctas_named(ctas: Sequence[int]) -> str:

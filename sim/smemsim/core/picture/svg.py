@@ -44,6 +44,8 @@ PAINT = {
     "LBO": ("stroke", "#953800", "#db6d28"),
     "LBOt": ("fill", "#953800", "#ffa657"),
     "miss": ("stroke", "#8c959f", "#8c959f"),
+    "dep": ("stroke", "#6e7781", "#9ea7b3"),  # an arrow of a dependence
+    "late": ("stroke", "#cf222e", "#ff7b72"),  # the same, if it comes too late
     "o": ("fill", "#f3f5f7", "#1c2129"),
     "oh": ("stroke", "#c4ccd4", "#4a525c"),
 }
@@ -52,6 +54,7 @@ SHAPES = (
     ".mmad,.SBOd,.LBOd{font-weight:600}.t{font-size:15px;font-weight:600}.s{font-size:11.5px}.b{font-size:13px;font-weight:600}.m{text-anchor:middle}.r{text-anchor:end}"
     ".n{font-size:9.5px}.h,.hk,.oh{stroke-width:1.4;fill:none;stroke-opacity:.5}.g{stroke-width:1}.atom{fill:none;stroke-width:1.6}.mma{fill:none;stroke-width:2.6}"
     ".one{stroke-width:1.3;stroke-dasharray:5 3}.SBO,.LBO{fill:none;stroke-width:2.2}.miss{fill:none;stroke-width:1.2;stroke-dasharray:3 2}"
+    ".dep{fill:none;stroke-width:1}.late{fill:none;stroke-width:1.8}"
     ".edge{paint-order:stroke;stroke-width:3.6px;stroke-linejoin:round;stroke:#ffffff}"
 )
 

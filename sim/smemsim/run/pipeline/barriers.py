@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from smemsim.core.ptx.demangle import demangled
 from smemsim.core.ptx.module import Instruction
 from smemsim.run.events import AtMbarriers, Observer
-from smemsim.run.pipeline.knowledge import WARP, Costs, Filling, Known, Origin, bits_of
-from smemsim.run.pipeline.lanes import Lanes, Stuck
+from smemsim.run.pipeline.knowledge import WARP, Costs, Filling, Known, Origin, Waited, bits_of
+from smemsim.run.pipeline.lanes import Lanes, Missing, Stuck
 
 if TYPE_CHECKING:
     from smemsim.run.views import Barrier, Mbarrier, Wave
@@ -22,6 +23,7 @@ __all__ = ["BarrierObserver", "Passes"]
 
 MOST_BARRIERS = 64  # of a variable that has nothing else
 BARRIER_BYTES = 8
+MOST_WAITS = 64  # of a thread that are kept until its next load
 
 
 class Passes:
@@ -41,7 +43,8 @@ class BarrierObserver(Observer):
     def __init__(self, cta: int | None = None, costs: Costs | None = None) -> None:
         self.cta, self.costs = cta, costs or Costs()
         self.lanes = Lanes()
-        self.barrier_names: dict[int, str] = {}  # by address; "" if no small variable has it
+        self.barrier_names: dict[int, str] = {}  # by address, of those that small variables have
+        self._variables: dict[int, str] = {}
         self.numbers: dict[int, int] = {}  # of CTAs in the grid, by their index
         self.passes: dict[Instruction, Passes] = collections.defaultdict(Passes)
         self._wave: Wave | None = None
@@ -51,7 +54,13 @@ class BarrierObserver(Observer):
         self._done: dict[tuple[int, int], Known] = {}
         self._phase: dict[tuple[int, int], int] = collections.defaultdict(int)
         self._filled: dict[tuple[int, int, int], Filling] = {}
-        self._blocked: dict[int, tuple[int, int]] = {}  # by thread: the mbarrier that it waits at
+        self._blocked: dict[int, Mbarrier] = {}  # by thread: the mbarrier that it waits at
+        # by thread: its waits since its last filling
+        self._waited: dict[int, collections.deque[Waited]] = collections.defaultdict(
+            functools.partial(collections.deque, maxlen=MOST_WAITS)
+        )
+        # by mbarrier and warp: in which phase, and where, it arrived last
+        self._arrived: dict[tuple[int, int], dict[int, tuple[int, Instruction]]] = collections.defaultdict(dict)
         self._met: dict[Any, Known] = collections.defaultdict(Known)
         self._passing: dict[Any, Known] = {}
         # by instruction, thread and mbarrier: the phase that was passed
@@ -77,7 +86,21 @@ class BarrierObserver(Observer):
                 warps = tuple(sorted({(t - self._first) // WARP for t in own}))
                 late = () if wait.participants is None else self._drawn(x, wait.participants()[1].tolist())
                 overdue = tuple(sorted(warp for warp, _ in late))
-                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], self._blocked.get(own[0]), overdue))
+                barrier = self._blocked.get(own[0])
+                key = None if barrier is None else (barrier.cta.index, barrier.offset)
+                missing = None if barrier is None else self._missing(x, barrier)
+                numbers = {thread // WARP for _, thread in late}
+                elsewhere = tuple(sorted(at for at, warps in self._arrived.items() if at != key and numbers & warps.keys()))
+                self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], key, overdue, missing, elsewhere))
+
+    def _missing(self, x: Wave, barrier: Mbarrier) -> Missing:
+        """What the current phase of an mbarrier lacks."""
+        key, state = (barrier.cta.index, barrier.offset), barrier.state
+        own = range(self._first // WARP, (self._first + x.stride) // WARP)
+        came = (
+            (warp - own.start, i) for warp, (phase, i) in sorted(self._arrived[key].items()) if phase == self._phase[key] and warp in own
+        )
+        return Missing(state.phase, state.expected, state.pending, state.tx, tuple(came), self._open[key].reads)
 
     def _own(self, threads: np.ndarray) -> list[int]:
         return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]
@@ -103,15 +126,17 @@ class BarrierObserver(Observer):
 
     # ---- mbarriers
 
-    def _barrier_name(self, x: Wave, address: int) -> str:
-        """An mbarrier as the source calls it, "empty[1]", if a small variable has it; else its address."""
-        if address not in self.barrier_names:
+    def _variable(self, x: Wave, address: int) -> str:
+        """The small variable that has an mbarrier, as the source calls it; "" for none. Its place in the variable goes to
+        `barrier_names`.
+        """
+        if address not in self._variables:
             place, name = x.launch.program.places.shared_at(address), ""
             if place is not None and place.size <= MOST_BARRIERS * BARRIER_BYTES:
                 name = demangled(place.name).rpartition("::")[2]
-                name += f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
-            self.barrier_names[address] = name
-        return self.barrier_names[address] or f"{address:#x}"
+                self.barrier_names[address] = name + f"[{(address - place.offset) // BARRIER_BYTES}]" * (place.size > BARRIER_BYTES)
+            self._variables[address] = name
+        return self._variables[address]
 
     def mbarriers_reached(
         self, x: Wave, i: Instruction, arrivals: AtMbarriers, count: int, *, is_async: bool, relaxed: bool, scope: int
@@ -119,8 +144,10 @@ class BarrierObserver(Observer):
         if x is not self._wave or is_async:
             return
         for threads, barrier in arrivals:
-            phase = self._open[barrier.cta.index, barrier.offset]
+            key = barrier.cta.index, barrier.offset
+            phase = self._open[key]
             for thread in self._own(threads):
+                self._arrived[key][thread // WARP] = self._phase[key], i
                 known = self._known[thread]
                 fresh = known.reads & ~phase.reads
                 phase.learn(known)
@@ -147,7 +174,7 @@ class BarrierObserver(Observer):
     def mbarrier_blocked(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         if x is self._wave:
             for thread in self._own(threads):
-                self._blocked[thread] = barrier.cta.index, barrier.offset
+                self._blocked[thread] = barrier
 
     def mbarriers_passed(
         self, x: Wave, i: Instruction, waits: AtMbarriers, *, relaxed: bool, scope: int, by_parity: bool, is_seen: bool
@@ -161,9 +188,12 @@ class BarrierObserver(Observer):
                 self._passed(i, own[0], key, phase)
             done = self._done.get(key)
             if done is not None:
-                self._waits(x, own, "wait", done, f"{self._barrier_name(x, key[1])} phase {phase}", i)
+                self._variable(x, key[1])
+                self._waits(x, own, "wait", done, f"{self.barrier_names.get(key[1], f'{key[1]:#x}')} phase {phase}", i)
+                waited = Waited(i, key, phase, done.loads, done.reads)
                 for thread in own:
                     self._known[thread].learn(done, i, key, phase)
+                    self._waited[thread].append(waited)
             for thread in own:
                 self._blocked.pop(thread, None)
 
@@ -197,7 +227,7 @@ class BarrierObserver(Observer):
             for cta in {t // x.stride for t in own}:
                 members = [t for t in own if t // x.stride == cta]
                 met = self._together(members)
-                self._waits(x, members, "barrier", met, f"barrier {number}", i)
+                self._waits(x, members, "barrier", met, f"bar.sync {number}", i)
                 for thread in members:
                     self._known[thread].learn(met)
 

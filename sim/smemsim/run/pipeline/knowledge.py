@@ -11,7 +11,7 @@ from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["MOST", "READERS", "Costs", "Filling", "Known", "Origin", "Recording", "bits_of", "costs_of", "recording_of"]
+__all__ = ["MOST", "READERS", "Costs", "Filling", "Known", "Origin", "Recording", "Waited", "bits_of", "costs_of", "recording_of"]
 
 MOST = 512  # fillings of a launch that are recorded; later ones repeat them
 READERS = 8  # warpgroups, warps of an epilogue, or threads that issue tcgen05.mma, that read one filling
@@ -76,6 +76,16 @@ class Origin(NamedTuple):
     phase: int = -1
 
 
+class Waited(NamedTuple):
+    """A wait for a phase of an mbarrier that has passed, and what that phase knew: bit sets as in `Known`."""
+
+    wait: Instruction
+    barrier: tuple[int, int]
+    phase: int
+    loads: int
+    reads: int
+
+
 @dataclasses.dataclass(eq=False)
 class Filling:
     """One filling of a stage: the loads that one phase of an mbarrier counts, a group of cp.async, or the products of
@@ -85,7 +95,8 @@ class Filling:
     count them. A multicast load is part of a filling in each CTA that it goes to. `stage` is the place in shared
     memory of the first load, with its CTA. `issued`, `loads` and `reads` are what the issuing thread knew before.
     They are bit sets of fillings that were issued, that were complete, and (READERS bits for each) whose readers were
-    complete. `origins` are the waits by which it knew of the reads, `load_origins` of the loads, by number.
+    complete. `origins` are the waits by which it knew of the reads, `load_origins` of the loads, by number. `waits` are
+    those of the issuing thread since its filling before.
     """
 
     number: int
@@ -108,6 +119,8 @@ class Filling:
     read: float = -1.0
     free: float = -1.0
     is_full: bool = False  # has its phase ended?
+    variable: str = ""  # that has its mbarrier
+    waits: tuple[Waited, ...] = ()
 
     @property
     def ring(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from smemsim.core.ptx.module import Instruction
 
-__all__ = ["Lanes", "Role", "Span", "Stuck"]
+__all__ = ["Lanes", "Missing", "Role", "Span", "Stuck"]
 
 MOST_SPANS = 4096
 GROUP = 4  # warps of a warpgroup
@@ -31,10 +31,24 @@ class Span(NamedTuple):
     reads: int = 0
 
 
+class Missing(NamedTuple):
+    """What the current `phase` of an mbarrier lacks: `pending` of `expected` arrivals, and `tx` bytes. `came` are the
+    warps that have arrived in it, and where. `reads` is what its arrivals know, as in `Known`.
+    """
+
+    phase: int
+    expected: int
+    pending: int
+    tx: int
+    came: tuple[tuple[int, Instruction], ...]
+    reads: int
+
+
 class Stuck(NamedTuple):
     """A wait that never ends: the warps of the first CTA that wait, the instruction, and what they wait
     for, in words. `thread` is the first of them, `barrier` the mbarrier that it waits at. `overdue` are the warps that
-    have arrived at it, or at those of other stages, and have not in this phase.
+    have arrived at it, or at those of other stages, and have not in this phase; `elsewhere` has the mbarriers at which
+    they have arrived.
     """
 
     warps: tuple[int, ...]
@@ -43,6 +57,8 @@ class Stuck(NamedTuple):
     thread: int = -1
     barrier: tuple[int, int] | None = None
     overdue: tuple[int, ...] = ()
+    missing: Missing | None = None
+    elsewhere: tuple[tuple[int, int], ...] = ()
 
 
 class Role(NamedTuple):

@@ -51,6 +51,7 @@ class PipelineRecorder(BarrierObserver):
         self._copied: dict[int, Filling] = {}  # by CTA: the open group of cp.async
         self._copies: dict[int, list[Filling | None]] = collections.defaultdict(list)  # by CTA: its groups
         self._copier: dict[int, int] = {}  # by CTA: the thread whose groups are followed
+        self._copying: set[tuple[int, int]] = set()  # fillings, and warps that are drawn with them
         self._sums: dict[tuple[int, int], Filling] = {}  # by CTA and column: the accumulator in tensor memory
         # by thread: the accumulators that it has issued products of
         self._summed: dict[int, int] = collections.defaultdict(int)
@@ -64,7 +65,8 @@ class PipelineRecorder(BarrierObserver):
             return None
         k = self._known[thread]
         filling = Filling(
-            len(self.fillings), i, thread, barrier, phase, stage, k.issued, k.loads, k.reads, dict(k.origins), dict(k.load_origins), kind, at=k.time
+            len(self.fillings), i, thread, barrier, phase, stage, k.issued, k.loads, k.reads, dict(k.origins), dict(k.load_origins), kind, at=k.time,
+            waits=tuple(self._waited.pop(thread, ())),
         )  # fmt: skip
         self.fillings.append(filling)
         k.issued |= 1 << filling.number
@@ -101,12 +103,14 @@ class PipelineRecorder(BarrierObserver):
             if filling is None:
                 return
             self._filled[key] = filling
+            filling.variable = self._variable(x, offset)
         elif filling.thread // x.stride != of.index == thread // x.stride:
             # another CTA's multicast came first: the CTA's own thread decides when its stage is filled
             own = 1 << filling.number
             filling.thread, filling.at = thread, known.time
             filling.issued, filling.loads, filling.reads = known.issued & ~own, known.loads, known.reads
             filling.origins, filling.load_origins = dict(known.origins), dict(known.load_origins)
+            filling.waits = tuple(self._waited.pop(thread, ()))
         filling.sizes += ((_source(x, op, n), write.size),)
         self._engine = max(self._engine + self.costs.interval, known.time + self.costs.load)
         filling.full = max(filling.full, self._engine)
@@ -142,15 +146,18 @@ class PipelineRecorder(BarrierObserver):
                 self._copied[cta] = filling
                 self._engine = max(self._engine + self.costs.interval, self._known[copier].time + self.costs.load)
                 filling.full = self._engine
-                self._draw_load(x, filling)
+            self._draw_load(x, filling, threads[inside])
             own = at[inside] - cta * x.pitch
             filling.sizes = ((None, sum(size for _, size in filling.sizes) + len(own) * access.size),)
             self._lies(filling, cta, int(own.min()) >> 2, int(own.max()) + access.size >> 2)
 
-    def _draw_load(self, x: Wave, filling: Filling) -> None:
-        for warp, thread in self._drawn(x, [filling.thread]):
-            time = self._known[thread].time
-            self.lanes.warp_does(warp, "load", time, time, str(filling.number), filling.instruction)
+    def _draw_load(self, x: Wave, filling: Filling, threads: np.ndarray) -> None:
+        """Each warp that copies is drawn once in a group."""
+        for warp, thread in self._drawn(x, threads.tolist()):
+            if (filling.number, warp) not in self._copying:
+                self._copying.add((filling.number, warp))
+                time = self._known[thread].time
+                self.lanes.warp_does(warp, "load", time, time, str(filling.number), filling.instruction)
 
     def _copies_committed(self, x: Wave) -> None:
         threads = x.threads
