@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["lanes_dict", "pipeline_svg", "pipeline_text"]
 
 COLUMNS, NAMES = 110, 26  # of a text: in all, and for the names of rows
-ROUNDS = 3  # how often each stage is drawn, after the first filling
+ROUNDS, MOST_LOADS = 3, 16  # how often each stage is drawn, after the first filling; of many stages fewer rounds
 
 
 class Bar(NamedTuple):
@@ -100,7 +100,7 @@ def _window(pipeline: Verdicts) -> tuple[float, float]:
     if not rings:
         return 0.0, whole
     ring = rings[0]
-    count = (ROUNDS + 1) * len(ring.stages) + 1
+    count = min((ROUNDS + 1) * len(ring.stages) + 1, max(2 * len(ring.stages) + 2, MOST_LOADS))
     if pipeline.is_over:
         return 0.0, min(whole, max(one.intervals[3] for one in ring.fillings[:count]))
     shown = ring.fillings[-count:]
@@ -163,7 +163,7 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
         kind = kinds.get(span.kind, "issue")
         name = labels.get(_number(span.label), span.label)
         title = f"{span.kind} {name} at {pipeline.place(span.instruction)}"
-        says = () if kind == "issue" else _waits_for(span, name, labels)
+        says = () if kind == "issue" else _waits_for(pipeline, span, name)
         long = _needed_until(pipeline, span)
         if long is None:
             yield Bar(kind, span.begin, span.end, says, title)
@@ -176,21 +176,27 @@ def _role_bars(pipeline: Verdicts, warp: int, labels: dict[int, str], end: float
             yield Bar("stuck", last, end, _short(pipeline, stuck), stuck.why)
 
 
-def _waits_for(span: Span, name: str, labels: dict[int, str]) -> tuple[str, ...]:
-    """What a wait is for: the barrier, and the newest load that it tells of."""
-    loads = [labels[n] for n in bits_of(span.loads) if n in labels]
-    reads = [labels[n] for bit in bits_of(span.reads) if (n := bit // READERS) in labels]
-    what = f"{reads[-1]} read" if reads else f"{loads[-1]} full" if loads else ""
+def _waits_for(pipeline: Verdicts, span: Span, name: str) -> tuple[str, ...]:
+    """What a wait is for: the barrier, and the load that is full or read as the wait ends, or the newest that it tells
+    of.
+    """
+    loads = [n for n in bits_of(span.loads) if n in pipeline.labels]
+    reads = [n for bit in bits_of(span.reads) if (n := bit // READERS) in pipeline.labels]
     if span.kind == "own MMAs" and reads:
-        return (f"MMAs of {reads[-1]}", reads[-1])
-    return tuple(
-        dict.fromkeys(
-            filter(
-                None,
-                (f"{name}: {what}" if what else name, f"{name.partition(' ')[0]}: {what}" if what else "", what or name.partition(" ")[0]),
-            )
-        )
-    )
+        return (f"MMAs of {pipeline.labels[reads[-1]]}", pipeline.labels[reads[-1]])
+    full, read = _ending(pipeline, span)
+    found = [(n, "full") for n in full] or [(n, "read") for n in read] or [(n, "read") for n in reads] or [(n, "full") for n in loads]
+    what = f"{pipeline.labels[found[-1][0]]} {found[-1][1]}" if found else ""
+    barrier = name.partition(" phase")[0]
+    return tuple(dict.fromkeys([f"{name}: {what}", f"{barrier}: {what}", what] if what else [name, barrier]))
+
+
+def _ending(pipeline: Verdicts, span: Span) -> tuple[list[int], list[int]]:
+    """The fillings that a thread learns of by a wait, and that are full, or read, just as it ends."""
+    of = pipeline.fillings
+    full = {n for n in bits_of(span.loads) if n in of and of[n].intervals[1] == span.end}
+    read = {n for bit in bits_of(span.reads) if (n := bit // READERS) in of and of[n].intervals[3] == span.end}
+    return sorted(full), sorted(read)
 
 
 def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
@@ -198,10 +204,11 @@ def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
     for ring in pipeline.rings:
         if span.kind not in ("wait", "barrier") or span.instruction not in ring.culprits():
             continue
-        if not ring.is_held_back:
-            of = {one.number: one for one in ring.fillings}
-            first = next((of[n] for n in bits_of(span.loads) if n in of), None)
-            found = span.begin if first is None else first.intervals[1]
+        if ring.kind == "cp.async":
+            newest = max((n for n, one in enumerate(ring.fillings) if span.loads >> one.number & 1), default=0)
+            found = ring.fillings[max(newest - (len(ring.stages) - 2), 0)].intervals[1]
+        elif not ring.is_held_back:
+            found = span.begin
         else:
             one = next((one for one in ring.held if ring.fillings[one.load].at >= span.end), None)
             if one is None:
@@ -217,14 +224,10 @@ def _learned(pipeline: Verdicts, warp: int) -> Iterator[tuple[float, int, bool]]
     """The ends of a warp's waits for others, the fillings that are full or read then, which it learns by them, and
     whether the wait was longer than needed.
     """
-    of = {one.number: one for ring in pipeline.rings for one in ring.fillings}
     for span in pipeline.lanes.warps[warp]:
-        if span.kind not in ("wait", "barrier"):
-            continue
-        full = {n for n in bits_of(span.loads) if n in of and of[n].intervals[1] == span.end}
-        read = {n for bit in bits_of(span.reads) if (n := bit // READERS) in of and of[n].intervals[3] == span.end}
-        is_long = _needed_until(pipeline, span) is not None
-        yield from ((span.end, n, is_long) for n in sorted(full | read))
+        if span.kind in ("wait", "barrier"):
+            is_long = _needed_until(pipeline, span) is not None
+            yield from ((span.end, n, is_long) for n in sorted({n for found in _ending(pipeline, span) for n in found}))
 
 
 def _short(pipeline: Verdicts, stuck: Stuck) -> tuple[str, ...]:
@@ -232,7 +235,8 @@ def _short(pipeline: Verdicts, stuck: Stuck) -> tuple[str, ...]:
     if stuck.missing is None or stuck.barrier is None:
         return (stuck.why.partition(";")[0],)
     name = pipeline.barrier_names.get(stuck.barrier[1]) or f"{stuck.barrier[1]:#x}"
-    late = f": {warps_named(stuck.overdue)} overdue" if stuck.overdue else ""
+    overdue = pipeline.overdue(stuck)
+    late = f": {warps_named(overdue)} overdue" if overdue else ""
     lacks = f"{name} phase {stuck.missing.phase}: {pipeline.lacking(stuck.missing)}"
     return (f"{lacks}{late}", f"{name}{late}", lacks, name)
 
@@ -260,7 +264,10 @@ def _explained(pipeline: Verdicts, drawing: Drawing) -> dict[str, list[tuple[str
     }
     has_sums, has_loads = (any((ring.kind == "accumulator") == is_sum for ring in pipeline.rings) for is_sum in (True, False))
     is_followed = all(one.readers for ring in pipeline.rings for one in ring.fillings[:1])
-    under_way = " or ".join(["load under way"] * has_loads + ["accumulator is computed"] * has_sums)
+    has_groups = any(ring.kind == "cp.async" for ring in pipeline.rings)
+    under_way = " or ".join(
+        [f"{'group of cp.async' if has_groups else 'load'} under way"] * has_loads + ["accumulator is computed"] * has_sums
+    )
     other = {"load": under_way} | ({} if is_followed else {"full": "full, or being read by threads"})
     found: dict[str, list[tuple[str, str]]] = {}
     for group, kind, says in EXPLAINED:

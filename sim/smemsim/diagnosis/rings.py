@@ -328,6 +328,11 @@ class Verdicts:
         return {one.number: name for name, rings in zip(names, different, strict=True) for ring in rings for one in ring.fillings}
 
     @functools.cached_property
+    def fillings(self) -> dict[int, Filling]:
+        """The fillings of all rings, by number."""
+        return {one.number: one for ring in self.rings for one in ring.fillings}
+
+    @functools.cached_property
     def labels(self) -> dict[int, str]:
         """What fillings are called, by number: their number in the ring, after the letter of the ring."""
         return {one.number: f"{self.letters[one.number].strip()}{n}" for ring in self.rings for n, one in enumerate(ring.fillings)}
@@ -403,18 +408,21 @@ class Verdicts:
 
     def stuck_sentence(self, stuck: Stuck) -> str:
         """A wait that never ends: where, before what, what is missing, which warps came and which are overdue."""
-        whole = f"{warps_named(stuck.warps)} wait{'s' * (len(stuck.warps) == 1)} for ever at {self.place(stuck.instruction)}"
+        whole = f"{warps_named(stuck.warps).capitalize()} wait{'s' * (len(stuck.warps) == 1)} for ever at {self.place(stuck.instruction)}"
         if purpose := self.purpose(stuck):
-            whole += f", before {purpose}{', which is never issued: a consequence' * self.is_consequence(stuck)}"
+            whole += f", before {purpose}"
+        if self.is_consequence(stuck):
+            return f"{whole}, which is never issued: a consequence."
         if stuck.missing is None or stuck.barrier is None:
             return f"{whole}: {stuck.why}{self._overdue(stuck)}."
-        return f"{whole}. {self.mbarrier(stuck.barrier, stuck.missing.phase)}: {self.lacking(stuck.missing)}{self._came(stuck.missing)}{self._overdue(stuck)}."
+        mbarrier = self.mbarrier(stuck.barrier, stuck.missing.phase)
+        return f"{whole}, for {mbarrier}: {self.lacking(stuck.missing)}{self._came(stuck.missing)}{self._overdue(stuck)}."
 
     @staticmethod
     def lacking(missing: Missing) -> str:
         """What a phase of an mbarrier lacks."""
-        many = "is" if missing.pending == 1 else "are"
-        parts = [f"{missing.pending} of {missing.expected} arrivals {many} missing"] if missing.pending else []
+        many, of = "is" if missing.pending == 1 else "are", f" of {missing.expected}" if missing.expected > 1 else ""
+        parts = [f"{missing.pending}{of} arrival{'s' * (missing.expected > 1)} {many} missing"] if missing.pending else []
         return " and ".join([*parts, *([f"{missing.tx} bytes are missing"] if missing.tx > 0 else [])]) or "nothing is missing"
 
     def _came(self, missing: Missing) -> str:
@@ -426,12 +434,26 @@ class Verdicts:
 
     def _overdue(self, stuck: Stuck) -> str:
         """The warps that have not arrived, and where they have."""
-        if not stuck.overdue:
+        late = self.overdue(stuck)
+        if not late:
             return ""
-        names = [self.barrier_names.get(address) or f"{address:#x}" for _, address in stuck.elsewhere]
-        has = "has" if len(stuck.overdue) == 1 else "have"
-        others = f" ({has} arrived at {', '.join(names)})" if names else ""
-        return f"; {warps_named(stuck.overdue)} {has} not{others}"
+        has = "has" if len(late) == 1 else "have"
+        if stuck.missing is not None and not set(late) & set(stuck.missing.before):
+            has += " never arrived there"
+        else:
+            has += " not arrived in this phase"
+        names = [self.barrier_names.get(address) or f"{address:#x}" for _, address in stuck.elsewhere] if stuck.overdue else []
+        return f"; {warps_named(late)} {has}{f', but at {_listed(names)}' if names else ''}"
+
+    def overdue(self, stuck: Stuck) -> tuple[int, ...]:
+        """The warps that have not arrived: those that have at other phases or stages, or that read the stage, too."""
+        found = self.awaited(stuck)
+        if stuck.overdue or found is None or not found.is_issue or stuck.missing is None:
+            return stuck.overdue
+        last = next(one for one in reversed(found.ring.fillings) if one.stage == found.ring.stages[found.stage])
+        came = {warp for warp, _ in stuck.missing.came}
+        groups = [warps for n, warps in self.lanes.readers.items() if last.readers >> n & 1]
+        return tuple(sorted(warp for warps in groups if not came & set(warps) for warp in warps))
 
     def _left(self, ring: Ring) -> str:
         """What each stage holds at the end."""
@@ -462,8 +484,8 @@ class Verdicts:
             return [first, f"{text}{' ' + self._enough(ring) if ring.kind == 'cp.async' else ''}"]
         one = ring.held[-1]
         owner = self._owner(ring)
-        readers = "epilogue" if ring.kind == "accumulator" else "MMAs"
-        text = f"{load.capitalize()} {self.label(ring, one.load)} into {stage} {one.stage} needs the {readers} of {load} {self.label(ring, one.needs)}, but waits for those of {load} {self.labels.get(one.until, one.until)}"
+        readers, those = ("epilogue", "that") if ring.kind == "accumulator" else ("MMAs", "those")
+        text = f"{load.capitalize()} {self.label(ring, one.load)} into {stage} {one.stage} needs the {readers} of {load} {self.label(ring, one.needs)}, but waits for {those} of {load} {self.labels.get(one.until, one.until)}"
         if one.origin is not None and owner is not None:
             text += f": it is issued after the wait at {self.place(one.origin.wait)}, which holds ring{self.letters[owner.fillings[0].number]} back"
         elif one.origin is not None:
@@ -527,7 +549,7 @@ class Verdicts:
         if one.enough is not None and one.enough.wait is not origin.wait:
             return f"leave this wait out: the wait at {self.place(one.enough.wait)} is enough for {load} {self.label(ring, one.load)}"
         free = f"wait for the release of {stage} {one.stage}, which {load} {self.label(ring, one.load)} overwrites"
-        return f"{free}; or release a {stage} as soon as its readers are done"
+        return f"{free}; or release {_a(stage)} as soon as its readers are done"
 
     def _never_waits(self) -> list[Finding]:
         """P103 for waits that pass every time by a phase that their thread has passed before."""
@@ -548,6 +570,19 @@ def _with_number(wait: Instruction) -> str:
     return " ".join([shorter(wait.name), *(numbers if "wait_group" in wait.modifiers else [])])
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Names in words.
+
+    >>> _listed(["a", "b", "c"]), _listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
 def _ctas_named(ctas: Sequence[int]) -> str:
     """CTAs in words.
 
@@ -556,7 +591,7 @@ def _ctas_named(ctas: Sequence[int]) -> str:
     """
     if len(ctas) > 2 and ctas[-1] - ctas[0] == len(ctas) - 1:
         return f"CTAs {ctas[0]} to {ctas[-1]}"
-    return f"CTAs {', '.join(map(str, ctas[:-1]))} and {ctas[-1]}"
+    return f"CTAs {_listed([str(cta) for cta in ctas])}"
 
 
 def warps_named(warps: Sequence[int]) -> str:

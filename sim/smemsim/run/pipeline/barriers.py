@@ -91,16 +91,20 @@ class BarrierObserver(Observer):
                 missing = None if barrier is None else self._missing(x, barrier)
                 numbers = {thread // WARP for _, thread in late}
                 elsewhere = tuple(sorted(at for at, warps in self._arrived.items() if at != key and numbers & warps.keys()))
+                for _, offset in elsewhere:
+                    self._variable(x, offset)
                 self.lanes.stuck.append(Stuck(warps, wait.instruction, wait.what(), own[0], key, overdue, missing, elsewhere))
 
     def _missing(self, x: Wave, barrier: Mbarrier) -> Missing:
         """What the current phase of an mbarrier lacks."""
         key, state = (barrier.cta.index, barrier.offset), barrier.state
+        self._variable(x, barrier.offset)
         own = range(self._first // WARP, (self._first + x.stride) // WARP)
-        came = (
-            (warp - own.start, i) for warp, (phase, i) in sorted(self._arrived[key].items()) if phase == self._phase[key] and warp in own
-        )
-        return Missing(state.phase, state.expected, state.pending, state.tx, tuple(came), self._open[key].reads)
+        arrived = [
+            (warp - own.start, phase == self._phase[key], i) for warp, (phase, i) in sorted(self._arrived[key].items()) if warp in own
+        ]
+        came, before = tuple((warp, i) for warp, is_now, i in arrived if is_now), tuple(warp for warp, is_now, _ in arrived if not is_now)
+        return Missing(state.phase, state.expected, state.pending, state.tx, came, before, self._open[key].reads)
 
     def _own(self, threads: np.ndarray) -> list[int]:
         return [t for t in np.asarray(threads).tolist() if self._begin <= t < self._end]

@@ -33,7 +33,8 @@ class Span(NamedTuple):
 
 class Missing(NamedTuple):
     """What the current `phase` of an mbarrier lacks: `pending` of `expected` arrivals, and `tx` bytes. `came` are the
-    warps that have arrived in it, and where. `reads` is what its arrivals know, as in `Known`.
+    warps that have arrived in it, and where; `before` those whose last arrival was in an earlier phase. `reads` is what
+    its arrivals know, as in `Known`.
     """
 
     phase: int
@@ -41,6 +42,7 @@ class Missing(NamedTuple):
     pending: int
     tx: int
     came: tuple[tuple[int, Instruction], ...]
+    before: tuple[int, ...]
     reads: int
 
 
@@ -76,6 +78,7 @@ class Lanes:
     warps: dict[int, list[Span]] = dataclasses.field(default_factory=dict)
     engines: dict[tuple[str, int], list[Span]] = dataclasses.field(default_factory=dict)
     stuck: list[Stuck] = dataclasses.field(default_factory=list)
+    readers: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # by the number of a reader: its warps
     count: int = 0
 
     def warp_does(self, warp: int, kind: str, begin: float, end: float, label: str, i: Instruction, loads: int = 0, reads: int = 0) -> None:

@@ -213,7 +213,9 @@ class PipelineRecorder(BarrierObserver):
         label = "" if newest < 0 else str(newest)
         for warp, _ in self._drawn(x, [thread]):
             self.lanes.engine_does("tensor core", reader, Span("mma", start, end, label, i))
-            for one in range(warp, warp + (WARPGROUP // WARP if op.kind == "wgmma" else 1)):
+            warps = range(warp, warp + (WARPGROUP // WARP if op.kind == "wgmma" else 1))
+            self.lanes.readers[reader] = tuple(warps)
+            for one in warps:
                 self.lanes.warp_does(one, "mma", known.time, known.time, label, i)
 
     def group_committed(self, x: Wave, i: Instruction, kind: GroupKind) -> None:
