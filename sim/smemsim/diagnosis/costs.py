@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from smemsim.core.finding import Finding, at_instruction
-from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts
+from smemsim.core.finding import Finding, Half, at_instruction
+from smemsim.core.layout.conflicts import SWIZZLE_BASE, SWIZZLE_SHIFT, BankAccess, ConflictFree, conflict_free_layouts, padding_of
 from smemsim.core.layout.cute import CuteSwizzle
 from smemsim.core.machine.memory import SharedMemory
 from smemsim.core.picture.model import Heat, HeatLine
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.architectures import architecture
-from smemsim.core.spec.counters import LANES, Sure
+from smemsim.core.spec.counters import LANES, SECTOR, Sure
 from smemsim.core.spec.shared_memory import CHUNK, LINE
 from smemsim.core.spec.swizzles import MODES, Swizzle
 from smemsim.core.words.smem import SmemDescriptor
+from smemsim.diagnosis.rings import shorter
 from smemsim.run.counters import Counters, Counting, Limit
 from smemsim.run.counters.rows import Row
 from smemsim.run.engine.records import Load, Mma, Store
@@ -38,9 +39,10 @@ PATTERN = max(mode.period for mode in MODES.values())  # bytes after which every
 MOST_LINES = 6
 MOST_HEAT = 400  # lines of a page
 HEAT = (
-    ("wavefronts", "wavefronts"), ("ideal_wavefronts", "ideal"), ("worst_degree", "degree"), ("sectors", "sectors"), ("ideal_sectors", "ideal"),
-    ("operand_wavefronts", "operands"), ("copied_bytes", "bytes copied"),
+    ("wavefronts", "shared wavefronts"), ("ideal_wavefronts", "needed"), ("worst_degree", "conflict degree"), ("sectors", "global sectors"), ("ideal_sectors", "needed"),
+    ("operand_wavefronts", "operand wavefronts"), ("copied_bytes", "bytes copied"),
 )  # fmt: skip
+SECTORS_OF_WAVEFRONT = LINE // SECTOR
 
 
 class _Buffer(NamedTuple):
@@ -69,17 +71,17 @@ def heat_of(table: Counters, text: Callable[[int], str], source: Callable[[str],
             value = int(table[column][n])
             one[k] = max(one[k], value) if column == "worst_degree" else one[k] + value
     costs = {key: one for key, one in costs.items() if any(one)}
-    totals = [max(table.total(column), 1) for column, _ in HEAT]
-    share = {key: max(one[0] / totals[0], one[3] / totals[3], one[5] / totals[5]) for key, one in costs.items()}
-    top = max(share.values(), default=0)
+    weight = {key: (one[0] + one[5]) * SECTORS_OF_WAVEFRONT + one[3] for key, one in costs.items()}
+    total = max(sum(weight.values()), 1)
+    used = [k for k in range(len(HEAT)) if any(one[k] for one in costs.values())]
     lines = tuple(
         HeatLine(
             f"{file.rpartition('/')[2]}:{line}" if file else f"PTX {line}", (source(f"{file}:{line}") if file else text(line)).strip(),
-            tuple(f"{value:,}" if value else "" for value in one), share[file, line] / top if top else 0.0, _loses(one),
+            tuple(f"{one[k]:,}" if one[k] else "" for k in used), weight[file, line] / total, _loses(one),
         )
         for (file, line), one in sorted(costs.items())[:MOST_HEAT]
     )  # fmt: skip
-    return Heat(tuple(head for _, head in HEAT), lines, tuple(table.text(0).splitlines())) if lines else None
+    return Heat(tuple(HEAT[k][1] for k in used), lines, tuple(table.text(0).splitlines())) if lines else None
 
 
 def _loses(one: list[int]) -> str:
@@ -122,15 +124,14 @@ def _conflicts(launch: Launch, counting: Counting) -> Iterator[Finding]:
             continue
         worst = max(lost, key=lambda key: lost[key])
         spent = sum(counting.rows[key].wavefronts for key in lost)
-        lines = sorted({counting.instructions[key].line for key in lost} - {counting.instructions[worst].line})
-        others = (
-            f" and at {len(lines)} more line{'s' * (len(lines) > 1)} ({', '.join(map(str, lines[:MOST_LINES]))}{', ...' * (len(lines) > MOST_LINES)})"
-            if lines
-            else ""
-        )
+        here = counting.instructions[worst].line
+        others = sorted((i for key in lost if (i := counting.instructions[key]).line != here), key=lambda i: i.line)
+        lines = len({i.line for i in others})
+        also = f" and at {lines} more line{'s' * (lines > 1)}" if lines else ""
         yield at_instruction(
             "P902", counting.instructions[worst],
-            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{others}", _repair(launch, counting, buffer),
+            f"bank conflicts of degree {max(counting.rows[key].worst_degree for key in lost)} here{also}", _repair(launch, counting, buffer),
+            halves=tuple(Half("also" if n else "access", shorter(i.name), i) for n, i in enumerate([counting.instructions[worst], *others[:MOST_LINES]])),
             why=f"{spent:,} wavefronts, without conflicts {spent - sum(lost.values()):,}; {spent / total:.0%} of all wavefronts of the launch",
         )  # fmt: skip
 
@@ -185,17 +186,21 @@ def _repair(launch: Launch, counting: Counting, buffer: _Buffer) -> str:
     if not layouts or answer.now == answer.ideal:
         return ""
     element = 2 if any("matrix" in a.op for a in accesses) else min(a.size for a in accesses)
-    is_sample = answer.now < sum(counting.rows[key].wavefronts for key in buffer.keys)
-    tried = f"tried{' on some of the accesses' * is_sample}: {answer.now:,} wavefronts become {answer.ideal:,}"
-    return _worded(layouts[0], element, tried, is_fixed=fixed is not None)
+    spent = sum(counting.rows[key].wavefronts for key in buffer.keys)
+    left = spent - sum(_excess(counting, key, counting.rows[key]) for key in buffer.keys)
+    tried = f"tried{' on some of the accesses' * (answer.now < spent)}: all {spent:,} wavefronts of the buffer become {left:,}"
+    padded = padding_of(accesses) if fixed is None and layouts[0].swizzle is not None else None
+    return _worded(layouts[0], padded, element, tried, is_fixed=fixed is not None)
 
 
-def _worded(layout: ConflictFree, element: int, tried: str, *, is_fixed: bool) -> str:
+def _worded(layout: ConflictFree, padded: ConflictFree | None, element: int, tried: str, *, is_fixed: bool) -> str:
+    """A layout in words, and a padding that does the same."""
     both = " in the map and the threads' addresses" if is_fixed else ""
     form = layout.cuda(element)
     if layout.swizzle is not None:
         form = f"replace each byte offset in the buffer by {form}" if layout.swizzle.bits else layout.says
-    return f"{form}{both} ({tried}); in CuTe {layout.cute(element)} on elements of {element} B"
+    other = f"; or pad its rows, {padded.cuda(element)}" if padded is not None else ""
+    return f"{form}{both} ({tried}); in CuTe {layout.cute(element)} on elements of {element} B{other}"
 
 
 class _Tma(NamedTuple):

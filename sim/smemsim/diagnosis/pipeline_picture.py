@@ -151,6 +151,8 @@ def _in_flight(ring: Ring) -> Iterator[Bar]:
     ]
     for count, same in itertools.groupby(counts, key=lambda one: one[2]):
         spans = list(same)
+        if not count and not ring.is_late:
+            continue
         is_few = ring.is_late and count <= ring.effective
         says = f"{count} of at most {len(ring.stages)} in flight"
         yield Bar("few" if is_few else "flying", spans[0][0], spans[-1][1], (str(count),), says)

@@ -29,6 +29,7 @@ __all__ = [
     "ConflictFree",
     "conflict_free_layouts",
     "offsets_of",
+    "padding_of",
     "read_access",
 ]
 
@@ -275,6 +276,25 @@ def conflict_free_layouts(
     return ConflictAnswer(
         sum(a.cost for a in found), sum(a.ideal for a in found), tuple(free), None if free else nearest, len(candidates), found
     )
+
+
+def padding_of(accesses: Sequence[BankAccess]) -> ConflictFree | None:
+    """The least padding of rows without conflicts; a row is as long as neighbouring lanes of the costliest access are
+    apart. None if there is none.
+
+    >>> padding_of([BankAccess("ld", [np.arange(32) * 128], 4)])
+    ConflictFree(swizzle=None, pitch=128, padding=4, wavefronts=1)
+    """
+    worst = max(accesses, key=lambda a: a.cost - a.ideal)
+    apart, counts = np.unique(np.abs(np.diff(worst.at, axis=1)), return_counts=True)
+    pitch = int(apart[counts.argmax()])
+    unit = max(a.size for a in accesses)
+    if pitch <= unit or pitch % unit:
+        return None
+    plain = [a.at for a in accesses]
+    free = (c for c in _paddings(unit, [pitch]) if all(a.is_free(c(at)) for a, at in zip(accesses, plain, strict=True)))
+    found = next(free, None)
+    return found and dataclasses.replace(found, wavefronts=_total(accesses, plain, found))
 
 
 def _total(accesses: Sequence[BankAccess], plain: Sequence[np.ndarray], layout: ConflictFree) -> int:

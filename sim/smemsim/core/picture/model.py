@@ -300,9 +300,7 @@ class Entry:
 
 
 class HeatLine(NamedTuple):
-    """A line of source, its numbers, and its share (0 to 1) of the cost of the most costly line. `says` is printed next
-    to it.
-    """
+    """A line of source, its numbers, and its share (0 to 1) of the cost of the launch. `says` is printed next to it."""
 
     where: str
     text: str

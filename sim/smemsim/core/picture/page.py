@@ -34,7 +34,7 @@ def page_html(page: Page) -> str:
 {_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn or not page.is_about_pictures else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_checked(page.checked)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
 {"" if hidden else _strips(page)}</aside>
 <div class=work>{_drawn(page) if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
-{_stages(page.stages) if page.stages else ""}{_heat(page.heat) if page.heat else ""}{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
+{_stages(page.stages) if page.stages else ""}{_heat(page.heat) if page.heat else ""}{_below(page.above) if page.above else ""}<footer>Written by smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
 {_scripts(packed)}</body></html>
 """
 
@@ -133,7 +133,7 @@ def _entry(e: Entry, name: str = "") -> str:
     parts = f"<span class=parts>{rows}{fix}</span>" if rows or fix else ""
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
-    said = f'<{tag} class="finding {e.severity}"{more}>{head}<span class=what>{html.escape(e.message)}</span>{parts}{why}{seen}</{tag}>'
+    said = f'<{tag} class="finding {e.severity}{" cost" * e.code.startswith("P")}"{more}>{head}<span class=what>{html.escape(e.message)}</span>{parts}{why}{seen}</{tag}>'
     link = f'<p><a href="{html.escape(e.link)}">the page of this launch</a></p>' if e.link else ""
     anchor = f' id="{name}"' if name else ""
     return f"<li{anchor}>{said}{_sides(e.sides)}{_excerpted(e.excerpt)}{_explained(e)}{_followers(e.followers)}{link}</li>"
@@ -204,20 +204,20 @@ def _unchecked(names: Sequence[str]) -> str:
 
 
 def _heat(heat: Heat) -> str:
-    """A table of source lines; the bar before each is its share of what the most costly one costs, in red if it loses
-    more than it needs.
+    """A table of source lines; the bar before each is its share of the launch's cost, coloured if it loses more than it
+    needs.
     """
     heads = "".join(f"<th scope=col class=num>{html.escape(head)}</th>" for head in heat.heads)
     rows = "".join(
-        f'<tr><td class=heatbar aria-label="{line.share:.0%} of the most costly line"><i{"" if line.says else " class=fine"} style="width:{line.share:.0%};opacity:{0.25 + 0.75 * line.share:.2f}"></i></td>'
+        f"<tr><td class=heatbar><i{'' if line.says else ' class=fine'} style='width:{line.share:.0%}'></i></td><td class=num>{line.share:.0%}</td>"
         f'<td class=mono>{html.escape(line.where)}</td><td class=mono title="{html.escape(line.says)}">{html.escape(line.text[:LONGEST_LINE])}'
         f"{f'<br><span class=dim>{html.escape(line.says)}</span>' if line.says else ''}</td>"
         f"{''.join(f'<td class=num>{html.escape(number)}</td>' for number in line.numbers)}</tr>"
         for line in heat.lines
     )
     sums = "".join(f"<li>{html.escape(line)}</li>" for line in heat.sums)
-    head = f"<thead><tr><th scope=col>heat</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
-    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of all wavefronts, sectors or operand wavefronts, whichever is largest, relative to the most costly line. The line of a red bar costs more than its bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
+    head = f"<thead><tr><th scope=col colspan=2>share of the cost</th><th scope=col>line</th><th scope=col>source</th>{heads}</tr></thead>"
+    return f"<section class=run aria-labelledby=hh><h2 id=hh>What lines cost</h2><ul class='outputs dim'>{sums}</ul><p class=dim>A bar is the line's share of the launch's cost: a wavefront counts 4, a sector 1 (32 of 128 bytes). A line with an orange bar costs more than its bytes need.</p><div class=heat><table>{head}<tbody>{rows}</tbody></table></div></section>"
 
 
 def _stages(stages: Stages) -> str:
