@@ -155,7 +155,7 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     assert came in pipeline.sentences()[0]
     assert "|~empty[0] phase 0: 0 read~" in pipeline.text()
     dots = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', pipeline.svg())
-    assert (len(dots), len({y for _, y in dots})) == (2, 1)  # stage 0 is full, stage 0 is free; stage 2 is full then, too
+    assert (len(dots), len({y for _, y in dots})) == (3, 2)  # stage 0 is full, stage 0 is free (stage 2 is full then, too); the legend
     drawn = ("waits for ever", "accumulator is computed", "empty, and the next load waits")
     assert [says in pipeline.svg() for says in drawn] == [True, False, False]  # the legend has what is drawn
     assert "before issuing load 5 into stage 1, for mbarrier " in pipeline.sentences()[0]
