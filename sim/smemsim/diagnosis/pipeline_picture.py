@@ -126,7 +126,8 @@ def _stage_bars(ring: Ring, stage: int, labels: dict[int, str], end: float) -> I
         yield Bar("full", full, read, (), f"load {label}: full")
         yield Bar("read", read, free, (), f"load {label}: being read")
         if following is not None and ring.is_late and following[1].at > free:
-            why, says = held.get(following[0]), ()
+            why = held.get(following[0])
+            says: tuple[str, ...] = ()
             if why is not None:
                 until = labels.get(why.until, "")
                 says = (f"needs {label}, waits for {until}", f"waits for {until}", until)
@@ -218,7 +219,7 @@ def _needed_until(pipeline: Verdicts, span: Span) -> float | None:
             is_first = ring.fillings[ring.held[0].load].at >= span.end and any(f.at == span.end for f in ring.fillings[: ring.held[0].load])
             found = span.begin if is_first else ring.fillings[one.needs].intervals[3]
         if found < span.end:
-            return max(found, span.begin)
+            return float(max(found, span.begin))
     return None
 
 
