@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import inspect
 import json
 import pathlib
@@ -13,6 +12,7 @@ from collections.abc import Callable
 import click
 
 import smemsim
+from smemsim.base.members import MEMBERS, public_members
 from smemsim.cli import main as cli
 from smemsim.core.spec.alternatives import ALTERNATIVES, Alternative
 from smemsim.core.spec.calibration import CALIBRATION, calibration
@@ -410,29 +410,6 @@ def python(_: Page) -> str:
     return "\n\n".join(made)
 
 
-# Members that only smemsim itself calls: the page leaves them out.
-OWN_MEMBERS = {
-    "CampaignReport": ("is_whole",),
-    "Finding": (
-        "about",
-        "as_dict",
-        "excerpt",
-        "fix_text",
-        "inside",
-        "is_within_warp",
-        "lines_of",
-        "operation",
-        "others",
-        "page_rows",
-        "rows",
-    ),
-    "Gpu": ("declare_garbage", "forget_garbage", "place_heap"),
-    "GlobalMemory": ("declare_garbage", "forget_garbage", "place_heap"),
-    "Cluster": ("check_nothing_traps",),
-    "SharedMemory": ("bulk_leaves", "check_nothing_traps", "form", "lines_writers"),
-    "TensorMemory": ("check_group", "doubts"),
-    "Run": ("has_relaxed",),
-}
 SAME_CLASS = {"CheckFinding": "Finding", "RunFinding": "Finding"}
 
 
@@ -444,7 +421,8 @@ def _name(name: str) -> str:
         return f"### {name}\n\nAnother name of [{SAME_CLASS[name]}](#{SAME_CLASS[name].lower()})."
     if isinstance(value, type) or callable(value):
         return "\n\n".join([f"### {name}", f"```text\n{_signature(name, value)}\n```", *_told(value), *_members(value)])
-    return f"### {name}\n\n{COLLECTIONS[name]}\n\nIt is a `{type(value).__name__}` with {len(value)} entries."
+    kind = next(base.__name__ for base in type(value).__mro__ if base in (dict, list, tuple))
+    return f"### {name}\n\n{COLLECTIONS[name]}\n\nIt is a `{kind}` with {len(value)} entries."
 
 
 # What the public collections hold.
@@ -459,32 +437,38 @@ COLLECTIONS = {
 
 
 def _signature(name: str, value: object) -> str:
+    """A call as Python would accept it: annotations without quotes, defaults as literals."""
     try:
-        text = str(inspect.signature(value))  # type: ignore[arg-type]
+        signature = inspect.signature(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return name
-    if isinstance(value, type) and issubclass(value, enum.Enum):
-        return f"{name}(value)"
-    text = _legal(text)
-    if len(name + text) <= 110:
-        return name + text
-    parameters = list(inspect.signature(value).parameters.values())  # type: ignore[arg-type]
+    parameters = list(signature.parameters.values())
+    lines = [_parameter(p) for p in parameters]
     named = [p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters]
-    lines = [_legal(str(p)) for p in parameters]
     if True in named and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         lines.insert(named.index(True), "*")
-    return f"{name}(\n" + "\n".join(f"    {line}," for line in lines) + "\n)"
+    returned = signature.return_annotation
+    end = "" if isinstance(value, type) or returned is inspect.Signature.empty else f" -> {_annotation(returned)}"
+    whole = f"{name}({', '.join(lines)}){end}"
+    return whole if len(whole) <= 110 else f"{name}(\n" + "\n".join(f"    {line}," for line in lines) + f"\n){end}"
 
 
-def _legal(text: str) -> str:
-    """A signature without quotes around annotations and module names: empty strings stay, made defaults are "..."."""
-    text = text.replace("smemsim.", "").replace("<factory>", "...")
-    return re.sub(r"''|'([^']+)'", lambda m: m[1] or m[0], text)
+def _parameter(p: inspect.Parameter) -> str:
+    star = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(p.kind, "")
+    text = f"{star}{p.name}" + ("" if p.annotation is inspect.Parameter.empty else f": {_annotation(p.annotation)}")
+    default = "smemsim.__version__" if p.name == "version" else repr(p.default)
+    return text if p.default is inspect.Parameter.empty else f"{text} = {default}"
+
+
+def _annotation(annotation: object) -> str:
+    """A type as the source has it, without module names and without quotes around it."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text.removeprefix('"').removesuffix('"').replace("smemsim.", "")
 
 
 def _told(value: object) -> list[str]:
     """A docstring: paragraphs as they are, examples and tables as text."""
-    doc = inspect.getdoc(value) or ""
+    doc = (inspect.getdoc(value) or "").partition(f"\n\n{MEMBERS}")[0]
     paragraphs = []
     for paragraph in doc.split("\n\n"):
         lines = paragraph.splitlines()
@@ -509,13 +493,11 @@ def _members(value: object) -> list[str]:
     """Public methods and properties of a class, a line each."""
     if not isinstance(value, type):
         return []
-    rows, inherited = [], [cls for cls in reversed(value.__mro__) if cls.__module__.startswith("smemsim.")]
-    for name, member in sorted({name: member for cls in inherited for name, member in vars(cls).items()}.items()):
-        of = member.__func__ if isinstance(member, classmethod | staticmethod) else member.fget if isinstance(member, property) else member
-        own = {m for cls in value.__mro__ for m in OWN_MEMBERS.get(cls.__name__, ())}
-        if not name.startswith("_") and name not in own and (callable(of) or isinstance(member, property)) and inspect.getdoc(of):
-            first = _escaped((inspect.getdoc(of) or "").split("\n\n")[0].replace("\n", " ")).replace("|", "\\|").replace("\\\\|", "\\|")
-            rows.append((f"`{name}{'' if isinstance(member, property) else '()'}`", first))
+    rows = []
+    for name, member in public_members(value).items():
+        doc = inspect.getdoc(getattr(member, "__func__", member)) or ""
+        first = _escaped(doc.split("\n\n")[0].replace("\n", " ")).replace("|", "\\|").replace("\\\\|", "\\|")
+        rows.append((f"`{name}{'' if isinstance(member, property) else '()'}`", first))
     return [table(("member", "what it is"), rows)] if rows else []
 
 

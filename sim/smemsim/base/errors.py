@@ -39,6 +39,7 @@ class OutsideError(InputError):
 class InternalError(SmemsimError):
     """Two parts of smemsim contradict each other. This is a defect of smemsim; please report it.
 
+    >>> from smemsim import InternalError
     >>> print(InternalError("LBO is 16 from the atoms and 32 from the CuTe layout"))
     internal error, please report it: LBO is 16 from the atoms and 32 from the CuTe layout
     """
@@ -56,6 +57,7 @@ class NotKeptWarning(UserWarning, metaclass=OwnMembers):
 class TraceError(SmemsimError, ValueError):
     """A golden trace cannot be read: it is damaged, truncated, of another kind, or of a newer format.
 
+    >>> import smemsim
     >>> from smemsim.evidence import load_suite
     >>> load_suite("nowhere")
     Traceback (most recent call last):

@@ -1,14 +1,18 @@
-"""Metaclasses for public classes that inherit from Python's own: `dir` and `help` show the members of smemsim.
+"""Metaclasses of public classes: what `dir` and `help` of the class show, so that help fits a screen.
 
-`help` of an exception or an enum would otherwise show some 80 to 470 lines about `Exception`, `str` or `int`.
+`help` of an exception or an enum would otherwise show some 80 to 470 lines about `Exception`, `str` or `int`. `help` of
+a class with many members would show some 200 lines.
 """
 
 from __future__ import annotations
 
 import enum
+import inspect
 import sys
 
-__all__ = ["OwnEnumMembers", "OwnMembers"]
+__all__ = ["MEMBERS", "OwnEnumMembers", "OwnMembers", "public_members"]
+
+FEW = 6  # a class with so many members is shown with all of them
 
 
 def _own(cls: type) -> list[str]:
@@ -17,16 +21,72 @@ def _own(cls: type) -> list[str]:
     return sorted({name for c in classes for name in vars(c) if not name.startswith("_")})
 
 
+def public_members(cls: type) -> dict[str, object]:
+    """Methods and properties for users: those with a docstring that no class of the MRO lists in `_internal`."""
+    internal = {name for c in cls.__mro__ for name in vars(c).get("_internal", ())}
+    found = {}
+    for name in _own(cls):
+        member = inspect.getattr_static(cls, name)
+        of = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if name not in internal and (callable(of) or isinstance(of, property)) and of.__doc__ and not isinstance(of, type):
+            found[name] = member
+    return found
+
+
+class _Text(str):
+    """Text that `help` shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(cls: type) -> inspect.Signature:
+    """The call of a class without quotes around types, and with the values that default factories make."""
+    made = {f.name: f.default_factory for f in getattr(cls, "__dataclass_fields__", {}).values()}
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
+    shown = []
+    for p in parameters:
+        text = p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
+        factory = made.get(p.name)
+        default = factory() if callable(factory) and "<factory>" in repr(p.default) else p.default
+        shown.append(p.replace(annotation=p.annotation if p.annotation is p.empty else _Text(text.strip('"')), default=default))
+    return inspect.Signature(shown)
+
+
 class OwnMembers(type):
-    """The type of smemsim's exceptions.
+    """The type of smemsim's public classes.
+
+    - `dir` and `help` of a class with few members show all of its own.
+    - For other classes they show only what is called on the class itself. The docstring then ends with the names of all
+      members. `dir` of an instance has all of them.
+    - A class lists members that only smemsim uses in `_internal`.
 
     >>> from smemsim.base.errors import HardwareTrap
     >>> dir(HardwareTrap)
     []
     """
 
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: object) -> None:
+        super().__init__(name, bases, namespace, **options)
+        members = public_members(cls)
+        if cls.__doc__ and len(members) > FEW and MEMBERS not in cls.__doc__:
+            listed = ", ".join(name if isinstance(of, property) else f"{name}()" for name, of in members.items())
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{MEMBERS}{listed}."
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return _signature(cls)
+
     def __dir__(cls) -> list[str]:
-        return _own(cls)
+        members = public_members(cls)
+        if len(members) > FEW:
+            return [name for name, of in members.items() if isinstance(of, classmethod | staticmethod)]
+        return list(members)
+
+
+MEMBERS = "Members (`help` of one explains it): "
 
 
 class OwnEnumMembers(enum.EnumType):
@@ -36,6 +96,10 @@ class OwnEnumMembers(enum.EnumType):
     >>> "B128" in dir(Swizzle), "upper" in dir(Swizzle)
     (True, False)
     """
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return inspect.Signature([inspect.Parameter("value", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
 
     def __dir__(cls) -> list[str]:
         return sorted({*cls.__members__, *_own(cls)})

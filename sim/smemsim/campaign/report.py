@@ -221,6 +221,7 @@ class CampaignReport(metaclass=OwnMembers):
     """A campaign: its spaces, seed, shard (number, of how many), version, the seconds that all its runs took, and
     whether this one was broken off.
 
+    >>> from smemsim import CampaignReport
     >>> report = CampaignReport((), seed=0, shard=(1, 1), elapsed=0.0)      # as of `sweep` before its first chunk
     >>> report.cases, report.troubles, report.ok
     (0, (), True)

@@ -264,6 +264,7 @@ def sweep(
 
     Raises InputError for names, numbers and ledgers that do not fit.
 
+    >>> from smemsim import sweep
     >>> report = sweep(["keys"], cases=1, workers=1)
     >>> report.ok, report.cases, report.spaces[0].classes["none moved by 0"]
     (True, 131072, 131072)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.base.errors import SmemsimError
 from smemsim.base.members import OwnMembers
@@ -365,6 +365,11 @@ class Finding(metaclass=OwnMembers):
     >>> str(finding.code), finding.where, finding.repair
     ('D307', 'stride_byte_offset', 'stride_byte_offset of 1024 B or more (now 128 B), to step over an atom of 8 x 128 B')
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "about", "arrays", "excerpt", "fix_text", "inside", "is_milder", "is_within_warp", "lines_of",
+        "operation", "others", "page_rows", "rows", "touched",
+    )  # fmt: skip
 
     code: str
     severity: Severity

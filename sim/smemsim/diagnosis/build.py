@@ -31,6 +31,7 @@ class Scenario(metaclass=OwnMembers):
     or `SmemDescriptor`s; maps are the arguments of the encode call or a `TensorMap`. Raises InputError, like the
     file, for unknown keys and values.
 
+    >>> from smemsim import Scenario
     >>> word = 0x4000000800010000
     >>> s = Scenario("sm_90a").tensor("A", "bf16", m=64, k=64).buffer("sA", address=0x400)
     >>> s = s.map("tmA", of="A", box_dim=(64, 64), swizzle="128B").step("tma_load", map="tmA", to="sA", at=[0, 0])

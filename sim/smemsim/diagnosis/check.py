@@ -108,6 +108,7 @@ def check(scenario: object) -> Report:
 
     Raises InputError with the line and the key for an invalid scenario, and Unmodelled for unknown behaviour.
 
+    >>> from smemsim import check
     >>> tensor = {"dtype": "bf16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}}
     >>> tm = {"of": "A", "data_type": "BFLOAT16", "global_dim": [64, 64], "global_strides": [128], "box_dim": [64, 64], "swizzle": "128B"}
     >>> a = {"dtype": "bf16", "major": "K", "word": 0x4000000800010000, "start": "sA", "k_add": [0, 32, 64, 96],

@@ -733,6 +733,7 @@ class ProductExplanation(metaclass=OwnMembers):
     - `looks_like`, `because`: as in `Diagnosis`, for everything that was tried. `measured`: do the rules rest on an
       H200?
 
+    >>> import numpy as np
     >>> import smemsim
     >>> a = np.ones((64, 16), np.float32)
     >>> found = smemsim.explain_product(a @ a.T, a, a, arch="sm_90a", a_type="bf16")
@@ -798,6 +799,8 @@ def explain_product(
     Raises InputError for shapes that no instructions have, and Unmodelled for kinds with scale factors. Addresses and
     sums are measured on an H200 for sm_90a, and documented or inferred for sm_100a.
 
+    >>> from smemsim import explain_product
+    >>> import numpy as np
     >>> import smemsim
     >>> rng = np.random.default_rng(1)
     >>> a, b = (smemsim.to_float64(rng.integers(0x3F80, 0x4000, (64, 64)), "bf16") for _ in "ab")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
@@ -67,6 +67,10 @@ class Report(metaclass=OwnMembers):
     >>> report.findings, report.is_empty
     ((), True)
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "page",
+    )  # fmt: skip
 
     findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None

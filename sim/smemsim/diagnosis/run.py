@@ -8,7 +8,7 @@ import functools
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smemsim.base.errors import InputError, SmemsimError
 from smemsim.base.floating_point import in_default_state
@@ -395,6 +395,10 @@ class Run(metaclass=OwnMembers):
     >>> run.ok, [finding.code for finding in run.findings], run.launch.status
     (False, ['X001'], 700)
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "explain_output", "has_relaxed", "has_tried", "partial", "tells_stages",
+    )  # fmt: skip
 
     def __init__(
         self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -173,10 +173,16 @@ class TilePicture(metaclass=OwnMembers):
     shape (lines, columns, elements of a chunk). It is -1 if no instruction reads the element. `held` is the content, if
     known.
 
+    >>> from smemsim import TilePicture
     >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16, k_add=[0, 32])
     >>> tile.address.shape, tile.address[1, :, 0].tolist(), tile.first((1, 2))
     ((64, 4, 8), [1168, 1152, 1200, 1184], (1, 16))
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "atoms", "chunks_of_one", "data", "of_seen", "part", "per_chunk", "picture", "places", "subtitle",
+        "too_large",
+    )  # fmt: skip
 
     words: np.ndarray
     arch: str

@@ -61,6 +61,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
 
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 
+    >>> from smemsim import launch_triton
     >>> launch_triton("kernel.py", grid=1)
     Traceback (most recent call last):
     smemsim.base.errors.InputError: kernel = 'kernel.py': needs what triton.compile(...) or KERNEL.warmup(..., grid=(1,)) returns: with .asm, .metadata and .src

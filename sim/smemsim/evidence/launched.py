@@ -46,6 +46,7 @@ def launch_file(
 
     Expected outputs are not compared. Raises InputError with file, line and key, and Unmodelled like `Gpu.launch`.
 
+    >>> from smemsim import launch_file
     >>> launch_file("nowhere.toml")
     Traceback (most recent call last):
     smemsim.base.errors.InputError: nowhere.toml: there is no such file

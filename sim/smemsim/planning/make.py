@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,10 @@ class Plan(Planned, metaclass=OwnMembers):
     >>> p.stride_byte_offset, p.advances[0].tolist()
     (1024, [0, 32, 64, 96])
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "wish",
+    )  # fmt: skip
 
     def __repr__(self) -> str:
         given, usual = dict(self.arguments), inspect.signature(plan).parameters
@@ -134,6 +138,7 @@ def plan(
 
     Raises `IllegalPlan` (an InputError) with the nearest legal plan, and Unmodelled for unknown behaviour.
 
+    >>> from smemsim import plan
     >>> p = plan(128, 128, dtype="bf16", major="K", swizzle="128B", arch="sm_100a", m=64)
     >>> p.leading_byte_offset, p.stride_byte_offset, hex(p.words[0, 0])
     (16, 1024, '0x4000404000010040')
@@ -252,6 +257,7 @@ def plans(rows: int, k: int, **arguments: Any) -> tuple[Choice, ...]:
     A stacking with the same layout as the first one is left out. Raises InputError for arguments that describe no
     tile.
 
+    >>> from smemsim import plans
     >>> [(c.swizzle, c.stack, c.plan is not None) for c in plans(64, 64, dtype="bf16", major="K", arch="sm_90a")]
     [('none', 'strided', True), ('none', 'contiguous', True), ('32B', 'strided', True), ('32B', 'contiguous', True), ('64B', 'strided', True), \
 ('64B', 'contiguous', True), ('128B', 'strided', True)]

@@ -70,6 +70,7 @@ def show_html(scenario: Any) -> str:
 
     Raises what `check` raises.
 
+    >>> from smemsim import show_html
     >>> page = show_html({"arch": "sm_90a", "title": "nothing <yet>"})
     >>> "<h1>nothing &lt;yet&gt;</h1>" in page, "http://" in page.replace("http://www.w3.org/2000/svg", "")
     (True, False)

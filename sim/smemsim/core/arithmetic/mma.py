@@ -61,6 +61,8 @@ def mma(
 
     Raises InputError for wrong types, shapes and values.
 
+    >>> from smemsim import mma
+    >>> import numpy as np
     >>> one = np.full((8, 32), 0x38, np.uint8)
     >>> half = np.full((8, 8), 0x3F000001, np.uint32)
     >>> hex(mma(one, one, half, arch="sm_90a", kind="wgmma", a_type="e4m3", b_type="e4m3", d_type="f32")[0, 0])   # Hopper keeps 13 bits
@@ -116,6 +118,7 @@ def dot_product(
     and `scale_b` (K / block,) are the factors. All else is as in `mma`; the result is in `DotProduct.d`. Raises
     InputError for wrong types, shapes and values.
 
+    >>> from smemsim import dot_product
     >>> one, tiny = 0x3F80, 0x3380                                                                        # bf16 1 and 2^-24
     >>> found = dot_product([one] * 16, [one] + [tiny] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
     >>> for step in found.steps():

@@ -139,6 +139,8 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
 
     Raises InputError for other arrays, and for bits that the type does not have.
 
+    >>> from smemsim import to_float64
+    >>> import numpy as np
     >>> to_float64(np.array([0x3F80, 0xC0C0, 0x7F80], np.uint16), "bf16").tolist(), to_float64([0, 0x7F, 0xFF], "ue8m0").tolist()
     ([1.0, -6.0, inf], [5.877471754111438e-39, 1.0, nan])
     """
@@ -170,6 +172,7 @@ def from_float64(values: Any, dtype: Any) -> np.ndarray:
     The rounding is that of ml_dtypes. Raises InputError for a NaN of a type that has none, and for a negative value of
     ue4m3.
 
+    >>> from smemsim import from_float64
     >>> [hex(x) for x in from_float64([1.0, -6.0, 1e9], "e4m3")], from_float64([1.0, -6.0, 1e9], "e2m1").tolist()
     (['0x38', '0xcc', '0x7f'], [2, 15, 7])
     """
@@ -216,6 +219,7 @@ def element_value(bits: Any, dtype: Any) -> Fraction | float:
 
     Raises InputError for bits that the type does not have.
 
+    >>> from smemsim import element_value
     >>> element_value(0xC0C0, "bf16"), element_value(0x7F, "ue8m0"), element_value(0xF, "e2m1"), element_value(0x7F, "e4m3")
     (Fraction(-6, 1), Fraction(1, 1), Fraction(-6, 1), nan)
     """

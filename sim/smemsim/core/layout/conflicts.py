@@ -51,6 +51,8 @@ class BankAccess(metaclass=OwnMembers):
     - `at` (warps, lanes): byte offsets in the present buffer. `size`: the bytes of each lane.
     - `active`: the mask of the active lanes, for all warps or for each. Raises InputError.
 
+    >>> from smemsim import BankAccess
+    >>> import numpy as np
     >>> BankAccess("ld", [np.arange(32) * 128], 4).cost
     32
     """
@@ -238,6 +240,7 @@ def conflict_free_layouts(
     - `tma`: TMA writes the buffer, so only TMA's swizzles are tried. `swizzle`: the XOR that the buffer has now.
     - `most`: how many layouts are kept. Raises InputError.
 
+    >>> from smemsim import BankAccess, conflict_free_layouts
     >>> column = BankAccess("ldmatrix", [[row * 128 for row in range(8)]], 16)
     >>> answer = conflict_free_layouts([column])
     >>> answer.now, answer.ideal, str(answer.layouts[0].swizzle)

@@ -100,6 +100,7 @@ IDENTITY = CuteSwizzle(0, 4, 3)
 class CuteLayout(metaclass=OwnMembers):
     """A layout: `shape`, `stride` in elements, and the XOR that acts on the byte address of what they give.
 
+    >>> from smemsim import CuteLayout
     >>> tile = CuteLayout.parse("((8,2),(4,4)):((4,32),(1,64))")
     >>> tile(9, 5)  # row 9 is (1,1): 4 + 32; column 5 is (1,1): 1 + 64
     101

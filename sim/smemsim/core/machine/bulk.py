@@ -5,13 +5,14 @@ hardware traps.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smemsim.base.arguments import choice, shown, whole
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.reduce import bulk_reduction, reduction_op
 from smemsim.core.arithmetic.reduce_loops import reduce_elements
 from smemsim.core.machine.cluster import ClusterAddress, broken, cluster_address, rank_in, shared_offset
@@ -28,7 +29,7 @@ GRANULARITY = ARCHITECTURES["sm_90a"].shared_granularity
 
 
 @dataclasses.dataclass(frozen=True)
-class BulkTransfer:
+class BulkTransfer(metaclass=OwnMembers):
     """One bulk copy, reduction or prefetch of `size` bytes. Byte i of the source goes to byte i of the destination.
 
     - `dst`, `src`: byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"), without
@@ -41,6 +42,10 @@ class BulkTransfer:
     >>> t.size, t.dst_space, hex(t.dst), t.dst_cta
     (256, 'shared::cluster', '0x400', 0)
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "sources",
+    )  # fmt: skip
 
     dst: int
     src: int
@@ -125,6 +130,7 @@ def bulk_copy(
     (`smemsim.BULK_TRAPS`) for a misaligned address (716), bytes past the executing CTA's window (700) or past another's
     (719). Raises Unmodelled for unknown behaviour.
 
+    >>> from smemsim import bulk_copy
     >>> t = bulk_copy(0x400, 0x7F0000000000, 264, dst_space="shared::cluster", src_space="global", mbar=0x800)
     >>> t.transaction_bytes, hex(t.shared_address[17]), hex(t.global_address[17])
     (256, '0x411', '0x7f0000000011')
@@ -158,6 +164,7 @@ def bulk_reduce(
     Measured on sm_90a: trace bulk_reductions. That it traps like a copy is inferred. Raises like `bulk_copy`,
     InputError for a pair without an instruction, and Unmodelled for a size that is not a multiple of 16 B.
 
+    >>> from smemsim import bulk_reduce
     >>> bulk_reduce("add", "f16", 0x10000, 0x400, 64, dst_space="global").dtype
     'f16'
     """
@@ -172,6 +179,7 @@ def bulk_prefetch(src: int, size: int) -> BulkTransfer:
     Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps. Raises HardwareTrap where it traps, InputError for
     what is no address or size.
 
+    >>> from smemsim import bulk_prefetch
     >>> len(bulk_prefetch(0x10000, 4096).shared_address)
     0
     """
@@ -188,6 +196,8 @@ def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> n
 
     Raises InputError for other arrays, and for what is no bulk transfer.
 
+    >>> from smemsim import bulk_bytes, bulk_reduce
+    >>> import numpy as np
     >>> t = bulk_reduce("max", "u32", 0x10000, 0x400, 16, dst_space="global")
     >>> old, new = np.array([1, 9, 5, 0], np.uint32), np.array([4, 4, 5, 6], np.uint32)
     >>> bulk_bytes(t, dst=old.view(np.uint8), src=new.view(np.uint8)).view(np.uint32).tolist()

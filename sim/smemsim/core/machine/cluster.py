@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.architectures import ARCHITECTURES
 from smemsim.core.spec.assumptions import assumed
 from smemsim.core.spec.bulk import BULK_LIMITS, BULK_TRAPS
@@ -37,11 +38,12 @@ RANK_SHIFT = BULK_LIMITS.cta_rank_shift
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class ClusterAddress:
+class ClusterAddress(metaclass=OwnMembers):
     """A byte of one CTA's shared memory in a cluster: `cta_rank` (%cluster_ctarank) and `smem_address`.
 
     `smem_address` without the rank is the address of the same variable in CTA 0, or in a kernel without clusters.
 
+    >>> from smemsim import ClusterAddress
     >>> ClusterAddress(3, 0x400).encode() == 0x3000400, ClusterAddress.decode(0x3000400)
     (True, ClusterAddress(cta_rank=3, smem_address=0x400))
     """
@@ -79,6 +81,7 @@ def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
 
     Raises InputError for what is no address of shared memory, or no rank of a cluster.
 
+    >>> from smemsim import mapa
     >>> hex(mapa(0x408, 1).encode()), hex(mapa(0x3000408, 1).encode())
     ('0x1000408', '0x1000408')
     """
@@ -86,7 +89,7 @@ def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
 
 
 @dataclasses.dataclass(frozen=True)
-class Delivery:
+class Delivery(metaclass=OwnMembers):
     """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`.
 
     >>> import smemsim
@@ -127,6 +130,7 @@ def multicast(
     Raises HardwareTrap (719) for a mask with CTAs outside the cluster, InputError for arguments that no instruction
     has, and Unmodelled for a barrier off 8 B or outside the pair.
 
+    >>> from smemsim import multicast
     >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
     [(0, ClusterAddress(cta_rank=0, smem_address=0x400)), (2, ClusterAddress(cta_rank=2, smem_address=0x400))]
     """

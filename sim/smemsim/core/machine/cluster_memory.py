@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smemsim.base.arguments import whole
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.core.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast, received_by
 from smemsim.core.machine.global_memory import GlobalMemory
@@ -26,9 +27,10 @@ __all__ = ["Cluster", "check_nothing_traps", "deliveries"]
 _NOTHING = np.zeros(0, np.uint8), np.zeros(0, np.uint8)
 
 
-class Cluster:
+class Cluster(metaclass=OwnMembers):
     """`size` CTAs with a shared window each: `cluster[rank]` is a SharedMemory.
 
+    >>> from smemsim import Cluster, GlobalMemory, TensorMap
     >>> import numpy as np
     >>> world, cluster = GlobalMemory(), Cluster(4)
     >>> a = world.place(np.arange(1024, dtype=np.uint8))
@@ -38,6 +40,10 @@ class Cluster:
     >>> int(cluster[3].bytes[5]), int(cluster[0].bytes[5])
     (133, 0)
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "bulk_moves", "bulk_sides", "bulk_transfers", "of",
+    )  # fmt: skip
 
     def __init__(self, size: int, arch: str = "sm_90a", *, shared_bytes: int | None = None) -> None:
         wanted = f"a number of CTAs from 1 to {BULK_LIMITS.most_ctas}"

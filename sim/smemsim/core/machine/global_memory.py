@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import ctypes
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.budget import ask, hold
 from smemsim.base.errors import InputError, OutsideError
+from smemsim.base.members import OwnMembers
 from smemsim.core.machine.heap import Chunks, FreshChunks, Heap
 from smemsim.core.machine.uninitialised import Blank, Declared, Garbage
 from smemsim.core.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
@@ -75,15 +76,22 @@ class Region:
         return f"{f'array {self.name}' if self.name else 'the array'} at {self.begin:#x} ({len(self.data)} B)"
 
 
-class GlobalMemory:
+class GlobalMemory(metaclass=OwnMembers):
     """Global memory: arrays at addresses, nothing between them.
 
+    >>> from smemsim import GlobalMemory
+    >>> import numpy as np
     >>> memory, held = GlobalMemory(), np.zeros(4, np.uint8)
     >>> address = memory.bind(held, name="A")
     >>> memory.span(address + 1, 2)[:] = 7
     >>> held.tolist()
     [0, 7, 7, 0]
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "behind", "declare_blank", "declare_garbage", "filled", "forget_garbage", "has_declared", "heap_array",
+        "holding", "is_hosts_too", "place_heap", "place_parameters", "release", "table", "wrote", "wrote_all",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._begins: list[int] = []  # of `_regions`, which are sorted by them

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from smemsim.base.arguments import whole
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.reduce import tensor_reduction
 from smemsim.core.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.core.machine.global_memory import GlobalMemory, Region
@@ -150,7 +151,7 @@ NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Operand:
+class Operand(metaclass=OwnMembers):
     """The operand that one MMA read through a descriptor: arrays of shape (rows, k).
 
     - `bits`: raw element bits. `writer`: an index into `writers`; -1 if the byte is uninitialised.
@@ -202,7 +203,7 @@ class Operand:
         return out
 
 
-class SharedMemory:
+class SharedMemory(metaclass=OwnMembers):
     """One CTA's shared-memory window, with the owner of every byte.
 
     - `size`: the bytes that the kernel asks for. Default: the largest window of the architecture. The system's bytes
@@ -219,6 +220,12 @@ class SharedMemory:
     >>> int(shared.bytes[0x404 - shared.begin])
     4
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "boxes", "bulk_arrives", "bulk_leaves", "bulk_source", "bulk_target", "form", "line_writers",
+        "lines_writers", "load", "look", "operand_bits", "operand_bytes", "operand_chunks", "operand_words",
+        "owned", "store",
+    )  # fmt: skip
 
     def __init__(
         self, arch: str = "sm_90a", *, size: int | None = None, room: np.ndarray | None = None, at: int = 0, owners: Owners | None = None

@@ -8,13 +8,14 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smemsim.base.arguments import whole
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.explain import DotProduct, explain
 from smemsim.core.arithmetic.multiply import Factors, Options, certain
 from smemsim.core.arithmetic.values import element_value
@@ -291,7 +292,7 @@ class Term:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class MmaResult:
+class MmaResult(metaclass=OwnMembers):
     """The result of one wgmma or tcgen05.mma: its operands, C, and D as raw bits (M, N).
 
     - `a`: one operand, or one for each band of N that reads its own copy of A. `b`: the other operand.
@@ -312,6 +313,10 @@ class MmaResult:
     >>> result.d.shape, result.d_type, hex(result.d[0, 0]), str(result.grade)
     ((64, 64), 'f32', '0x41800000', 'measured')
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "options",
+    )  # fmt: skip
 
     instruction: str
     a: tuple[MmaOperand, ...]

@@ -925,6 +925,8 @@ def tcgen05_mma(
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window, and
     Unmodelled for unknown behaviour. Nothing is written then.
 
+    >>> from smemsim import SmemDescriptor, TensorMemory, tcgen05_mma
+    >>> import numpy as np
     >>> from smemsim import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
     >>> shared.write(0x400, np.full(128 * 16, 0x3F80, np.uint16))                  # ones in 8 x 16 B blocks, both operands

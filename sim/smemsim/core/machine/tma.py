@@ -8,13 +8,14 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from smemsim.base.arguments import shown, whole, wholes
 from smemsim.base.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
 from smemsim.base.floating_point import in_default_state
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.core.arithmetic.reduce_loops import reduce_elements
 from smemsim.core.layout import tma_loops
@@ -131,7 +132,7 @@ def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
     return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
 
 
-class Transfer:
+class Transfer(metaclass=OwnMembers):
     """One TMA transfer of any mode, the `n`-th of some `boxes`. The box consists of rows of chunks.
 
     - `lines` (int64): for each row, the bytes from the tensor's first element to coordinate 0 of dimension 0;
@@ -149,6 +150,10 @@ class Transfer:
     >>> t.transaction_bytes, t.tile_shape, t.rows[2, :2].tolist()
     (128, (32, 4), [0, 4])
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "c0", "geometry", "sources", "stored_bits", "whole",
+    )  # fmt: skip
 
     def __init__(self, boxes: Boxes, n: int = 0, operation: str = "") -> None:
         self.boxes, self.n, self.operation = boxes, n, operation  # of a reduction: add, min, ...
@@ -351,6 +356,7 @@ def tma_load(
     Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented:
     tile::gather4, im2col::w, sub-byte types and the 128B atoms.
 
+    >>> from smemsim import TensorMap, tma_load
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
     ...                      swizzle="128B")
     >>> t = tma_load(tm, (0, 12), smem_address=2048)  # rows 12 to 19 of a tensor with 16
@@ -378,6 +384,7 @@ def tma_store(
     outside the tensor (715). Measured (H200): traces tma_stores, tma_im2col_stores, tma_interleave_stores,
     tma_store_traps, tma_mode_traps.
 
+    >>> from smemsim import TensorMap, tma_store
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20, 4), global_strides=(32,), box_dim=(32, 4))
     >>> len(tma_store(tm, (0, 0), smem_address=1024).global_address)  # 4 rows of 32 bytes, not of 20
     128
@@ -394,6 +401,7 @@ def tma_prefetch(
 
     Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
 
+    >>> from smemsim import TensorMap, tma_prefetch
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
     >>> len(tma_prefetch(tm, (0,)))
     20
@@ -653,6 +661,8 @@ def tma_load_bytes(
     `shared`. Measured (H200): traces tma_values, tma_conversions. Raises what `tma_load` raises, and InputError for
     arrays that are too small.
 
+    >>> from smemsim import TensorMap, tma_load_bytes
+    >>> import numpy as np
     >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(3,), global_strides=(), box_dim=(4,), oob_fill="nan")
     >>> data = np.array([0x3F801001, 0x3F801000, 0xFFC00000], np.uint32).view(np.uint8)
     >>> after = tma_load_bytes(tm, (0,), smem_address=1024, shared=np.zeros(1040, np.uint8), global_=data)
@@ -681,6 +691,8 @@ def tma_store_bytes(
 
     Raises what `tma_store` raises, and InputError for arrays that are too small.
 
+    >>> from smemsim import TensorMap, tma_store_bytes
+    >>> import numpy as np
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
     >>> after = tma_store_bytes(tm, (0,), smem_address=1024, shared=np.ones(2048, np.uint8), global_=np.zeros(64, np.uint8))
     >>> int(after.sum())  # a whole 16-byte chunk past the 20 elements
@@ -711,6 +723,8 @@ def tma_reduce(
     of the box share an address (overlapping strides): their order is not defined. Measured (H200): traces
     tma_reductions, tma_reduce_traps.
 
+    >>> from smemsim import TensorMap, tma_reduce
+    >>> import numpy as np
     >>> tm = TensorMap.tiled(data_type="u32", global_address=0x10000, global_dim=(4,), global_strides=(), box_dim=(4,))
     >>> after = tma_reduce("max", tm, (0,), smem_address=0, shared=np.array([1, 9, 3, 9], np.uint32).view(np.uint8),
     ...                    global_=np.array([5, 5, 5, 5], np.uint32).view(np.uint8))

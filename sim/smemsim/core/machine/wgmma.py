@@ -312,6 +312,8 @@ def wgmma(
 
     Raises InputError for an instruction that does not exist, HardwareTrap if an operand leaves the shared window.
 
+    >>> from smemsim import SharedMemory, SmemDescriptor, wgmma, wgmma_registers
+    >>> import numpy as np
     >>> shared = SharedMemory("sm_90a", size=8192)
     >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
     >>> word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
 
@@ -31,16 +32,25 @@ class BulkTrap(NamedTuple):
     source: str
 
 
+class BulkTraps(dict[str, BulkTrap], metaclass=OwnMembers):
+    """Why a bulk copy traps, a dict by reason: `cuda_error`, `grade` and `source`.
+
+    >>> import smemsim
+    >>> smemsim.BULK_TRAPS["mbarrier address"].cuda_error
+    716
+    """
+
+
 _M = Grade.MEASURED
 # fmt: off
 # If there are several reasons, the first one in this order counts (trace bulk_traps: past the own window and off 16 B
 # is 700, past another's 716).
-BULK_TRAPS: dict[str, BulkTrap] = {
+BULK_TRAPS = BulkTraps({
     "window":           BulkTrap(ILLEGAL_ADDRESS,    _M, "trace bulk_traps"),  # of the executing CTA
     "shared address":   BulkTrap(MISALIGNED_ADDRESS, _M, "trace bulk_traps"),
     "global address":   BulkTrap(MISALIGNED_ADDRESS, _M, "trace bulk_traps"),
     "mbarrier address": BulkTrap(MISALIGNED_ADDRESS, _M, "trace bulk_traps"),
     "another's window": BulkTrap(LAUNCH_FAILURE,     _M, "trace bulk_traps"),
     "no such CTA":      BulkTrap(LAUNCH_FAILURE,     _M, "trace multicast_traps"),
-}
+})
 # fmt: on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.grades import Dispute
 from smemsim.core.spec.mma_arithmetic import ARITHMETIC_DISPUTES
 from smemsim.core.spec.tcgen05 import TCGEN05_DISPUTES
@@ -133,13 +134,26 @@ DISPUTE_QUESTIONS: dict[str, dict[str, str]] = {
     },
 }
 
-DISPUTES: dict[str, Dispute] = {
-    **CUTE_DSL_DISPUTES,
-    **{code.name: dispute for code, dispute in ATOM_DISPUTES.items()},
-    "16U6_ALIGN16B, 16U4_ALIGN16B": PADDED_DISPUTE,
-    "im2col::w::128": WIDE_HALO_DISPUTE,
-    "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
-    **TCGEN05_DISPUTES,
-    **TENSOR_MEMORY_DISPUTES,
-    **ARITHMETIC_DISPUTES,
-}
+
+class Disputes(dict[str, Dispute], metaclass=OwnMembers):
+    """The questions about which sources disagree, a dict by topic. Each has `takes` (what smemsim assumes), `source` and
+    `other` (what other sources say). docs/evidence/disputes.md has all.
+
+    >>> import smemsim
+    >>> smemsim.DISPUTES["N of M = 128"].takes
+    'of 8'
+    """
+
+
+DISPUTES = Disputes(
+    {
+        **CUTE_DSL_DISPUTES,
+        **{code.name: dispute for code, dispute in ATOM_DISPUTES.items()},
+        "16U6_ALIGN16B, 16U4_ALIGN16B": PADDED_DISPUTE,
+        "im2col::w::128": WIDE_HALO_DISPUTE,
+        "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
+        **TCGEN05_DISPUTES,
+        **TENSOR_MEMORY_DISPUTES,
+        **ARITHMETIC_DISPUTES,
+    }
+)

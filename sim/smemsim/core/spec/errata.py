@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from smemsim.base.members import OwnMembers
+
 __all__ = ["ERRATA", "ERRATA_TOPICS", "Erratum"]
 
 
@@ -473,4 +475,14 @@ ERRATA_TOPICS: dict[str, tuple[Erratum, ...]] = {
 }
 # fmt: on
 
-ERRATA: tuple[Erratum, ...] = tuple(one for of in ERRATA_TOPICS.values() for one in of)
+
+class Errata(tuple[Erratum, ...], metaclass=OwnMembers):
+    """The points in which a document and the hardware differ, a tuple of `Erratum`. docs/evidence/errata.md has all.
+
+    >>> import smemsim
+    >>> smemsim.ERRATA[0].document
+    'PTX ISA 9.1 §9.7.15.5.1, 9.7.16.4.1'
+    """
+
+
+ERRATA = Errata(one for of in ERRATA_TOPICS.values() for one in of)

@@ -7,6 +7,7 @@ import json
 import pathlib
 from typing import Any, NamedTuple
 
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.rule_texts import RULE_TOPICS
 
@@ -120,9 +121,19 @@ def _raised(rule: Rule) -> Rule:
     return rule._replace(grades={**rule.grades, **raised}) if raised else rule
 
 
+class Rules(dict[str, Rule], metaclass=OwnMembers):
+    """The rules about hardware by name, a dict. Each has `title`, `statement`, `example`, `reports`, `grades`, `source`
+    and `traces`. `smemsim evidence RULE` prints one, docs/evidence/rules.md has all.
+
+    >>> import smemsim
+    >>> smemsim.RULES["bulk.size"].grades["sm_90a"]
+    'measured'
+    """
+
+
 _OPERANDS = ("wgmma_operands", "reference_gemm")
 # fmt: off
-RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
+RULES: Rules = Rules((r.name, _raised(r)) for r in (
     Rule("operand.k_major", _grades("measured", "documented"),
          "PTX ISA 9.1 §9.7.16.3.3, 9.7.15.5.1.2",
          _OPERANDS),
@@ -511,5 +522,5 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("tensor_map.bits", _grades("measured", "compiled"),
          "The driver's own bytes. For fields that tensormap.replace can replace, also the code that ptxas emits",
          ("encode_tiled", "encode_im2col", "encode_im2col_wide", "tma_loads")),
-)}
+))
 # fmt: on

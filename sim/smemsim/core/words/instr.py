@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from smemsim.base.arguments import choice, flag, in_steps, shown, whole
 from smemsim.base.errors import InputError
@@ -53,12 +53,17 @@ class InstrDescriptor(metaclass=OwnMembers):
     and words are. Documented: PTX ISA 9.1 §9.7.16.4.2 (tables 42 to 44), not measured. Compilers emit the words under
     golden/compiled.
 
+    >>> from smemsim import InstrDescriptor
     >>> i = InstrDescriptor.decode(0x08200490, kind="f16")
     >>> i
     InstrDescriptor(kind='f16', m=128, n=128, a_type='bf16', b_type='bf16', d_type='f32')
     >>> i.k, i.a_major, hex(InstrDescriptor(kind="f16", m=128, n=128, a_type="bf16", b_type="bf16", b_major="MN").encode())
     (16, 'K', '0x8210490')
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "row", "table",
+    )  # fmt: skip
 
     kind: str
     word: int
@@ -354,7 +359,16 @@ class InstrRule:
         return f"{self.name}: {self.text} ({self.grade}; {self.source})"
 
 
-INSTR_RULES: list[InstrRule] = []
+class InstrRules(list[InstrRule], metaclass=OwnMembers):
+    """The rules that an instruction descriptor must obey, a list. Each has `name`, `text`, `source` and `grade`.
+
+    >>> import smemsim
+    >>> smemsim.INSTR_RULES[0].grade
+    'documented'
+    """
+
+
+INSTR_RULES = InstrRules()
 
 
 def _rule(source: str, grade: Grade = Grade.DOCUMENTED) -> Callable[[Check], Check]:

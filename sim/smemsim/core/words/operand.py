@@ -65,6 +65,7 @@ def operand_addresses(
 
     Raises InputError for arguments that no kernel has, and Unmodelled for unknown behaviour (an invalid layout code).
 
+    >>> from smemsim import operand_addresses
     >>> operand_addresses(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)[:3, 0]
     array([1024, 1168, 1312], dtype=uint32)
     """

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
@@ -46,12 +46,17 @@ class SmemDescriptor(metaclass=OwnMembers):
     9.7.15.5.1.2.2 (wgmma). For wgmma every field is measured; the reserved bits have no effect (trace
     wgmma_reserved_bits).
 
+    >>> from smemsim import SmemDescriptor
     >>> d = SmemDescriptor.decode(0x4000404000010040, arch="sm_100a")
     >>> d
     SmemDescriptor(arch='sm_100a', start_address=1024, leading_byte_offset=16, stride_byte_offset=1024, swizzle='128B')
     >>> hex(d.advance(32).encode())
     '0x4000404000010042'
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "table",
+    )  # fmt: skip
 
     arch: str
     word: int

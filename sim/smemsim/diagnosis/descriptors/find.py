@@ -65,6 +65,8 @@ def find_descriptors(
 
     Raises InputError for arguments that do not go together, and Unmodelled if it is not known what a layout reads.
 
+    >>> from smemsim import find_descriptors
+    >>> import numpy as np
     >>> places = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16)  # rows of 128 B, not swizzled
     >>> answer = find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")
     >>> len(answer.descriptors), answer.nearest.right, answer.nearest.of, answer.nearest.found.swizzle.value

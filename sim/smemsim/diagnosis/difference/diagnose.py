@@ -41,6 +41,7 @@ ALONE = 3  # elements of D that no operand reaches without others
 class Diagnosis(metaclass=OwnMembers):
     """What the difference between two D looks like, and why: whole sentences, the most telling one first.
 
+    >>> from smemsim import Diagnosis
     >>> print(Diagnosis("rounding", ("no element is off by more than its last bit",)))
     looks like rounding: no element is off by more than its last bit
     """
@@ -68,6 +69,7 @@ def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shar
 
     Raises InputError for a `d` of another shape, and for results that do not follow each other.
 
+    >>> import numpy as np
     >>> import smemsim
     >>> shared, words = smemsim.SharedMemory(), np.random.default_rng(1).integers(0x3F00, 0x4000, (16, 128), np.uint16)
     >>> shared.write(0x400, words, label="A and B")

@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.arithmetic.values import from_float64
 from smemsim.core.machine.global_memory import GlobalMemory
 from smemsim.core.ptx.module import Parameter
@@ -163,13 +164,15 @@ def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
     return tuple(s // size for s in array.strides)
 
 
-class DeviceArray:
+class DeviceArray(metaclass=OwnMembers):
     """An array in simulated global memory. It keeps the strides of the array that was copied, as PyTorch and CuPy do.
 
     `address` is the address of its first element, `stride()` its strides. `numpy()` returns its contents in the type
     and shape that it was made with. `update` overwrites them. Elements of types that numpy lacks (bf16, fp8) are
     returned as ml_dtypes' types if that is installed, else as raw bits. `smemsim.to_float64` reads both.
 
+    >>> from smemsim import DeviceArray, GlobalMemory
+    >>> import numpy as np
     >>> a = DeviceArray(GlobalMemory(), np.arange(6, dtype=np.int16).reshape(2, 3).T)
     >>> a.shape, a.stride(), a.numpy()[2].tolist()
     ((3, 2), (1, 3), [2, 5])

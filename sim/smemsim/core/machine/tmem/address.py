@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.members import OwnMembers
 from smemsim.core.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES
 
 __all__ = ["TmemAddress", "check_columns", "indices", "layout_repr", "plain", "together"]
@@ -22,7 +23,7 @@ _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class TmemAddress:
+class TmemAddress(metaclass=OwnMembers):
     """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA
     9.1 §9.7.16.1.1.
 

@@ -234,6 +234,8 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     a lane that is not a multiple of 32, and Unmodelled for a lane above 0: whether the lanes below shift, too, is not
     known.
 
+    >>> from smemsim import TensorMemory, tcgen05_shift
+    >>> import numpy as np
     >>> tmem = TensorMemory()
     >>> to = tmem.alloc(32)
     >>> tmem.cells[:, to.column] = np.arange(128)

@@ -25,6 +25,7 @@ import numpy as np
 from smemsim.base.arguments import choice, flag, in_steps, shown, whole
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.members import OwnMembers
 from smemsim.core.layout.tensor_memory import (
     a_column,
     accumulator_cell,
@@ -111,7 +112,7 @@ def legal_n(cta_group: int, ws: bool, sparse: bool) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class AccumulatorLayout:
+class AccumulatorLayout(metaclass=OwnMembers):
     """The place of D of one tcgen05.mma in tensor memory: a cell of 32 bits for each element; 16-bit types use the
     lower half.
 
@@ -258,13 +259,14 @@ def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: s
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ATmemLayout:
+class ATmemLayout(metaclass=OwnMembers):
     """The place of A of one tcgen05.mma in tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
 
     `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction (see AccumulatorLayout). k counts stored
     elements. Each band of N reads A from its own lanes: with the layouts B, E and G of D, A is stored twice, twice and
     four times. Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); see `grade` and `source`.
 
+    >>> from smemsim import ATmemLayout
     >>> a = ATmemLayout(128, "f16", cta_group=2)
     >>> a.location(70, 3), a.location(70, 3, copy=1), a.element(1, 70, 1, 16)
     ((1, 6, 1, 16), (1, 70, 1, 16), (70, 3))
@@ -363,13 +365,14 @@ def _cell(cta: Any, lane: Any, column: Any, bit: Any, ctas: int) -> tuple[Any, .
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class MetadataLayout:
+class MetadataLayout(metaclass=OwnMembers):
     """The place of the sparsity metadata of tcgen05.mma.sp: 2, 1 or half a bit for each logical element of A.
 
     `m` is the instruction's; k counts logical elements. For kinds with one column the `selector` (instruction
     descriptor, bits 1:0) picks one of two, so `column` is even. With .ws and M below 128 every band of lanes has a
     copy. Compiled: CUTLASS tmem_e_frg. Raises Unmodelled for 64 rows a CTA without .ws, which are in figures only.
 
+    >>> from smemsim import MetadataLayout
     >>> e = MetadataLayout(128, "f16", selector=1)
     >>> e.location(25, 20), e.element(0, 25, 1, 20)
     ((0, 25, 1, 20), (25, 20))
@@ -478,7 +481,7 @@ _KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ScaleLayout:
+class ScaleLayout(metaclass=OwnMembers):
     """The place of the scale factors of A or of B in tensor memory, for one tcgen05.mma of a block-scaled kind. A
     factor is a byte, repeated in every 32 lanes.
 

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from smemsim.base.arguments import choice, flag, shown, whole
 from smemsim.base.distinct import distinct
 from smemsim.base.errors import InputError, Unmodelled
+from smemsim.base.members import OwnMembers
 from smemsim.core.layout import tensor_memory as formulas
 from smemsim.core.layout.tensor_memory import window_lane
 from smemsim.core.machine.memory import SharedMemory
@@ -74,6 +75,7 @@ __all__ = [
 class AllocationError(InputError):
     """Tensor memory is allocated, used or deallocated against its rules (PTX ISA 9.1 §9.7.16.7.1).
 
+    >>> from smemsim import TensorMemory
     >>> TensorMemory().alloc(33)
     Traceback (most recent call last):
     smemsim.core.machine.tmem.memory.AllocationError: columns = 33: needs a power of two from 32 to 512 (PTX ISA 9.1 §9.7.16.7.1)
@@ -314,7 +316,7 @@ _REGISTERS: dict[str, Any] = {name: getattr(formulas, f"register_of_{name}") for
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class TmemAccess:
+class TmemAccess(metaclass=OwnMembers):
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and
     address.
 
@@ -507,7 +509,7 @@ FORGET_EVERY = 64  # writers, after which those are dropped of whom no byte is l
 WARPS = LANES // WARP_LANES
 
 
-class TensorMemory(Columns):
+class TensorMemory(Columns, metaclass=OwnMembers):
     """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), their `writers`, and allocations.
 
     With `strict` (the default) an access to columns that are not allocated raises InputError. Without it the access
@@ -528,6 +530,11 @@ class TensorMemory(Columns):
     >>> int(tmem.cells[40, 0]), tmem.owner(40, 0).where
     (40, (1, 8, 0, 0))
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "check_allocated", "check_allocation", "check_columns", "check_group", "doubts", "grows", "has", "move",
+        "owners", "write_bytes", "write_cells", "write_placed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -855,6 +862,8 @@ def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, lab
     of scale factors, or (M, groups) sets of four bits of metadata. Neighbouring bits stay. `label` is the writer's
     name. Raises InputError for anything else, and for columns that are not allocated.
 
+    >>> from smemsim import ScaleLayout, TensorMemory, tmem_put, tmem_take
+    >>> import numpy as np
     >>> tmem = TensorMemory()
     >>> layout = ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X", column=tmem.alloc(32).column)
     >>> tmem_put(tmem, layout, np.full((128, 1), 0x7F))
@@ -893,6 +902,8 @@ def tmem_take(tensor_memory: Memories, layout: Layout, *, copy: int = 0) -> np.n
 
     Raises InputError for a copy that there is not, and for a layout that is none.
 
+    >>> from smemsim import AccumulatorLayout, TensorMemory, tmem_put, tmem_take
+    >>> import numpy as np
     >>> tmem = TensorMemory()
     >>> d = AccumulatorLayout(64, 32, column=tmem.alloc(32).column)
     >>> tmem_put(tmem, d, np.arange(64 * 32).reshape(64, 32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from smemsim.base.arguments import shown, whole
 from smemsim.base.errors import InputError
@@ -42,6 +42,10 @@ class TensorMap(Encoded, metaclass=OwnMembers):
     >>> len(bytes(tm)), tm.box_dim, tm.swizzle.name
     (128, (64, 8), 'SWIZZLE_128B')
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        "swizzle_mode",
+    )  # fmt: skip
 
     def encode(self) -> bytes:
         """The 128 bytes of the map, as `bytes(tm)`."""
@@ -97,14 +101,7 @@ class TensorMap(Encoded, metaclass=OwnMembers):
         oob_fill: Any = "zeros",
         arch: str | None = None,
     ) -> TensorMap:
-        """The map cuTensorMapEncodeIm2col makes of these arguments; dimensions are C, W[, H[, D]], N, corners W first.
-
-        >>> tm = TensorMap.im2col(data_type="f16", global_address=0x10000, global_dim=(64, 8, 8, 2), global_strides=(128, 1024, 8192),
-        ...                       pixel_box_lower_corner=(-1, -1), pixel_box_upper_corner=(-1, -1), channels_per_pixel=64,
-        ...                       pixels_per_column=32, swizzle="128B")
-        >>> TensorMap.from_bytes(bytes(tm)) == tm
-        True
-        """
+        """The map cuTensorMapEncodeIm2col makes of these arguments; dimensions are C, W[, H[, D]], N, corners W first."""
         given: dict[str, Any] = {
             "pixel_box_lower_corner": numbers("pixel_box_lower_corner", pixel_box_lower_corner),
             "pixel_box_upper_corner": numbers("pixel_box_upper_corner", pixel_box_upper_corner),
@@ -137,17 +134,9 @@ class TensorMap(Encoded, metaclass=OwnMembers):
         """The map that cuTensorMapEncodeIm2colWide makes of these arguments, for im2col::w and im2col::w::128 loads of
         sm_100 and later.
 
-        `mode` is "W" or "W128" (128 pixels, whatever `pixels_per_column` is). On Blackwell the rules are documented,
-        not measured, and the 128 bytes are undocumented: `bytes` raises Unmodelled. sm_90a has no such loads. With
-        arch="sm_90a" rules and bytes are measured: driver 580 takes the call as cuTensorMapEncodeIm2col with corners of
-        0 along H and D, and ignores the mode. `from_bytes` reads that plain im2col map. With arch=None the map is legal
-        if one of the two is.
-
-        >>> tm = TensorMap.im2col_wide(data_type="bf16", global_address=0x10000, global_dim=(64, 9, 7, 4), global_strides=(128, 1152, 8064),
-        ...                            pixel_box_lower_corner_width=-1, pixel_box_upper_corner_width=-1, channels_per_pixel=64,
-        ...                            pixels_per_column=128, mode="W", arch="sm_90a")
-        >>> tm.is_im2col_wide, tm.wide_mode, TensorMap.from_bytes(bytes(tm)).pixel_box_lower_corner
-        (True, 'W', (-1, 0))
+        `mode` is "W" or "W128" (always 128 pixels). On Blackwell the rules are documented, and `bytes` raises
+        Unmodelled, because the 128 bytes are in no document. With arch="sm_90a" rules and bytes are measured: driver
+        580 makes a plain im2col map with corners of 0 along H and D, and ignores the mode.
         """
         given: dict[str, Any] = {
             "pixel_box_lower_corner_width": whole("pixel_box_lower_corner_width", pixel_box_lower_corner_width),
@@ -203,9 +192,6 @@ class TensorMap(Encoded, metaclass=OwnMembers):
 
         Bits that no known encoder writes are kept and named by `unknown_fields`. A wide map that was encoded on Hopper
         comes back as the plain im2col map that it is. TensorMapError where the bytes hold no map at all.
-
-        >>> TensorMap.from_bytes(bytes(128)).data_type.name
-        'UINT8'
         """
         data = raw if type(raw) is bytes and len(raw) == TENSOR_MAP.parts.size else raw_bytes(raw)
         values = decode_parts(TENSOR_MAP.parts.unpack(data))
@@ -216,11 +202,6 @@ class TensorMap(Encoded, metaclass=OwnMembers):
     def parse(cls, text: str, *, arch: str | None = None) -> TensorMap:
         """The map of a text that people paste: an encode call in C, C++ or Python, or its 128 bytes as a debugger
         prints them.
-
-        >>> TensorMap.parse("cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x10000, {64, 128}, {128}, {64, 64},"
-        ...                 " {1, 1}, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,"
-        ...                 " CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);").box_dim
-        (64, 64)
         """
         from smemsim.core.words.tensor_map.dump import parse_bytes
         from smemsim.core.words.tensor_map.text import parse_call

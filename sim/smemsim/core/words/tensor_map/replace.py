@@ -51,6 +51,7 @@ def tensormap_replace(raw: Any, field: str, new_value: Any, *, ordinal: int | No
     Source and grade: RULES["tensor_map.replace"]. Raises InputError for operands that ptxas refuses on the
     architecture, and for values that do not fit a 32- or 64-bit register.
 
+    >>> from smemsim import TensorMap, tensormap_replace
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,),
     ...                      box_dim=(64, 8), swizzle="128B")
     >>> again = TensorMap.from_bytes(tensormap_replace(tm, "box_dim", 16, ordinal=1))
@@ -88,6 +89,7 @@ def build_sequence(tm: TensorMap) -> list[Step]:
     the CUDA programming guide, which allows zeros to begin with on sm_90a (documented); the bytes are those of
     RULES["tensor_map.replace"].
 
+    >>> from smemsim import TensorMap, build_sequence, tensormap_replace
     >>> raw = bytes(128)
     >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(32, 16), global_strides=(128,), box_dim=(32, 8))
     >>> for field, ordinal, value in build_sequence(tm):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from smemsim.base.errors import InputError
+from smemsim.base.members import OwnMembers
 from smemsim.core.finding import Finding, InWord, Path
 from smemsim.core.spec.architectures import ARCHITECTURES, MACHINES, any_architecture
 from smemsim.core.spec.findings import CODES
@@ -618,8 +619,17 @@ def wide_corners(a: Arguments, at: Target) -> Sequence[Broken]:
 # ---- The verdict on an encode call: every rule that its arguments break
 
 
-# By name, in the order in which they are reported.
-TENSOR_MAP_RULES: dict[str, Rule] = {r.name: r for r in (*TILED_RULES, *IM2COL_RULES)}
+class TensorMapRules(dict[str, Rule], metaclass=OwnMembers):
+    """The rules by which the driver accepts a tensor map, a dict by name. Each has `text`, `source`, `grades`, and the
+    `code` of its finding. They have the order in which they are reported.
+
+    >>> import smemsim
+    >>> smemsim.TENSOR_MAP_RULES["global_address"].code
+    'T204'
+    """
+
+
+TENSOR_MAP_RULES = TensorMapRules((r.name, r) for r in (*TILED_RULES, *IM2COL_RULES))
 
 _CALLS: tuple[Call, ...] = ("tiled", "im2col", "im2col_wide")
 # Nearly all maps have whole-byte types, one of Hopper's swizzles and legal codes: most rules about the others need not be asked.
