@@ -58,16 +58,43 @@ def launch_keys(_: Page) -> str:
     return table(("table", "key", "meaning"), rows)
 
 
-# What each table of a scenario file is for.
+# What each table of a scenario file is for, and an example of a step.
 SCENARIO_PLACES = {
     "scenario": ("The file", "Keys at the top of the file."),
     "tensor": ("", "A tensor in global memory. NAME is yours. So are the names of its axes."),
-    "buffer": ("", "A buffer in shared memory."),
+    "buffer": ("", "A buffer in shared memory. Give its `address`, or `base` and `offset`."),
     "layout": ("`layout` of a buffer", "Where software puts each element. Only steps of threads need it."),
-    "map": ("", "A tensor map: the arguments of the driver's encode call, with the driver's names, or its 128 bytes."),
-    "meant": ("`meant` of an operand", "The intended content of the operand."),
+    "map": ("", "A tensor map: the arguments of the driver's encode call, with the driver's names, or its 128 bytes (`raw`)."),
+    "meant": ("`meant` of an operand", "The intended content of the operand. `check` compares it with what the descriptors read."),
     "expect": ("[expect]", "The findings that a test expects."),
     "operand": ("An operand: [step.a], [step.b], ...", "Give `words`, or one `word` and what moves its start. Without both, `check` looks for a descriptor that reads the operand."),
+}  # fmt: skip
+# Kinds of values in the table of keys, shorter than in messages.
+SHORT_KINDS = {
+    "a text": "text",
+    "a whole number below 2^48": "number",
+    "a word of at most 64 bits": "64-bit word",
+    "a table": "table",
+    "a value": "see the meaning",
+    "a name, or its number": "name or number",
+    "an address, or a name": "address or name",
+    "a whole number, or a list of them": "number or list",
+    "a whole number of bytes, or a list of them": "number or list",
+    "two whole numbers": "[number, number]",
+    "two axes: that of rows, that of K": "[name, name]",
+    "a list of texts": "list of texts",
+    "coordinates, or a list of them": "list, or list of lists",
+    "words, one a K step, or a list of them for each block": "list, or list of lists",
+    "a whole number, one a K step, or a list of them for each block": "number, list, or list of lists",
+}
+STEP_EXAMPLES = {
+    "tma_load": 'op = "tma_load"\nmap = "tmA"\nto = "sA"\nat = [[0, 0], [64, 0]]      # two boxes: two transfers\noffset = [0, 8192]\nexpect_bytes = 16384',
+    "tma_store": 'op = "tma_store"\nmap = "tmD"\nfrom = "sD"\nat = [0, 0]',
+    "tma_reduce": 'op = "tma_reduce"\nmap = "tmD"\nfrom = "sD"\nreduce = "add"\nat = [0, 0]',
+    "bulk": 'op = "bulk"\nto = "sA"\ntensor = "A"\nbytes = 8192',
+    "threads": 'op = "threads"\nto = "sB"\ntensor = "B"\naxes = ["n", "k"]\ncontiguous = "k"          # sB has a layout',
+    "mma": 'op = "mma"\nkind = "wgmma"\nm = 64\nn = 64\nk = 16\n\n[step.a]\ndtype = "bf16"\nmajor = "K"\nword = 0x4000004000010040\nk_add = [0, 32, 64, 96]   # four K steps\nmeant = { tensor = "A", axes = ["m", "k"] }',
+    "copy": 'op = "copy"\nshape = "32x128b"\nmulticast = "warpx4"\nto_tmem = [0, 4]\n\n[step.a]\ndtype = "ue8m0"\nmajor = "K"\nword = 0x0000400800000000\nstart = "sSFA"\nk_add = [0, 512]\nmeant = { tensor = "SFA", axes = ["m", "s"] }',
 }  # fmt: skip
 
 
@@ -76,9 +103,19 @@ def keys(_: Page) -> str:
     made = []
     for name, of_table in (SCENARIO_TABLES | STEPS | {"operand": Operand}).items():
         step = f'[[step]] with `op = "{name}"`'
-        title, intro = SCENARIO_PLACES.get(name, (step, inspect.getdoc(of_table) or ""))
-        rows = [(f"**`{key}`**" if of.required else f"`{key}`", of.says) for key, of in keys_of(of_table).items()]
-        made += [f"## {title or f'[{name}.NAME]'}", *([filled(intro)] if intro else []), table(("key", "meaning"), rows)]
+        title, intro = SCENARIO_PLACES.get(name, (step, (inspect.getdoc(of_table) or "").partition(": ")[2]))
+        rows = [
+            (
+                f"**`{key}`**" if of.required else f"`{key}`",
+                SHORT_KINDS.get(of.kind.needs, of.kind.needs),
+                of.says,
+                "" if of.required else of.default,
+            )
+            for key, of in keys_of(of_table).items()
+        ]
+        made += [f"## {title or f'[{name}.NAME]'}", *([filled(intro[:1].upper() + intro[1:])] if intro else [])]
+        made += [f"```toml\n[[step]]\n{STEP_EXAMPLES[name]}\n```"] if name in STEPS else []
+        made += [table(("key", "value", "meaning", "without it"), rows)]
     return "\n\n".join(made)
 
 

@@ -139,12 +139,17 @@ KINDS: dict[str, Kind] = {
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One key: what it holds (a name of `KINDS`, or a kind of its own), what it means, whether it must be there, and the attribute that has its value."""
+    """One key of a table.
+
+    - `holds`: a name of `KINDS`, or a kind of its own. `says`: the meaning. `required`: must it be there?
+    - `attribute`: the attribute of the table that has its value. `default`: what is assumed without the key, in words.
+    """
 
     holds: str | Kind
     says: str
     required: bool = False
     attribute: str = ""
+    default: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -152,9 +157,11 @@ class Key:
         return KINDS[self.holds] if isinstance(self.holds, str) else self.holds
 
 
-def key(holds: str, says: str, *, name: str = "", required: bool = False) -> Any:
-    """The field of a dataclass that is a key of a table, absent as None unless it is required; `name` where the attribute is called otherwise."""
-    metadata = {"name": name, "key": Key(holds, says, required)}
+def key(holds: str, says: str, *, name: str = "", required: bool = False, default: str = "") -> Any:
+    """The field of a dataclass that is a key of a table. It is None if the key is absent. `name` is the name of the key,
+    if the attribute has another one.
+    """
+    metadata = {"name": name, "key": Key(holds, says, required, default=default)}
     return dataclasses.field(metadata=metadata) if required else dataclasses.field(default=None, metadata=metadata)
 
 

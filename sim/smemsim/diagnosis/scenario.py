@@ -76,41 +76,46 @@ Digits: TypeAlias = tuple[tuple[int, int], ...]
 class Tensor:
     """`[tensor.NAME]`: a tensor in global memory."""
 
-    dtype: str = key("text", "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", required=True)
-    extent: Mapping[str, int] = key("table", "number of elements by axis, with any names", required=True)
+    dtype: str = key("text", "the element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", required=True)
+    extent: Mapping[str, int] = key("table", "the number of elements of each axis. The names of axes are yours", required=True)
     stride: Mapping[str, int] = key(
-        "table", "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", required=True
+        "table", "bytes from one element to the next, for each axis. It is 1 along packed elements of 4 and 6 bits", required=True
     )
-    address: int | None = key("int", "its address. Default: any")
+    address: int | None = key("int", "the address of the first element", default="any")
     scale_blocks: tuple[str, str] | None = key(
-        "axes", "for scale factors that are in blocks of 512 bytes: the axis of rows and the axis of scales"
+        "axes",
+        "only for scale factors that are stored in blocks of 512 bytes (128 rows x 4 factors): the axis of rows, and the axis of factors along K",
     )
-    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "for an axis whose elements are not at one stride: the dimensions that it consists of, fastest first. A dimension is [extent, stride in bytes, first, end]; its indices first to end - 1 are in the tensor, and the others are padding. Example: two planes of 32 rows are [[32, 128, 0, 32], [2, 16384, 0, 2]]")  # fmt: skip
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "only for an axis that is not at one stride: the dimensions of memory that make up the axis, fastest first. Each dimension is a list of four numbers: the number of indices, the stride in bytes, the first index inside of the tensor, and the index after the last one inside. Indices outside of the tensor are padding. Example: rows in two planes, 32 rows 128 B apart in each, are [[32, 128, 0, 32], [2, 16384, 0, 2]]")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
     """`layout` of a buffer, as a table."""
 
-    swizzle: str | None = key("text", "none, 32B, 64B, 128B, 128B_ATOM_32B")
-    xor: str | None = key("text", "the number that software XORs: 'address', like hardware, or the 'offset' in the buffer")
-    mn: Digits = key("pairs", "[[size, stride in bytes], ...] of M or N, fastest first. A size is a number of elements; on the axis that `contiguous` names it is a number of bytes", required=True)  # fmt: skip
-    k: Digits = key("pairs", "the same for K", required=True)
+    swizzle: str | None = key("text", "the swizzle: none, 32B, 64B, 128B, 128B_ATOM_32B", default="none")
+    xor: str | None = key(
+        "text",
+        "what the software's XOR uses: the 'address' in shared memory, like hardware, or the 'offset' in the buffer",
+        default="address",
+    )
+    mn: Digits = key("pairs", "the layout along M or N: a list of [size, stride in bytes], fastest first. A size is a number of elements. On the axis that the step's `contiguous` names, a size is a number of bytes", required=True)  # fmt: skip
+    k: Digits = key("pairs", "the layout along K, in the same form", required=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Buffer:
     """`[buffer.NAME]`: a buffer in shared memory."""
 
-    address: int | None = key("int", "the .shared address, as cvta.to.shared gives it")
-    offset: int | None = key("int", "bytes from `base`, instead of `address`")
-    base: int | None = key("int", "the address of the pool")
-    base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes")
-    bytes: int | None = key("int", "its size in bytes, all stages together")
-    declared_align: int | None = key("int", "the alignment that the source declares, in bytes")
-    stages: int | None = key("int", "the number of stages")
-    stage_bytes: int | None = key("int", "bytes from one stage to the next. Default: equal parts of the buffer")
-    layout: str | Layout | None = key("any", "the layout that software assumes, for steps of threads: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
+    address: int | None = key("int", "the .shared address of the buffer, as cvta.to.shared gives it", default="from `base` and `offset`")
+    offset: int | None = key("int", "instead of `address`: bytes from the start of the pool of shared memory", default="0")
+    base: int | None = key("int", "the address of the pool", default="the first legal address")
+    base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes", default="1024, not guaranteed")
+    bytes: int | None = key("int", "the size in bytes, of all stages together", default="unknown: the end is not checked")
+    declared_align: int | None = key("int", "the alignment that the source declares, in bytes", default="unknown")
+    stages: int | None = key("int", "the number of stages", default="1")
+    stage_bytes: int | None = key("int", "bytes from one stage to the next", default="equal parts of the buffer")
+    layout: str | Layout | None = key("any", "only for steps of threads: where the software puts each element. A table (below), or a CuTe layout as text, (M or N, K) in elements, such as 'Sw<3,4,3> o ((8,8),64):((64,512),1)'")  # fmt: skip
 
 
 _LISTS = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
@@ -122,24 +127,26 @@ _ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_f
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
 
-    of: str | None = key("text", "the tensor that it should describe")
+    of: str | None = key("text", "the tensor that the map should describe. check compares the two", default="not compared")
     raw: str | None = key("text", "the 128 bytes of the CUtensorMap as 256 hex digits, instead of the arguments")
-    data_type: str | int | None = key("enum", "the driver's argument")
-    global_address: str | int | None = key("place", "a number, or a tensor's name")
-    global_offset: int | None = key("int", "bytes added to it")
-    object_address: int | None = key("int", "the address of the CUtensorMap itself")
-    global_dim: Ints | None = key("ints", "elements, dimension 0 first")
-    global_strides: Ints | None = key("strides", "bytes, from dimension 1 on")
-    box_dim: Ints | None = key("ints", "elements, dimension 0 first")
-    element_strides: Ints | None = key("ints", "1 each if left out")
-    interleave: str | int | None = key("enum", "none, 16B, 32B")
-    swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, ...")
-    l2_promotion: str | int | None = key("enum", "none, 64B, 128B, 256B")
-    oob_fill: str | int | None = key("enum", "zeros, nan")
-    pixel_box_lower_corner: Ints | None = key("ints", "the map is im2col if this key is there")
-    pixel_box_upper_corner: Ints | None = key("ints", "of im2col")
-    channels_per_pixel: int | None = key("int", "of im2col")
-    pixels_per_column: int | None = key("int", "of im2col")
+    data_type: str | int | None = key("enum", "the element type of the map, such as BFLOAT16")
+    global_address: str | int | None = key("place", "the address of the tensor: a number, or the name of a tensor")
+    global_offset: int | None = key("int", "bytes that are added to `global_address`", default="0")
+    object_address: int | None = key("int", "the address of the CUtensorMap object itself, for its alignment", default="not checked")
+    global_dim: Ints | None = key("ints", "elements of each dimension of the tensor, dimension 0 first")
+    global_strides: Ints | None = key("strides", "strides in bytes, from dimension 1 on")
+    box_dim: Ints | None = key("ints", "elements of each dimension of the box, dimension 0 first")
+    element_strides: Ints | None = key("ints", "element strides, dimension 0 first", default="1 each")
+    interleave: str | int | None = key("enum", "none, 16B, 32B", default="none")
+    swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, ...", default="none")
+    l2_promotion: str | int | None = key("enum", "none, 64B, 128B, 256B", default="none")
+    oob_fill: str | int | None = key("enum", "the content of elements outside: zeros, nan", default="zeros")
+    pixel_box_lower_corner: Ints | None = key(
+        "ints", "only im2col: the lower corner of the pixel box, W first. A map with this key is im2col"
+    )
+    pixel_box_upper_corner: Ints | None = key("ints", "only im2col: the upper corner of the pixel box, W first")
+    channels_per_pixel: int | None = key("int", "only im2col: channels of each pixel")
+    pixels_per_column: int | None = key("int", "only im2col: pixels of a load")
 
     @property
     def is_im2col(self) -> bool:
@@ -169,11 +176,13 @@ class Meant:
     """`meant` of an operand: where its elements should come from."""
 
     tensor: str = key("text", "the tensor that the operand should come from", required=True)
-    axes: tuple[str, str] = key("axes", "its axis of rows (M or N), its axis of K", required=True)
-    at: tuple[int, int] | None = key("pair", "the element at row 0, K 0 of the first step; [0, 0] if left out")
-    k_step: int | None = key("int", "elements of K from one step to the next; k if left out")
-    mn_step: int | None = key("int", "rows from one block to the next; rows if left out")
-    scale_block: bool | None = key("bool", "each word reads whole blocks of scale factors")
+    axes: tuple[str, str] = key("axes", "two axes of the tensor: that of the rows (M or N), that of K", required=True)
+    at: tuple[int, int] | None = key("pair", "the element that belongs at row 0, k 0 of the first K step", default="[0, 0]")
+    k_step: int | None = key("int", "elements of K from one K step to the next", default="the `k` of the step")
+    mn_step: int | None = key("int", "rows from one block of M or N to the next", default="the rows of the operand")
+    scale_block: bool | None = key(
+        "bool", "only for scale factors: true if each word reads whole blocks of 512 bytes", default="true if the tensor has `scale_blocks`"
+    )
 
     @property
     def origin(self) -> tuple[int, int]:
@@ -185,36 +194,40 @@ class Meant:
 class AnyOperand:
     """What an instruction reads; scale factors need not say their type."""
 
-    dtype: str | None = key("text", "element type")
-    major: str | None = key("text", "K or MN: which axis is contiguous")
-    rows: int | None = key("int", "rows that one instruction reads, if not m or n")
-    words: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = key("words", "raw descriptors, one for each K step; a list of such lists has blocks of M or N")  # fmt: skip
-    word: int | None = key("word", "one raw descriptor; start, k_add and mn_add move its start")
+    dtype: str | None = key("text", "the element type")
+    major: str | None = key("text", "the contiguous axis: K or MN")
+    rows: int | None = key("int", "rows that one instruction reads", default="`m` for A, `n` for B")
+    words: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = key("words", "the descriptors: a list with one for each K step, or a list of such lists, one for each block of M or N")  # fmt: skip
+    word: int | None = key("word", "instead of `words`: one descriptor. `start`, `k_add` and `mn_add` move its start address")
     start: str | int | None = key(
-        "place", "a buffer's name or an address. It is added to what the word's start field has, so the word has start 0 then"
+        "place",
+        "the name of a buffer, or an address. It is added to the start address in `word`, so `word` has the start 0 then",
+        default="0",
     )
-    start_offset: int | None = key("int", "bytes added")
-    k_add: Ints | None = key("ints", "bytes added for each K step")
-    mn_add: Ints | None = key("ints", "bytes added for each block of M or N")
-    meant: Meant | None = key("table", "the intended content. Without it only the descriptor is checked")
-    tmem: Grid | None = key("grid", "tensor memory address, one or one for each step")
-    id: Grid | None = key("grid", "scale factor id, one or one for each step")
-    stage: int | None = key("int", "the stage of the buffer")
+    start_offset: int | None = key("int", "bytes that are added to the start address", default="0")
+    k_add: Ints | None = key("ints", "bytes that are added to the start address, one number for each K step", default="0: one K step")
+    mn_add: Ints | None = key(
+        "ints", "bytes that are added to the start address, one number for each block of M or N", default="0: one block"
+    )
+    meant: Meant | None = key("table", "the intended content (see `meant` of an operand)", default="only the descriptor is checked")
+    tmem: Grid | None = key("grid", "only for operands in tensor memory: the address, one for all K steps or one for each")
+    id: Grid | None = key("grid", "only for scale factors: the scale id, one for all K steps or one for each", default="that of `idesc`")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Operand(AnyOperand):
     """`[step.a]`, `[step.b]`: an operand in shared or in tensor memory."""
 
-    dtype: str = key("text", "element type", required=True)
-    major: str = key("text", "K or MN: which axis is contiguous", required=True)
+    dtype: str = key("text", "the element type", required=True)
+    major: str = key("text", "the contiguous axis: K or MN", required=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expect:
     """`[expect]`: what `check` should find."""
 
-    findings: tuple[str, ...] = key("texts", "codes; the exit code is 0 if exactly these are reported", required=True)
+    findings: tuple[str, ...] = key("texts", "a list of codes. The exit code is 0 if check reports exactly these", required=True)
 
 
 # ---- Steps
@@ -224,7 +237,7 @@ class Expect:
 class Step:
     """`[[step]]`: something that happens."""
 
-    op: str = key("text", "what the step does", required=True)
+    op: str = key("text", "the kind of the step", required=True)
 
     @property
     def buffer(self) -> str:
@@ -246,12 +259,12 @@ class Step:
 class TensorStep(Step):
     """A transfer by TMA through a tensor map."""
 
-    map: str = key("text", "the tensor map, by its name", required=True)
-    stage: int | None = key("int", "the stage of the buffer, from 0 on")
-    offset: Ints | None = key("ints", "bytes from the start of the stage; a list has one entry for each issue")
-    at: tuple[int, ...] | tuple[tuple[int, ...], ...] = key("places", "coordinates of the box, dimension 0 first; a list of them is one issue each", required=True)  # fmt: skip
-    im2col_offsets: Ints | None = key("ints", "the offsets of an im2col load, W first")
-    expect_bytes: int | None = key("int", "bytes that the mbarrier expects, for all issues of the step together")
+    map: str = key("text", "the name of the tensor map", required=True)
+    stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
+    offset: Ints | None = key("ints", "bytes from the start of the stage. A list has one entry for each transfer of the step", default="0")
+    at: tuple[int, ...] | tuple[tuple[int, ...], ...] = key("places", "the coordinates of the box, dimension 0 first. A list of coordinates makes one transfer for each", required=True)  # fmt: skip
+    im2col_offsets: Ints | None = key("ints", "only im2col loads: the offsets, W first", default="0 each")
+    expect_bytes: int | None = key("int", "bytes that the mbarrier expects for all transfers of the step together", default="not checked")
 
     @property
     def places(self) -> tuple[tuple[int, ...], ...]:
@@ -263,7 +276,7 @@ class TensorStep(Step):
 class TmaLoad(TensorStep):
     """`op = "tma_load"`: a tensor copy from global into shared memory."""
 
-    to: str = key("text", "the buffer that is written", required=True)
+    to: str = key("text", "the name of the buffer that is written", required=True)
 
     @property
     def buffer(self) -> str:
@@ -274,7 +287,7 @@ class TmaLoad(TensorStep):
 class TmaStore(TensorStep):
     """`op = "tma_store"`: a tensor copy from shared into global memory."""
 
-    source: str = key("text", "the buffer that is read", name="from", required=True)
+    source: str = key("text", "the name of the buffer that is read", name="from", required=True)
 
     @property
     def buffer(self) -> str:
@@ -292,15 +305,15 @@ class TmaReduce(TmaStore):
 class BulkStep(Step):
     """`op = "bulk"`: a bulk copy or a bulk reduction, which does not change the order of bytes."""
 
-    to: str | None = key("text", "the buffer that is written")
-    source: str | None = key("text", "the buffer that is read", name="from")
-    bytes: int = key("int", "size of each copy", required=True)
-    reduce: str | None = key("text", "the operation: add, min, max, inc, dec, and, or, xor")
-    stage: int | None = key("int", "the stage of the buffer, from 0 on")
-    offset: Ints | None = key("ints", "bytes from the start of the stage; a list has one entry for each issue")
-    tensor: str | None = key("text", "what is copied")
-    global_offset: Ints | None = key("ints", "bytes from the tensor's beginning; a list has one for each issue")
-    expect_bytes: int | None = key("int", "bytes that the mbarrier expects, for all issues of the step together")
+    to: str | None = key("text", "the name of the buffer that is written")
+    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from")
+    bytes: int = key("int", "the size of each copy in bytes", required=True)
+    reduce: str | None = key("text", "the operation of a reduction: add, min, max, inc, dec, and, or, xor", default="a copy")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
+    offset: Ints | None = key("ints", "bytes from the start of the stage. A list has one entry for each transfer of the step", default="0")
+    tensor: str | None = key("text", "the name of the tensor that is copied", default="the content is unknown")
+    global_offset: Ints | None = key("ints", "bytes from the start of the tensor. A list has one entry for each transfer", default="0")
+    expect_bytes: int | None = key("int", "bytes that the mbarrier expects for all transfers of the step together", default="not checked")
 
     @property
     def buffer(self) -> str:
@@ -311,18 +324,20 @@ class BulkStep(Step):
 class ThreadsStep(Step):
     """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
 
-    to: str | None = key("text", "the buffer that is written")
-    source: str | None = key("text", "the buffer that is read", name="from")
-    load: bool | None = key("bool", "true: threads read the buffer, and should find the tensor's elements")
-    tensor: str = key("text", "the tensor whose elements they write or read", required=True)
-    axes: tuple[str, str] = key("axes", "the tensor's axes for mn and k of the layout", required=True)
+    to: str | None = key("text", "the name of the buffer that is written")
+    source: str | None = key("text", "instead of `to`: the name of the buffer that is read", name="from")
+    load: bool | None = key(
+        "bool", "true: threads read the buffer, and check compares with the tensor's elements. Else they write", default="false"
+    )
+    tensor: str = key("text", "the tensor whose elements the threads write or read", required=True)
+    axes: tuple[str, str] = key("axes", "two axes of the tensor: that of `mn` of the layout, that of `k`", required=True)
     contiguous: str = key(
         "text",
-        "the axis whose elements are next to each other ('mn', 'k' or its name). Its sizes in `mn` or `k` are in bytes",
+        "the axis whose elements are next to each other in memory: 'mn', 'k', or the name of the tensor's axis. In the layout, the sizes of this axis are bytes",
         required=True,
     )
-    at: tuple[int, int] | None = key("pair", "the element at (0, 0) of the layout")
-    stage: int | None = key("int", "the stage of the buffer, from 0 on")
+    at: tuple[int, int] | None = key("pair", "the element of the tensor at (0, 0) of the layout", default="[0, 0]")
+    stage: int | None = key("int", "the stage of the buffer, from 0 on", default="0")
 
     @property
     def buffer(self) -> str:
@@ -333,21 +348,21 @@ class ThreadsStep(Step):
 class MmaStep(Step):
     """`op = "mma"`: one `wgmma` or `tcgen05.mma`, or several: one for each K step and each block of rows."""
 
-    kind: str | None = key("text", "wgmma, or a kind of tcgen05: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
-    instruction: str | None = key("text", "the instruction as it is written, instead of kind")
-    m: int = key("int", "M of one instruction, of both CTAs of a pair", required=True)
+    kind: str | None = key("text", "wgmma, or a kind of tcgen05.mma: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
+    instruction: str | None = key("text", "instead of `kind`: the PTX name of the instruction")
+    m: int = key("int", "M of one instruction. For a pair: of both CTAs together", required=True)
     n: int = key("int", "N of one instruction", required=True)
     k: int = key("int", "K of one instruction, in elements", required=True)
-    idesc: int | None = key("int", "the 32 bits of the instruction descriptor")
-    transpose: object | None = key("any", "wgmma's transpose flags")
-    cta_group: int | None = key("int", "1 or 2")
-    sparse: bool | None = key("bool", "an .sp instruction")
-    ws: bool | None = key("bool", "a .ws instruction")
-    scale_vec: str | None = key("text", "1X, 2X or 4X")
-    a: Operand | None = key("table", "operand A")
-    b: Operand | None = key("table", "operand B")
-    scale_a: AnyOperand | None = key("table", "scale factors of A: tmem, id, meant")
-    scale_b: AnyOperand | None = key("table", "the same of B")
+    idesc: int | None = key("int", "the instruction descriptor of tcgen05.mma (32 bits)", default="not checked")
+    transpose: object | None = key("any", "the transpose flags of wgmma", default="those of `major`")
+    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file, or 1")
+    sparse: bool | None = key("bool", "true: the instruction is sparse (.sp)", default="false")
+    ws: bool | None = key("bool", "true: the instruction has .ws", default="false")
+    scale_vec: str | None = key("text", "the scale vector size of block-scaled kinds: 1X, 2X or 4X")
+    a: Operand | None = key("table", "operand A (see An operand)", default="not checked")
+    b: Operand | None = key("table", "operand B (see An operand)", default="not checked")
+    scale_a: AnyOperand | None = key("table", "the scale factors of A: an operand with `tmem`, `id` and `meant`", default="not checked")
+    scale_b: AnyOperand | None = key("table", "the scale factors of B, in the same form", default="not checked")
 
     @property
     def operands(self) -> dict[str, Operand]:
@@ -362,17 +377,17 @@ class MmaStep(Step):
 class CopyStep(Step):
     """`op = "copy"`: `tcgen05.cp`, a copy from shared into tensor memory."""
 
-    op: str = key("text", "tcgen05.cp", required=True)
-    instruction: str | None = key("text", "the instruction as it is written")
-    shape: str | None = key("text", "128x256b, 4x256b, 128x128b, 64x128b, 32x128b")
-    multicast: str | None = key("text", "warpx4, warpx2::02_13, warpx2::01_23")
-    to_tmem: Grid | None = key("grid", "tensor memory address; a list has one for each K step")
-    m: int | None = key("int", "rows, if not those of the shape")
-    n: int | None = key("int", "accepted, without effect")
-    k: int | None = key("int", "elements a line, if not those of the shape")
-    rows: int | None = key("int", "the same as m")
-    cta_group: int | None = key("int", "1 or 2")
-    a: Operand = key("table", "what is copied", required=True)
+    op: str = key("text", "the kind of the step", required=True)
+    instruction: str | None = key("text", "instead of `shape` and `multicast`: the PTX name of the instruction")
+    shape: str | None = key("text", "the shape: 128x256b, 4x256b, 128x128b, 64x128b, 32x128b")
+    multicast: str | None = key("text", "the multicast: warpx4, warpx2::02_13, warpx2::01_23", default="none")
+    to_tmem: Grid | None = key("grid", "the address in tensor memory. A list has one for each K step")
+    m: int | None = key("int", "the number of rows", default="that of the shape")
+    n: int | None = key("int", "accepted for old files. It has no effect")
+    k: int | None = key("int", "elements of a row", default="that of the shape")
+    rows: int | None = key("int", "another name of `m`")
+    cta_group: int | None = key("int", "the number of CTAs that execute the instruction: 1 or 2", default="that of the file, or 1")
+    a: Operand = key("table", "the rows that are copied (see An operand)", required=True)
 
     @property
     def operands(self) -> dict[str, Operand]:
@@ -397,18 +412,20 @@ def listed(value: Ints) -> tuple[int, ...]:
 class ScenarioTables:
     """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
 
-    arch: str = key("text", "sm_90a, sm_100a or sm_103a", required=True)
-    title: str | None = key("text", "free text")
-    from_where: str | None = key("text", "free text, a link", name="source")
-    cta_group: int | None = key("int", "1 or 2, of all tcgen05 steps")
+    arch: str = key("text", "the architecture: sm_90a, sm_100a or sm_103a", required=True)
+    title: str | None = key("text", "a title")
+    from_where: str | None = key("text", "where the scenario comes from, for example a link", name="source")
+    cta_group: int | None = key("int", "the CTAs that execute each tcgen05 step: 1 or 2", default="1")
     excerpt: bool | None = key(
-        "bool", "true: the file is a part of a kernel. Bytes that no step writes, or no step reads, are then not reported"
+        "bool",
+        "true: the file is a part of a kernel. Then check does not report bytes that no step writes, or no step reads",
+        default="false",
     )
     tensors: Mapping[str, Tensor] = key("table", "tensors in global memory, by name", name="tensor")
     buffers: Mapping[str, Buffer] = key("table", "shared buffers, by name", name="buffer")
     maps: Mapping[str, MapArguments] = key("table", "tensor maps, by name", name="map")
-    steps: tuple[Step, ...] = key("any", "the transfers and instructions, in order", name="step")
-    expect: Expect | None = key("table", "the findings that must be reported")
+    steps: tuple[Step, ...] = key("any", "the steps: transfers and instructions, in order", name="step")
+    expect: Expect | None = key("table", "the findings that a test expects")
     source: Source = dataclasses.field(default=Source("scenario"), compare=False, repr=False)
 
     def as_dict(self) -> dict[str, object]:
