@@ -278,8 +278,8 @@ ARRIVE = {"arrives": "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r
 @pytest.mark.parametrize(
     ("how", "where", "why", "repair"),
     [
-        (COMMIT, "sm_100a", "the mask 0x3 of tcgen05.commit", "0xc (0x3 << 2) in CTA 2"),
-        (ARRIVE, "sm_90a", "arrives from CTA 3 at that of CTA 0", "mapa to rank 2 in CTA 3, not to rank 0"),
+        (COMMIT, "sm_100a", "the mask 0x3 of tcgen05.commit", "in CTA 2 the mask 0xc (0x3 << 2)"),
+        (ARRIVE, "sm_90a", "of CTA 3 arrives at the mbarrier of CTA 0", "in CTA 3, mapa to rank 2 instead of 0"),
     ],
 )
 def test_arrivals_that_land_at_another_ctas_mbarrier_are_told_by_their_mask_or_rank(how, where, why, repair, count):
@@ -361,7 +361,7 @@ def test_an_arrival_whose_scope_is_too_narrow_is_told_so():
 def test_the_size_that_is_proposed_for_a_bulk_copy_fits_into_the_array(size):
     body = """mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p9 bra E;
     cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], {size}; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E: bar.warp.sync -1;"""
-    for elements, repair in ((63, "240 bytes, and the other 12 by st.global of threads"), (64, "256 bytes")):
+    for elements, repair in ((63, "copy 240 bytes in bulk, and the last 12 bytes by st.global"), (64, "256 bytes")):
         gpu = smemsim.Gpu("sm_90a")
         text = kernel(1, body.format(size=size).replace("; ", ";\n"))
         found = gpu.launch(text, block=64, args=[gpu.array(np.zeros(elements, np.uint32))], progress=False).findings
@@ -393,7 +393,7 @@ mapa.shared::cluster.u32 %r8, %r9, {rank}; barrier.cluster.arrive.aligned; barri
     ("given", "repair"),
     [
         ({"rank": "%r4", "who": "@%p9", "again": ""}, None),
-        ({"rank": "0", "who": "@%p9", "again": ""}, "mapa to rank 1 in CTA 1, not to rank 0"),
+        ({"rank": "0", "who": "@%p9", "again": ""}, "in CTA 1, mapa to rank 1 instead of 0"),
         ({"rank": "%r4", "who": "", "again": ""}, "wait for the phase"),  # all threads arrive
         ({"rank": "%r4", "who": "@%p9", "again": "@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];"}, "wait for the phase"),
     ],

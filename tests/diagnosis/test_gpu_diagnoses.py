@@ -289,7 +289,7 @@ def test_a_load_into_what_its_reader_has_waited_for_may_have_come_too_early(wait
     again = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar+8], 256;" + bulk("sm+256", "bar+8")
     store = "@%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm+256], 128; @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group 0;"
     found = next(f for f in ran(f"{STAGES}{WAIT} {waits} {again if waits else ''} {store}").findings if f.code == "X004")
-    assert ("let the load wait" in found.repair) == says
+    assert ("should read the bytes of an earlier phase" in found.repair) == says
 
 
 # ---- arrivals of the other CTA

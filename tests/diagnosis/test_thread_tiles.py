@@ -287,7 +287,7 @@ def test_tiles_that_change_on_the_way_are_recognised_and_counted(transposed: boo
     ran = run_converted(RIGHT, transposed=transposed)
     assert (ran.findings, ran.remarks) == ([], [])
     assert (ran.judged.a, ran.judged.b) == ((8, 8), (8, 8))
-    assert str(ran.judged) == "operand layouts checked: A for all 8 matrix instructions, B for all 8, in 1 CTA"
+    assert str(ran.judged) == "checked: operand layouts: A and B in all 8 matrix instructions (1 CTA)"
     assert ran.as_dict()["judged"]["instructions"] == 0  # which tensor loads brought
 
 

@@ -85,7 +85,7 @@ def test_the_fix_was_executed_and_helps(wrong, code, fix, trial):
 def test_what_was_tried_is_printed_and_in_json():
     run, _ = ran(INIT.format(3) + EXPECT.format(256) + LOAD + WAIT.format("") + LEAVE)
     words = " ".join(run.text().split())
-    assert "mbarrier.init (3 arrivals a phase) (tried: mbarrier.init with 1 arrival in line" in words
+    assert "mbarrier.init (3 arrivals a phase) tried mbarrier.init with 1 arrival in line" in words
     assert run.as_dict()["findings"][0]["fix"]["tried"]
     assert run.as_dict()["findings"][0]["fix"]["trial"].startswith("mbarrier.init with 1 arrival")
 

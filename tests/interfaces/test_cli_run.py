@@ -435,7 +435,7 @@ REPLACED = {
     "value = 2.0": ("value = 'a'", "args[1]"),
     'value = 100, type = "u32"': ('value = 100, type = "f32"', "args[2]: type = f32, parameter"),
     "{value = 100,": ("{value = 1e10,", "type u32 has 0 to 4294967295"),
-    "{value = 100, ": ("{value = -1, ", "l.toml:4: args[2].value = -1: type u32 has 0 to 4294967295; s32 has it"),
+    "{value = 100, ": ("{value = -1, ", "l.toml:4: args[2].value = -1: needs 0 to 4294967295 for type u32; write s32"),
     "grid = 4": ("grid = 4\nctas = [-1]", "needs a list of numbers of CTAs"),
     "{value = 2.0,": ("{scratch = 99999999999999}, {value = 2.0,", "at most"),
     "{value = 100": ('{map = {global_address = "x"}}, {value = 100', "data_type, global_dim, global_strides, box_dim not given"),

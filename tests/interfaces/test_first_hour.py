@@ -266,7 +266,7 @@ def test_a_page_shows_the_source_of_both_halves_of_a_race_and_what_was_checked(t
     assert sides == [("read", "11", "11"), ("write", "9", "9")]
     assert "What was checked" in page.read_text()
     assert len(re.findall(r"\b9 \|\s*st\.shared", page.read_text())) == 2  # drawn in both halves, and nowhere else
-    assert "(tried: bar.sync 0 (__syncthreads) before line 11)" in page.read_text()
+    assert "bar.sync 0 (__syncthreads) before line 11: the finding is gone" in page.read_text()
     code, said = called("run", kernel, "--arg", "zeros:u32:64", "--report", kernel)
     assert (code, kernel.read_text()) == (2, RACE)
     assert "is the file of the kernel too" in said

@@ -158,7 +158,7 @@ def in_grid(name: str, number: int, count: int) -> None:
     """
     if not 0 <= number < count:
         between = " " if name.startswith("-") else " = "
-        has = "1 CTA, needs 0" if count == 1 else f"{count:,} CTAs, needs 0 to {count - 1}"
+        has = "1 CTA, CTA 0" if count == 1 else f"{count:,} CTAs, needs 0 to {count - 1}"
         raise InputError(f"{name}{between}{number}: the grid has {has}")
 
 

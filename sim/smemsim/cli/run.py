@@ -93,7 +93,10 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
             args.append({"array": f"arg{n}"})
         else:
             hint = f"; a file is file:{kind}" if kind.endswith(".npy") else suggestion(kind, (*KINDS, *VALUES))
-            raise InputError(f"{where}: {shown(kind)} is none of {' '.join((*KINDS, *VALUES))}{hint}")
+            raise InputError(
+                f"{where}: {shown(kind)} is no kind of argument; an array is zeros:f32:1024 (also {', '.join(kind for kind in KINDS if kind != 'zeros')}), "
+                f"a number is u32:5 (also {', '.join(kind for kind in VALUES if kind != 'u32')}){hint}"
+            )
     return args, arrays
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.base.errors import SmemsimError
@@ -429,7 +430,7 @@ class Finding(metaclass=OwnMembers):
         scenario, or a field.
         """
         if isinstance(self.at, InLaunch) and self.place is not None:
-            return self.place.path
+            return _below_here(self.place)
         if isinstance(self.at, InWord) and self.where.startswith("_"):
             return "reserved bits"
         return self.title or self.where
@@ -630,19 +631,40 @@ class Finding(metaclass=OwnMembers):
         style = STYLES[self.severity]
         note = NOTES.get(self.severity, "")
         place = f"{self._headed}  " * (not self.what.startswith(self._headed))
-        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{told(self.what)}", self.rows(), width)
+        return message_lines(Line([(f"{self.code}  ", style), (place, "")]), f"{note}{self._what_by_sources}", self.rows(), width)
 
     def rows(self) -> Iterator[Labelled]:
         """The labelled lines of a message."""
+        sources = {line: str(place) for line, place in self._sources.items()}
+        named = _lines_in(self.what) | {self.line, *(half.instruction.line for half in self.halves if half.instruction is not None)}
+        yield from _by_sources(self._rows(), sources, [line for line, _ in self.mentions if line not in named])
+
+    @property
+    def _sources(self) -> dict[int, Location]:
+        """The lines of the source of the lines of PTX that the text names."""
+        sources = dict(self.mentions)
+        if self.other is not None and self.other_place is not None:
+            sources[self.other.line] = self.other_place
+        for half in self.halves:
+            if half.instruction is not None and (place := half.place or half.instruction.location) is not None:
+                sources[half.instruction.line] = place
+        return sources | ({self.line: self.place} if self.line and self.place is not None else {})
+
+    @property
+    def _what_by_sources(self) -> str:
+        """What is wrong, lines of the PTX with their lines of the source."""
+        return _by_source(told(self.what), {line: str(place) for line, place in self._sources.items()})
+
+    def _rows(self) -> Iterator[Labelled]:
+        """The labelled lines, with lines of the PTX by their numbers."""
         if isinstance(self.at, InLaunch):
             yield from self._rows_of_launch(self.at)
         else:
             yield from (Labelled(half.does, told(half.text)) for half in self.halves)
         if self.why or self.because:
             because = self._follows_from or self.because
-            yield Labelled("why", told(self.why), because) if self.why else Labelled("rule", because, style="dim")
+            yield Labelled("why", told(self.why or because), because if self.why else "")
         yield from _fix_rows(self._fix())
-        yield from self._rows_of_lines()
 
     def _fix(self) -> dict[str, Any]:
         """The fix, as JSON has it."""
@@ -667,17 +689,8 @@ class Finding(metaclass=OwnMembers):
             yield Labelled("in", f"{len(self.ctas)} CTAs, first CTA {self.ctas[0]}")
         is_named = any(half.instruction is not None for half in self.halves)
         if not is_named and at.instruction is not None and self.place is not None:
-            inner = "" if at.source is None or self.place is at.source else f", by {at.source}"
+            inner = "" if at.source is None or self.place is at.source else f" ({str(at.source).rpartition('/')[2]})"
             yield Labelled("at", f"{told(at.instruction.name)}{inner}", at_line(at.launch, at.instruction.line))
-
-    def _rows_of_lines(self) -> Iterator[Labelled]:
-        """The source lines of the lines of PTX that the text names, and that no access has."""
-        named = {self.line, *(half.instruction.line for half in self.halves if half.instruction is not None)}
-        places = {} if self.other is None or self.other_place is None else {self.other.line: self.other_place}
-        places |= {line: place for line, place in self.mentions if line not in places}
-        shown = [_line_is(line, str(place)) for line, place in places.items() if line not in named][:MOST_MENTIONED]
-        if shown:
-            yield Labelled("lines", ", ".join(shown))
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as a dictionary for JSON. The keys depend on the kind of place."""
@@ -776,7 +789,9 @@ def message_of(found: Mapping[str, Any]) -> str:
     """
     return plain(
         message_lines(
-            Line([(f"{found['code']}  ", ""), (f"{place_of(found)}  ", "")]), f"{_note(found)}{told(found['what'])}", rows_of(found)
+            Line([(f"{found['code']}  ", ""), (f"{place_of(found)}  ", "")]),
+            f"{_note(found)}{_by_source(told(found['what']), _sources_of(found))}",
+            rows_of(found),
         )
     )
 
@@ -802,6 +817,54 @@ def _note(found: Mapping[str, Any]) -> str:
 
 def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
     """The labelled lines of a finding, of what `Finding.as_dict` says about it: the accesses, why, fix."""
+    named = _lines_in(found["what"]) | {found.get("line"), *(half["line"] for half in found.get("halves", ()))}
+    mentioned = [one["line"] for one in found.get("mentions", ()) if one["line"] not in named]
+    yield from _by_sources(_rows_of(found), _sources_of(found), mentioned)
+
+
+def _sources_of(found: Mapping[str, Any]) -> dict[int, str]:
+    """The lines of the source of the lines of PTX that a finding names."""
+    mentions = {one["line"]: one["location"] for one in found.get("mentions", ())}
+    halves = {half["line"]: half["location"] for half in found.get("halves", ()) if half["line"] and half["location"]}
+    own = {found["line"]: found["location"]} if found.get("line") and found.get("location") else {}
+    return mentions | halves | own
+
+
+def _lines_in(text: str) -> set[int]:
+    """The lines of PTX that a text names one by one."""
+    return {int(line) for line in _LINE.findall(text)}
+
+
+def _by_source(text: str, sources: Mapping[int, str]) -> str:
+    """A text whose lines of PTX have their line of the source, if it is known."""
+
+    def source(found: re.Match[str]) -> str:
+        at = sources.get(int(found[1]))
+        return found[0] if at is None else f"{at.rpartition('/')[2]} (PTX line {found[1]})"
+
+    return _LINE.sub(source, text) if sources else text
+
+
+def _by_sources(rows: Iterable[Labelled], sources: Mapping[int, str], mentioned: Sequence[int]) -> Iterator[Labelled]:
+    """Rows whose lines of PTX have their line of the source, if it is known; a last row for the lines of lists.
+
+    >>> rows = [Labelled("fix", ".cluster instead of .cta in line 189"), Labelled("tried", "0 in lines 7 and 9")]
+    >>> for row in _by_sources(rows, {189: "/a/gemm.cu:43", 7: "/a/gemm.cu:5"}, [189, 7]): print(row.label, row.text)
+    fix .cluster instead of .cta in gemm.cu:43 (PTX line 189)
+    tried 0 in lines 7 and 9
+    lines line 7 is gemm.cu:5
+    """
+    named: set[int] = set()
+    for row in rows:
+        named |= _lines_in(row.text)
+        yield row._replace(text=_by_source(row.text, sources))
+    left = [line for line in mentioned if line not in named]
+    if left:
+        yield Labelled("lines", ", ".join(_line_is(line, sources[line]) for line in left[:MOST_MENTIONED]))
+
+
+def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
+    """The labelled lines, with lines of the PTX by their numbers."""
     for half in found.get("halves", ()):
         source = str(half["location"] or "").rpartition("/")[2]
         yield Labelled(
@@ -810,12 +873,8 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
     if (ctas := found.get("ctas")) is not None and ctas["count"] > 1:
         yield Labelled("in", f"{ctas['count']} CTAs, first CTA {ctas['first']}")
     if found["why"] or found.get("because"):
-        yield Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else Labelled("rule", found["because"])
+        yield Labelled("why", told(found["why"] or found["because"]), found.get("because", "") if found["why"] else "")
     yield from _fix_rows(found["fix"])
-    named = {found.get("line"), *(half["line"] for half in found.get("halves", ()))}
-    shown = [_line_is(one["line"], one["location"]) for one in found.get("mentions", ()) if one["line"] not in named][:MOST_MENTIONED]
-    if shown:
-        yield Labelled("lines", ", ".join(shown))
 
 
 def _line_is(line: int, location: str) -> str:
@@ -826,11 +885,21 @@ def _line_is(line: int, location: str) -> str:
 def _fix_rows(fix: Mapping[str, Any]) -> Iterator[Labelled]:
     """The fix, and what was executed of it."""
     trial = fix.get("trial", "")
+    is_other = trial not in ("", fix["text"])  # the change that was executed is not the fix in its words
     if fix["text"]:
-        tried = f" (tried: {told(trial)})" if trial not in ("", fix["text"]) else " (tried)" * fix["tried"]
-        yield Labelled("fix", f"{told(fix['text'])}{tried}", style="green")
+        yield Labelled("fix", f"{told(fix['text'])}{' (tried)' * (fix['tried'] and not is_other)}", style="green")
+    if fix["text"] and is_other:
+        yield Labelled("tried", f"{told(trial)}: the finding is gone")
     if fix.get("failed"):
         yield Labelled("tried", f"{told(fix['failed'])}: the finding stays")
+
+
+def _below_here(place: Location) -> str:
+    """A line of the source with the calls that were inlined, these without folders; files below the current folder
+    without its path.
+    """
+    first, *calls = place.path.split(", inlined at ")
+    return ", inlined at ".join([first.removeprefix(f"{os.getcwd()}/"), *(call.rpartition("/")[2] for call in calls)])
 
 
 def _of_line(half: Half) -> str:
@@ -896,6 +965,7 @@ class TensorMapError(SmemsimError, ValueError):
 MOST_ITEMS = 8  # registers of a list that are shown
 LONGEST_LINE = 160  # characters of a line of PTX or source
 LONGEST_INSTRUCTION = 56  # characters of an instruction's name in a sentence
+_LINE = re.compile(r"(?<!PTX )\bline (\d+)\b")
 _LIST = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\w+(?:(?:\.|::)\w+){3,}")  # of an instruction
 

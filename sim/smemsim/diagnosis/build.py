@@ -17,7 +17,7 @@ from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis import scenario as scenarios
 from smemsim.diagnosis.scenario import plain_tables, read_scenario
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "toml_value"]
 
 
 HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "object_address")  # what people read in hex
@@ -126,17 +126,17 @@ class Scenario(metaclass=OwnMembers):
     def toml(self) -> str:
         """The file as TOML, words and addresses in hex."""
         tables = self.as_dict()
-        lines = [f"{key} = {_value(key, value)}" for key, value in tables.items() if not isinstance(value, (dict, list))]
+        lines = [f"{key} = {toml_value(key, value)}" for key, value in tables.items() if not isinstance(value, (dict, list))]
         for kind in ("tensor", "buffer", "map"):
             for name, table in tables.get(kind, {}).items():
-                lines += ["", f"[{kind}.{name}]", *(f"{key} = {_value(key, value)}" for key, value in table.items())]
+                lines += ["", f"[{kind}.{name}]", *(f"{key} = {toml_value(key, value)}" for key, value in table.items())]
         for step in tables.get("step", []):
             operands = {key: value for key, value in step.items() if key in ("a", "b", "scale_a", "scale_b")}
-            lines += ["", "[[step]]", *(f"{key} = {_value(key, value)}" for key, value in step.items() if key not in operands)]
+            lines += ["", "[[step]]", *(f"{key} = {toml_value(key, value)}" for key, value in step.items() if key not in operands)]
             for side, operand in operands.items():
-                lines += [f"[step.{side}]", *(f"{key} = {_value(key, value)}" for key, value in operand.items())]
+                lines += [f"[step.{side}]", *(f"{key} = {toml_value(key, value)}" for key, value in operand.items())]
         if "expect" in tables:
-            lines += ["", "[expect]", f"findings = {_value('', tables['expect']['findings'])}"]
+            lines += ["", "[expect]", f"findings = {toml_value('', tables['expect']['findings'])}"]
         return "\n".join(lines) + "\n"
 
 
@@ -165,14 +165,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _value(key: str, value: Any) -> str:
+def toml_value(key: str, value: Any) -> str:
     """A TOML value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return f"{value:#x}" if key in HEX and value >= 0 else str(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_value(name, inner)}" for name, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{name} = {toml_value(name, inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(_value(key, inner) for inner in value) + "]"
+        return "[" + ", ".join(toml_value(key, inner) for inner in value) + "]"
     return json.dumps(value)

@@ -19,6 +19,7 @@ from smemsim.core.spec.grades import Grade
 from smemsim.core.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
 from smemsim.core.tables import TableError, mistake, plain
 from smemsim.core.words.operand import operand_addresses
+from smemsim.diagnosis.build import toml_value
 from smemsim.diagnosis.reads import grid, holds_scales, made_words, tmem_at
 from smemsim.diagnosis.report import share_rows
 from smemsim.diagnosis.scenario import CopyStep, Grid, Layout, Operand, ScenarioTables, Step, TmaStore
@@ -244,7 +245,7 @@ def _repair(
     path = Path.of("buffer", name, "layout")
     machine_then = again(scenario.with_change(path, new), number)
     right = machine_then is not None and not ((machine_then.memory.source(read.addresses()) != read.meant) & (read.meant >= 0)).any()
-    return (f"{path} = {new}", (Fix(path, plain(layout), new),)) if right else (text, ())
+    return (f"{path} = {toml_value('layout', new)}", (Fix(path, plain(layout), new),)) if right else (text, ())
 
 
 def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list[list[int]]:

@@ -33,7 +33,7 @@ from smemsim.diagnosis.numbers import Rounding, Tolerance
 from smemsim.diagnosis.operands.boxes import cut_off
 from smemsim.diagnosis.operands.fragment_factors import wrong_fragments
 from smemsim.diagnosis.operands.maps import of_maps
-from smemsim.diagnosis.operands.places import RECOGNISED
+from smemsim.diagnosis.operands.places import NO_LOAD, RECOGNISED
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import Issued, Product
 from smemsim.diagnosis.operands.recorded import Reads
@@ -274,23 +274,42 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
 # ---- What the operand check covered, and what it did not: matrix instructions and tensor maps, with the reasons
 
 
-OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside its tensor)"
-NOTHING_TAKEN = (
-    "work that a CTA takes over (all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none; --cancel always gives all)"
-)
+OF_ALL = "whether all of K is multiplied and every box is inside its tensor: only a launch whose CTAs all end shows this"
+NOTHING_TAKEN = "work that a CTA takes over: all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none (--cancel always grants all requests)"
+MORE_KINDS = "tile products of further kinds"
+COMPARE = "to check these, compare the result: smemsim run --expect ARRAY=FILE.npy"
 REGISTERS = ("mma", "wmma")  # operands in registers, without a known intended tile
 
 
 def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
     """For how many matrix instructions operands A and B were checked; each is (checked, all).
 
-    >>> operands_checked((96, 96), (4, 96))
-    'A for all 96 matrix instructions, B for 4 of 96'
+    >>> operands_checked((96, 96), (96, 96)), operands_checked((96, 96), (4, 9000))
+    ('A and B in all 96 matrix instructions', 'A in all 96 matrix instructions, B in 4 of 9,000')
     """
     counts = [(side, done, of) for side, (done, of) in (("A", a), ("B", b)) if of]
-    sides = [f"{side} for {f'all {of}' if 1 < of == done else f'{done} of {of}'}" for side, done, of in counts]
+    if len(counts) == 2 and counts[0][1:] == counts[1][1:]:
+        counts = [("A and B", *counts[0][1:])]
+    some = [f"all {of:,}" if 1 < of == done else f"{done:,} of {of:,}" if done else f"none of {of:,}" for _, done, of in counts]
+    sides = [f"{side} in {many}" for (side, *_), many in zip(counts, some, strict=True)]
     sides[:1] = [f"{side} matrix instruction{'s' * (counts[0][2] != 1)}" for side in sides[:1]]
     return ", ".join(sides)
+
+
+def not_checked(missed: Mapping[str, int]) -> list[str]:
+    """What the operand check left out, a line for each reason, and the command that checks it another way.
+
+    >>> not_checked({"operands of 4 or 6 bits": 8})
+    ['not checked: operands of 4 or 6 bits (8 instructions)']
+    """
+    told = [
+        f"not checked: {reason}" + f" ({count:,} {_unit(reason)}{'s' * (count != 1)})" * bool(count) for reason, count in missed.items()
+    ]
+    return [*told, COMPARE] if NO_LOAD in missed else told
+
+
+def _unit(reason: str) -> str:
+    return "product" if reason == MORE_KINDS else "instruction"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,10 +325,11 @@ class Judged:
       factors.
     - `missed`: what was not checked: the reason, and how often.
 
-    >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
-    'operand layouts checked: A for all 96 matrix instructions, B for all 96, in 24 CTAs (tile products of 4 kinds, each kind checked once), 2 tensor maps'
-    >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
-    'operand layouts checked: B for 0 of 8 matrix instructions, in 1 CTA, 1 tensor map; not checked: operands of 4 or 6 bits (8)'
+    >>> print(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
+    checked: operand layouts: A and B in all 96 matrix instructions (24 CTAs); 2 tensor maps
+    >>> print(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
+    checked: operand layouts: B in none of 8 matrix instructions (1 CTA); 1 tensor map
+    not checked: operands of 4 or 6 bits (8 instructions)
     """
 
     instructions: int
@@ -323,21 +343,18 @@ class Judged:
     scales: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """What was checked, and what was not, a line each."""
         said = []
-        if self.of:
-            different = ""
-            if self.instructions and self.distinct:
-                kinds = "one kind, checked once" if self.distinct == 1 else f"{self.distinct} kinds, each kind checked once"
-                different = f" (tile products of {kinds})"
-            different *= self.instructions > 1
-            sides = [*filter(None, [operands_checked(self.a, self.b)]), f"in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}"]
-            said.append(f"operand layouts checked: {', '.join(sides)}")
+        if self.of and (sides := operands_checked(self.a, self.b)):
+            said.append(f"operand layouts: {sides} ({self.ctas:,} CTA{'s' * (self.ctas != 1)})")
         if self.scales[1]:
-            said.append(f"scale factors {self.scales[0]} of {self.scales[1]}")
+            said.append(f"scale factors of {self.scales[0]:,} of {self.scales[1]:,} instructions")
         if self.maps:
-            said.append(f"{'' if said else 'checked: '}{self.maps} tensor map{'s' * (self.maps != 1)}")
-        missed = ", ".join(f"{reason} ({count})" if count else reason for reason, count in self.missed.items())
-        return "; ".join(filter(None, (", ".join(said), f"not checked: {missed}" if missed else "")))
+            said.append(f"{self.maps} tensor map{'s' * (self.maps != 1)}")
+        return [*([f"checked: {'; '.join(said)}"] if said else []), *not_checked(self.missed)]
 
 
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
@@ -356,10 +373,10 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     done = reads.instructions - sum(reads.missed_instructions.values())
     a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
     if why_not and done:
-        missed["what check does not model"] = done
+        missed["operands of a launch that smemsim check does not model"] = done
         done = 0
     if written is not None and written.left_out:
-        missed["different products beyond the first ones"] = written.left_out
+        missed[MORE_KINDS] = written.left_out
     if done and undecided(reads):
         missed["whether A and B have the same k and rows throughout each sum"] = 0
     if not launch.program.uses.isdisjoint(REGISTERS):
@@ -782,10 +799,14 @@ class Run(metaclass=OwnMembers):
         return "\n".join([*lines, *self.evidence, *self.partial(), *self._relaxed, *profile, *counted])
 
     def summary(self, *, strict: bool = False) -> str:
-        """One line with the CTAs, seconds, findings and remarks, and the coverage of the operand check. `strict` counts
-        `broken` as findings.
+        """The last lines: CTAs, seconds, findings and remarks; then what the operand check covered, and what it did
+        not. `strict` counts `broken` as findings.
         """
-        return "; ".join(filter(None, (f"{self._ran()}, {self._verdict(strict)}", str(self.judged))))
+        return "\n".join((self.verdict(strict=strict), *self.judged.lines()))
+
+    def verdict(self, *, strict: bool = False) -> str:
+        """One line with the CTAs, seconds, findings and remarks."""
+        return f"{self._ran()}, {self._verdict(strict)}"
 
     def _ran(self) -> str:
         """The kernel, the CTAs that ran, and the seconds."""
@@ -889,9 +910,8 @@ class Run(metaclass=OwnMembers):
         what = f"{self.ctas} of {self.launch.ctas} CTAs" if self.ctas != self.launch.ctas else f"{self.ctas} CTA{'s' * (self.ctas != 1)}"
         seen = "not checked" if self.reads is None else "until the kernel stopped" if self.launch.result.status else what
         said = f"Races, waits, barriers and uninitialised values: {seen}."
-        layouts, _, missed = str(self.judged).partition("not checked: ")
-        lines = (said, f"{layouts[:1].upper()}{layouts[1:].strip(' ;')}." if layouts else "", f"Not checked: {missed}." if missed else "")
-        return tuple(filter(None, (*lines, *(f"Limit of the race detector: {bound}." for bound in self.bounds))))
+        lines = (f"{line[:1].upper()}{line[1:]}." for line in self.judged.lines())
+        return (said, *lines, *(f"Limit of the race detector: {bound}." for bound in self.bounds))
 
     def _drawn_stages(self) -> Stages | None:
         """The pipeline of a launch whose stages were recorded; nothing if it has no ring and does not hang."""

@@ -326,8 +326,8 @@ def _check_range(path: Path, value: float, kind: str) -> None:
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     if not low <= value <= high:
         other = f"u{bits}" if kind[0] == "s" else f"s{bits}"
-        fits = f"; {other} has it" if (low < 0) == (value > high) and abs(value) < 1 << bits - (value < 0) else ""
-        raise _mistake(path, value, f"type {kind} has {low} to {high}{fits}")
+        fits = f"; write {other}" if (low < 0) == (value > high) and abs(value) < 1 << bits - (value < 0) else ""
+        raise _mistake(path, value, f"needs {low} to {high} for type {kind}{fits}")
 
 
 def _check_map(path: Path, arguments: dict[str, Any], arrays: Collection[str]) -> None:

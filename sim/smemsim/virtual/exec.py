@@ -148,8 +148,8 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
             f"smemsim: {summary_of(found, are_left=not policy.remarks) if found or not heard.running else 'no launch was over'}{_unseen(found, heard, policy)}; the program: {ended}{own}",
             file=sys.stderr,
         )
-        if checked := checked_of(found, arch):
-            print(f"smemsim: {checked}", file=sys.stderr)
+        for line in checked_of(found, arch):
+            print(f"smemsim: {line}", file=sys.stderr)
     for line in partial_of(found, code):  # also with --quiet: a launch of a part is no clean bill
         print(f"smemsim: {line}", file=sys.stderr)
     return ends
@@ -179,7 +179,8 @@ def _print_hints(policy: Any, found: list[Any]) -> None:
         print("smemsim: findings have no source lines: build the program with nvcc -lineinfo", file=sys.stderr)
     if policy.record is None and any(x.run and x.run["findings"] for x in found):
         print(
-            "smemsim: --record DIR keeps the PTX of each launch, DIR/NUMBER-KERNEL/kernel.ptx, whose lines findings name", file=sys.stderr
+            "smemsim: to read the PTX lines that findings name: smemsim exec --record DIR writes DIR/NUMBER-KERNEL/kernel.ptx",
+            file=sys.stderr,
         )
 
 

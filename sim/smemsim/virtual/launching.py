@@ -390,7 +390,7 @@ class Launcher:
         """Tell of a launch on stderr, as the policy has it."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.said = (
-            run.summary(strict=self.device.policy.strict)
+            run.verdict(strict=self.device.policy.strict)
             if run is not None
             else f"{about.name}: {shape} in {about.seconds:.1f} s, {instead}"
         )

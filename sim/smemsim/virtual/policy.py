@@ -9,6 +9,7 @@ Every field has an environment variable, so that `smemsim exec` can be configure
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
@@ -392,7 +393,7 @@ def summary_of(launches: list[Launched], *, are_left: bool = False) -> str:
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
     findings += _remarks_of(launches, are_left=are_left) + _bounds_of(launches)
-    return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+    return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} stopped before its end" if cut else "")
 
 
 def partial_of(launches: list[Launched], code: int) -> list[str]:
@@ -414,28 +415,39 @@ def partial_of(launches: list[Launched], code: int) -> list[str]:
     return told
 
 
-def checked_of(launches: list[Launched], arch: str) -> str:
-    """A sentence about what was checked in the launches and what was not, with the command that checks operands without
-    a tensor map. "" if nothing ran.
+def checked_of(launches: list[Launched], arch: str) -> list[str]:
+    """Lines about what was checked in the launches and what was not, with the command that checks operands without a
+    tensor map. None if nothing ran.
     """
     checked = [x.run["checked"] for x in launches if x.run and "checked" in x.run]
     if not checked:
-        return ""
-    from smemsim.diagnosis.run import operands_checked  # which needs numpy; a launch has loaded it
+        return []
+    from smemsim.diagnosis.run import COMPARE, not_checked, operands_checked  # which needs numpy; a launch has loaded it
 
     seen = sum(bool(x.run and x.run.get("sanitized")) for x in launches)
-    said = [f"races, waits and uninitialised values in {seen} of {len(launches)} launch{'es' * (len(launches) != 1)}"] if seen else []
+    of = (
+        "the launch"
+        if seen == len(launches) == 1
+        else f"all {seen} launches"
+        if seen == len(launches)
+        else f"{seen} of {len(launches)} launches"
+    )
+    told = [f"checked: races, waits and uninitialised values in {of}"] if seen else []
     counts = {side.upper(): [sum(j[side][n] for j in checked) for n in (0, 1)] for side in "ab"}
     layouts = operands_checked(counts["A"], counts["B"])
-    said += [f"operand layouts ({layouts})"] if layouts else []
+    told += [f"checked: operand layouts: {layouts}"] if layouts else []
     left = [side for side, (done, of) in counts.items() if done < of]
-    missed = list(dict.fromkeys(reason for j in checked for reason in j["missed"]))
-    told = f"checked: {'; '.join(said) or 'nothing'}"
-    if missed:
-        told += f". Not checked: {'; '.join(missed[:MOST_MISSED])}{' ...' * (len(missed) > MOST_MISSED)}"
+    missed: collections.Counter[str] = collections.Counter()
+    for j in checked:
+        missed.update(j["missed"])
+    lines = [line for line in not_checked(missed) if line != COMPARE]
+    told += [
+        *lines[:MOST_MISSED],
+        *([f"not checked: {len(lines) - MOST_MISSED} more (--json lists them)"] if len(lines) > MOST_MISSED else []),
+    ]
     if left:
-        told += f". To check {' and '.join(left)}, save D, A and B: smemsim solve --arch {arch} --d D.npy --a A.npy --b B.npy"
-    return told
+        told.append(f"to check {' and '.join(left)}, save D, A and B: smemsim solve --arch {arch} --d D.npy --a A.npy --b B.npy")
+    return told or ["checked: nothing"]
 
 
 def _bounds_of(launches: list[Launched]) -> str:

@@ -220,9 +220,12 @@ def write_page(folder: pathlib.Path, number: str, run: Run, named: Sequence[str]
 HEADS = ("#", "kernel", "findings", "time", "operand layouts checked", "launched as")
 
 
-def _checked(said: str) -> str:
-    """The coverage of the operand check in the line about a launch; "" for none."""
-    return next((rest for begin in ("; operand layouts checked: ", "; checked: ") if (rest := said.partition(begin)[2])), "")
+def _checked(x: Launched) -> str:
+    """The operands that were checked in a launch, in words; "" for none."""
+    from smemsim.diagnosis.run import operands_checked  # which needs numpy; a launch has loaded it
+
+    checked = (x.run or {}).get("checked")
+    return operands_checked(checked["a"], checked["b"]) if checked else ""
 
 
 def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
@@ -249,7 +252,7 @@ def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> N
         ]
         verdict = "; ".join(filter(None, said)) or ("no findings" if x.run else x.told)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
-        cells = (verdict, f"{x.seconds:.1f} s", _checked(x.told) or "-", shape)
+        cells = (verdict, f"{x.seconds:.1f} s", _checked(x) or "-", shape)
         parts.append(Part(str(x.number), x.name, x.page, cells, x.is_fine and not x.refused))
     every = [
         dataclasses.replace(e, others=f"also found in launch {', '.join(dict.fromkeys(more))}") if (more := also[key][1:]) else e

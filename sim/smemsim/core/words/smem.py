@@ -566,7 +566,14 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
             if along
             else f"the {lines} {across} fit in one atom of {mode.k_rows}"
         )
-        yield _finding("D310", name, f"{short} = {value} B is never used", "", source, why=fits)
+        yield _finding(
+            "D310",
+            name,
+            f"{short} = {value} B is never used",
+            "nothing to change: the instruction ignores this field here",
+            source,
+            why=fits,
+        )
 
 
 Rule = Callable[[SmemDescriptor, Context], Iterator[Finding]]

@@ -42,7 +42,7 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
-NO_LOAD = "operands without a tensor load, so without a tensor map that gives the intended tile (smemsim run --expect compares the result)"
+NO_LOAD = "operands without a tensor load: no tensor map says which tile is meant"
 LATER = "operands that threads wrote, after the first ones that are looked for in global memory"
 RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor

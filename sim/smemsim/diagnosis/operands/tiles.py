@@ -250,7 +250,10 @@ def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
             _as_written(odd_event, tile.side, wanted),
             why=f"{name} is read {has}-major here, and {wanted}-major by the other instructions",
         )
-    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right addresses", milder=tile.milder)
+    return at_instruction(
+        "R508", events[0].instruction, part, "issue the K steps that read this part, or load a smaller box", milder=tile.milder,
+        why="the sum lacks this part, unless it is padding",
+    )  # fmt: skip
 
 
 def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -> Finding:

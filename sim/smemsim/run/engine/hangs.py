@@ -102,12 +102,13 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         ):
             threads = np.flatnonzero((wave.pc >= first) & (wave.pc < last))
             for at in distinct(wave.pc[threads]).tolist():
-                who = _who(wave, threads[wave.pc[threads] == at])
+                own = threads[wave.pc[threads] == at]
+                who, is_single = _who(wave, own), _is_single(wave, own)
                 i = _instruction(wave, at - first, polls=first == YIELDED)
-                does = "loops" if _is_single(wave, threads[wave.pc[threads] == at]) else "loop"
                 launch.find(
-                    "X006", i, f"{who} {does} for ever", repair, why=f"{what}{full}", halves=(Half("loop", f"{who} ({i.name})", i),)
-                )
+                    "X006", i, f"{who} {_does(wave, is_single=is_single)}", repair or wave.progress.way_out, why=f"{what}{full}",
+                    halves=(Half("loop", f"{who} ({i.name})", i),),
+                )  # fmt: skip
 
 
 # ---- who waits for whom
@@ -248,14 +249,22 @@ def _who(wave: Wave, threads: np.ndarray) -> str:
         parts.setdefault((lanes, tuple(warps)), []).append(wave.ctas[cta].ctaid)
     said = []
     for (lanes, its), ctas in parts.items():
-        are_several = len(its) > 1 or (len(ctas) > 1 and not lanes)
-        said.append(f"{f'{lanes} of ' if lanes else ''}warp{'s' if are_several else ''} {ranges(its)} {of_ctas(ctas)}")
+        said.append(f"{f'{lanes} of ' if lanes else ''}warp{'s' * (len(its) > 1)} {ranges(its)} {of_ctas(ctas)}")
     return "; ".join(said[:MOST_PLACES]) + " ..." * (len(said) > MOST_PLACES)
 
 
+def _does(x: Wave, *, is_single: bool) -> str:
+    """What threads do that never end, as far as that is known: a launch that reached its limit may end later."""
+    if x.progress.way_out:
+        return f"still {'runs' if is_single else 'run'} at the limit of the launch"
+    return f"{'loops' if is_single else 'loop'} for ever"
+
+
 def _is_single(x: Wave, threads: np.ndarray) -> bool:
-    """Are they one warp as a whole, or one thread?"""
-    return len(distinct(threads // WARP)) == 1 and (threads.size == 1 or not _lanes(x, threads))
+    """Are they one warp as a whole (the same one in each CTA), or one thread?"""
+    if len(distinct(x.tid[threads] // WARP)) > 1:
+        return False
+    return threads.size == 1 or not any(_lanes(x, threads[x.cta_of[threads] == cta]) for cta in distinct(x.cta_of[threads]).tolist())
 
 
 def _lanes(x: Wave, own: np.ndarray) -> str:

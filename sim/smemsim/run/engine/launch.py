@@ -341,8 +341,8 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
     room = machine.shared_end - machine.shared_begin
     if kernel.static_shared_bytes + config.shared_bytes > room:
         raise InputError(
-            f"shared_bytes = {config.shared_bytes}: with the {kernel.static_shared_bytes} B that the program declares more than the {room} B a CTA "
-            f"has on {arch}"
+            f"shared_bytes = {config.shared_bytes}: needs at most {max(room - kernel.static_shared_bytes, 0)} B: a CTA of {arch} has {room} B, and the program "
+            f"declares {kernel.static_shared_bytes} B itself"
         )
 
 

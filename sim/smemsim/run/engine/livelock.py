@@ -135,6 +135,7 @@ class Progress:
         self.quiet = self.quiet_polls = 0  # `steps` and `polls` when something changed last
         self.rounds = ReadOnlyLoop()
         self.endless = ""  # why the threads that could run never end, in words
+        self.way_out = ""  # what to change if a limit was reached, and nothing shows that they never end
         self.never_ends = False  # is there no way out for any of the threads that could run?
         self.gave_way = False  # to other waves, though they could go on
         self.paused = self.may_pause = False  # of a schedule: have others been let first, and can they?

@@ -70,6 +70,7 @@ class _Run:
         self.apart: Apart | None = None
         self.parts_at = self.limit // 2
         wave.progress.endless, wave.progress.gave_way, wave.progress.paused = "", False, False
+        wave.progress.way_out = ""
 
     def go(self) -> bool:
         """Run the wave (`run_wave`)."""
@@ -163,7 +164,10 @@ class _Run:
             if wave.launch.is_over:
                 raise OutOfTime
         if wave.progress.steps > self.limit:
-            wave.progress.endless = f"it still runs after {self.limit:,} blocks of instructions, the limit of this launch; it is endless, or needs a higher limit"
+            wave.progress.endless = f"the launch may run {self.limit:,} blocks of instructions (--limit), and that is not its end"
+            wave.progress.way_out = (
+                f"a higher limit, such as --limit {10 * self.limit}; if the launch reaches that too, look for an endless loop here"
+            )
             wave.pc[wave.pc < YIELDED] += YIELDED
             raise Stuck
 
@@ -313,7 +317,5 @@ def _quiet(wave: Wave) -> str:
     most = max(LEAST_QUIET, wave.launch.limit // QUIET)
     if wave.progress.steps - wave.progress.quiet <= most or (wave.progress.polls == wave.progress.quiet_polls and _only_computes(wave)):
         return ""
-    return (
-        f"{most:,} blocks of instructions ran in loops without a store or an arrival of any thread; the kernel is endless, or needs a higher "
-        f"limit (limit = {2 * QUIET * most} allows twice as many)"
-    )
+    wave.progress.way_out = f"a higher limit, such as --limit {2 * QUIET * most}; if that does not help, look for an endless loop here"
+    return f"{most:,} blocks of instructions ran in loops, and no thread stored anything or arrived at a barrier"

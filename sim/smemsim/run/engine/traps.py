@@ -91,7 +91,9 @@ def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.n
     who = Half("access", f"{thread_name(x, thread)}{more} ({i.name})", i)
     why = (
         ""
-        if near is None or near.chunks is not None
+        if space != "global" or (near is not None and near.chunks is not None)
+        else f"a GPU faults (CUDA error {ILLEGAL_ADDRESS}), unless other memory is mapped there"
+        if near is None
         else "a GPU faults only if no memory is mapped there; otherwise the access reaches another allocation"
     )
     x.launch.find("X001", i, what, repair, arrays=() if near is None else (near.begin,), halves=(who,), why=why)
@@ -217,9 +219,13 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         away = x.launch.memory.nearest(address)
         if away is None:
             return "there is no array at all", ""
+        passed = x.launch.parameter_of(address, address + 1)
+        if passed is not None:
+            name = f"args[{passed[0]}] ({x.launch.kernel.parameter_name(passed[0])})"
+            return f"{_far_from(away, address, size)}, the value of {name}", f"pass the address of an array as {name}"
         return (
             _far_from(away, address, size),
-            "look for a pointer of the host, one that was never set or whose memory was freed, or an offset that overflowed",
+            "check the pointer: a host pointer, one that was never set, freed memory, or an offset that overflowed",
         )
     if near.chunks is not None:
         return _about_heap(x, address, size)

@@ -49,7 +49,7 @@ FOLLOWS, UNFENCED, CROSSES = (
     "unfenced",
     "crosses",
 )  # kinds of races: of CTAs of one multiprocessor; rule order.reader_fence; of two proxies
-BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
+BECAUSE = "PTX ISA 9.1 §8.7.1 (data races)"
 ATOMICS = ("atom", "red")
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
 
@@ -968,16 +968,16 @@ class GlobalShadow:
             lock = "; if a lock or a flag orders them: __threadfence() (fence.acq_rel) after the atomic that takes it and before the one that releases it"
             return "nothing orders the two", f"put {BARRIER} between them{lock if self.clocks.carries_global else ''}"
         both_write = does == "writes" and not is_read
-        change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"
-        return "nothing orders the two", f"{change}; else {self._order(near)}"
+        change = "let one thread write it, or add with atom or red" if both_write else "if threads add to it, use atom or red"
+        return "nothing orders the two", f"{change}; otherwise {self._order(near)}"
 
     @staticmethod
     def _order(near: bool) -> str:
         if near:
             return f"{BARRIER} before the other"
         return (
-            "order them: fence.acq_rel.gpu (__threadfence) and an atomic or st.relaxed.gpu after the first (or st.release.gpu), ld.acquire.gpu (or an "
-            "atomic and fence.acq_rel.gpu) before the second"
+            "set a flag after the first access (st.release.gpu, or __threadfence and an atomic) and read it before the second "
+            "(ld.acquire.gpu, or an atomic and __threadfence)"
         )
 
     def _name(self, warp: int) -> str:

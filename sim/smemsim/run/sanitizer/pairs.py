@@ -62,7 +62,7 @@ class PairAllocations:
         if not self.lifetimes.has_begun(peer, warp):
             self.x.launch.find(
                 "X009", i, f"warp {self._warp(warp)} allocates tensor memory for a pair before it knows that CTA {self.x.ctas[peer].number} has begun",
-                f"{BARRIER} before it", because=BECAUSE, milder=Severity.NOTE, why="no failure is known: the CTAs of a cluster begin together",
+                f"{BARRIER} before it", because=BECAUSE, milder=Severity.NOTE, why="the PTX ISA guarantees this order only after a cluster barrier; no failure is known, since the CTAs of a cluster begin together",
             )  # fmt: skip
 
     def freed(self, i: Instruction, warp: int, cta: int, first: int, end: int) -> None:

@@ -109,7 +109,7 @@ def unfenced(mine: Access, theirs: Access, where: str = "{where}") -> Clauses:
     """
     does = "read" if mine.does == "read" else "overwritten"
     then = {"write": "stores", "read": "loads"}.get(theirs.does, "accesses")
-    what = f"{where} is {does} by an asynchronous operation, and no fence.proxy.async follows the {then} of threads"
+    what = f"{where} is {does} by an asynchronous operation, without fence.proxy.async after the {then} of threads"
     return Clauses("X003", what, (mine.half, theirs.half), _STORES if mine.does == "read" else _PROXY)
 
 

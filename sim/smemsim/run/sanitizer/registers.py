@@ -249,7 +249,7 @@ class RegistersInFlight:
         if before is not None and not goes_on and not slots.isdisjoint(self._used):
             self.x.launch.find(
                 "X017", op.instruction, "a new sum begins in registers whose earlier sum no instruction has read", why="scale-d false overwrites the earlier product: it is lost",
-                halves=(Half("write", op.instruction.name, op.instruction), Half("write", before.name, before)), repair=
+                halves=(Half("write", f"{op.instruction.name}, with scale-d false", op.instruction), Half("lost", f"the sum of {before.name}", before)), repair=
                 "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2", other=before,
             )  # fmt: skip
         if before is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +18,7 @@ from smemsim.run.lower.cfg import leads_past
 from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
-from smemsim.run.sanitizer.races import Access, Clauses
+from smemsim.run.sanitizer.races import UNORDERED, Access, Clauses
 from smemsim.run.sanitizer.synchronisation import CommitGroups
 from smemsim.run.sanitizer.taint import is_followed
 from smemsim.run.sanitizer.twins import Twins
@@ -33,23 +34,28 @@ __all__ = ["BARRIER", "WORD", "Reporting", "Waited"]
 WORD = 4
 BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, cute.arch.sync_threads)"
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
+ASYNCHRONOUS = "PTX ISA 9.1 §8.9.1.1 (asynchronous operations)"
+SECTIONS = collections.defaultdict(
+    lambda: "PTX ISA 9.1 §8.7.1 (data races)",
+    {"X003": "PTX ISA 9.1 §8.6 (proxies)", "X004": ASYNCHRONOUS, "X005": ASYNCHRONOUS, "R507": "PTX ISA 9.1 §8 (memory consistency)"},
+)
 STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
-LOOKS_AGAIN = "the atomic operation looks at the value again, and it has held"
+LOOKS_AGAIN = "the atomic operation checks the value again, so an old value does no harm"
 MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
     "relaxed": ("by the PTX ISA it releases nothing", "barrier.cluster.arrive.release"),
-    "wait": ("by the PTX ISA its scope leaves out what another CTA has done", ".cluster instead of .cta"),
-    "arrive": ("by the PTX ISA its scope leaves out the CTA that waits", ".cluster instead of .cta"),
+    "wait": ("its scope (.cta) leaves out what another CTA has done", ".cluster instead of .cta"),
+    "arrive": ("its scope (.cta) leaves out the CTA that waits", ".cluster instead of .cta"),
     "lane": (
-        "by the PTX ISA it answers for the reads of the lane that executes it alone",
+        "by the PTX ISA it covers only the reads of the lane that executes it",
         "bar.warp.sync (__syncwarp) before the arrival",
     ),
-    "warpgroup": ("by the PTX ISA it waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
+    "warpgroup": ("by the PTX ISA it covers only the threads of its own warp", "a barrier of the warpgroup's four warps before it,"),
 }
 WAIT = {
-    "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+    "tma_load": "before this line, wait for the phase of the load's mbarrier (mbarrier.try_wait.parity)",
     "tcgen05.alloc": "put a barrier (bar.sync) between them",
 }
 _GROUPS = {  # how a kind of operations is committed and waited for, and what follows
@@ -122,7 +128,7 @@ class Reporting:
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
-        because = "PTX ISA 9.1 §8 (memory consistency), 9.7.13"
+        because = SECTIONS[code]
         if held or milder is not None:
             why = "; ".join(filter(None, (said.why, LOOKS_AGAIN if held else "")))
             self.x.launch.find(
@@ -174,7 +180,7 @@ class Reporting:
         self.x.launch.find(
             code, i, said.what, f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
             arrays=arrays, halves=said.halves,
-            why=f"only {excuse.name} of line {excuse.line} orders the two: {why}; compilers and libraries write it like this, and no failure is known",
+            why=f"only {excuse.name} of line {excuse.line} could order the two, and {why}; compilers and libraries write this, and no failure is known",
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
@@ -256,9 +262,9 @@ class Reporting:
         """That a warp does not know an operation to be over, and whether others do."""
         by = self.who_waited(op, only_read=only_read)
         if by == warp:
-            return f"warp {self.warp(by)} has waited for it, and not every other warp that takes part has"
+            return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
-            return f"warp {self.warp(by)} has waited for it, and warp {self.warp(warp)} has not synchronised with that warp since"
+            return f"warp {self.warp(by)} has waited for it; warp {self.warp(warp)} has not, and no barrier follows the wait of warp {self.warp(by)}"
         i, left, _ = self._weak_wait(op)
         return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 
@@ -270,20 +276,20 @@ class Reporting:
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.groups.lanes else op.kind
             if op.instruction.op == "tcgen05" and kind not in WAIT:
-                return f"{self.commit_of(op.instruction)} first"
+                return self.commit_of(op.instruction)
             if kind in _GROUPS:
-                return f"{self.group_of(op, *_GROUPS[kind])} first" + self._by_issuer(op)
-            return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
+                return f"before this line: {self.group_of(op, *_GROUPS[kind])}" + self._by_issuer(op)
+            return WAIT.get(kind, "before this line, wait for the mbarrier or the group that counts the operation") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        return f"let warp {self.warp(by)} arrive ({how}) after its wait, at a barrier that warp {self.warp(warp)} waits for"
+        return f"a barrier after the wait of warp {self.warp(by)}: warp {self.warp(by)} arrives there ({how}), warp {self.warp(warp)} waits there"
 
     def commit_of(self, i: Instruction) -> str:
         """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""
         there = self.following(i, "tcgen05.commit")
         if there is None:
-            return "tcgen05.commit after it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait)"
-        return f"wait for the phase of the mbarrier at which tcgen05.commit of line {there.line}, by the thread that issued it, arrives (mbarrier.try_wait)"
+            return "tcgen05.commit after the operation, in the thread that issued it, then mbarrier.try_wait on that mbarrier"
+        return f"mbarrier.try_wait on the mbarrier of tcgen05.commit in line {there.line} (the thread that issued the operation must execute that commit)"
 
     def following(self, i: Instruction, name: str) -> Instruction | None:
         """The first instruction of that name in the program to which a path leads from another one."""
@@ -303,7 +309,7 @@ class Reporting:
             return f"{wait} {younger}{then}"
         there = self.following(op.instruction, commit)
         if there is not None:
-            return f"{commit} of line {there.line} by the thread that issued it, and {wait} 0{then}"
+            return f"{wait} 0{then}, in the thread that executes {commit} in line {there.line}"
         return f"{commit}, {wait} 0{then}" if then else f"{commit} and {wait} 0"
 
     def too_weak(self, op: Operation, warp: int) -> str:
@@ -312,10 +318,7 @@ class Reporting:
         """
         i, left, younger = self._weak_wait(op)
         if i is not None:
-            return (
-                f"{i.name} {younger} instead of {left} in line {i.line}: it leaves {left} group{'s' * (left > 1)} pending, and the group of line "
-                f"{op.instruction.line} is among them"
-            )
+            return f"{i.name} {younger} instead of {left} in line {i.line}: {left} leaves the group of line {op.instruction.line} pending"
         named = [(cta.index, offset) for cta, offset in op.barriers.values()]
         barrier, *_ = self.waits.get(warp, (None, 0, []))
         return self.relaxed_wait(warp) if barrier is not None and (barrier.cta.index, barrier.offset) in named else ""
@@ -335,17 +338,17 @@ class Reporting:
         i = self.lines.get(line)
         if i is None or "relaxed" not in i.modifiers:
             return ""
-        return f".acquire instead of .relaxed in line {line}: a relaxed wait ({i.name}) shows nothing of what the phase has brought"
+        return f".acquire instead of .relaxed in line {line}: a relaxed wait does not make the bytes of the phase visible"
 
     def narrow(self, formal: Formal) -> tuple[str, str]:
-        """Why the instruction that alone is in the way of order is too weak, and what to change in it;
-        empty for none.
+        """Why nothing orders two accesses, and what to change: "" if no instruction is too weak, else in that
+        instruction.
         """
         excuse = self.excuses.get(formal)
         if excuse is None:
-            return "", ""
+            return UNORDERED, ""
         why, change = _EXCUSED[formal]
-        return f"; {excuse.name} of line {excuse.line} does not: {why}", f"{change} in line {excuse.line}"
+        return f"{excuse.name} of line {excuse.line} does not order the two: {why}", f"{change} in line {excuse.line}"
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""
@@ -365,7 +368,7 @@ class Reporting:
         if not any(barrier is not None and self.clocks.has_waited(warp, barrier) for barrier in barriers):
             return ""
         return (
-            "; or, if the bytes of an earlier phase are meant, let the load wait for an mbarrier at which the readers arrive after this read "
+            "; or, if this line should read the bytes of an earlier phase: before the load, wait for an mbarrier at which the readers arrive "
             "(tcgen05.commit, mbarrier.arrive)"
         )
 
@@ -377,5 +380,5 @@ class Reporting:
             return self.wait_for(op, warp)
         first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
         if first != second:
-            return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, less than the size of a load apart"
+            return f"stages that do not overlap: the first load begins at {first:#x}, this one at {second:#x}, and their bytes overlap"
         return "before the next load into a stage, wait for an mbarrier at which its readers arrive after their reads"

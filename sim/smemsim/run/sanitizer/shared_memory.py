@@ -885,7 +885,7 @@ class SharedShadow:
         if unseen.any():
             _, alone = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0) & unseen)
             why, change = self.reporting.narrow("" if formal else alone)
-            said = races.unordered(self.reporting.by(op, "read"), self._written_at(places[unseen][0]), why=f"{races.UNORDERED}{why}")
+            said = races.unordered(self.reporting.by(op, "read"), self._written_at(places[unseen][0]), why=why)
             line = int(self.line[places[unseen][0]])
             writer = self.reporting.lines.get(line)
             fence = None if writer is None else self.reporting.following(writer, "fence.proxy.async")
@@ -1172,7 +1172,7 @@ class SharedShadow:
                 why, change = self.reporting.narrow("" if formal else alone)
                 own = self.reporting.access("read" if done == "read" else "write", mine[unseen][0], i.line)
                 self.reporting.find(
-                    i, places, races.unordered(own, self._written_at(places[0]), why=f"{races.UNORDERED}{why}"), change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
+                    i, places, races.unordered(own, self._written_at(places[0]), why=why), change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
                     other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS

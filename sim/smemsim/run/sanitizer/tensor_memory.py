@@ -665,7 +665,7 @@ class TensorShadow:
                     i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "read"), self._where(at, np.isin(by, having)),
                         self.reporting.unwaited(operation, warp),
-                    ), f"{self.reporting.commit_of(operation.instruction)} first", "PTX ISA 9.1 §9.7.16.6", formal=formal, cta=self.x.ctas[cta],
+                    ), self.reporting.commit_of(operation.instruction), "PTX ISA 9.1 §9.7.16.6", formal=formal, cta=self.x.ctas[cta],
                 )  # fmt: skip
 
     def _access(self, i: Instruction, warp: int, done: str) -> Access:
@@ -678,7 +678,7 @@ class TensorShadow:
             return "wait for every phase of that mbarrier in turn; the warp that commits waits first until this warp has read, so that it is never two phases ahead"
         if change := self.reporting.relaxed_wait(warp):
             return change
-        return f"{self.reporting.commit_of(op.instruction)} first"
+        return self.reporting.commit_of(op.instruction)
 
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
         """Does the tensor core execute an instruction that a warp issues now after an operation? It does if that was
@@ -779,7 +779,7 @@ class TensorShadow:
             if missed.any() and line != i.line:
                 del self.early[line]
                 said = races.tensor_read_early(reader, i, self._where(at, missed))
-                repair = f"{self.reporting.commit_of(i)} first, with the parity of this round"
+                repair = f"{self.reporting.commit_of(i)}; wait for the parity of this round"
                 tell = functools.partial(
                     self.x.launch.find, said.code, reader, said.what, repair, because="PTX ISA 9.1 §9.7.16.6", why=said.why, halves=said.halves,
                 )  # fmt: skip

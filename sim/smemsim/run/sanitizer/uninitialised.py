@@ -35,10 +35,13 @@ def uninitialised(
     """Memory is read that no thread has written. A remark if a store copies the value and nothing else depends on it,
     or if lanes that have a value vote too.
     """
-    why = COPIED if is_copied else VOTED if is_voted else ""
+    mild = COPIED if is_copied else VOTED if is_voted else ""
     return Clauses(
-        "R507", f"{where} is read before anything has written it", (Half("read", i.name, i), *uses(user, by)), why
-    ), Severity.NOTE if why else None
+        "R507",
+        f"{where} is read before anything has written it",
+        (Half("read", i.name, i), *uses(user, by)),
+        mild or "the memory still holds old bytes, which may be anything",
+    ), Severity.NOTE if mild else None
 
 
 def register_without_value(register: str, reader: Instruction, user: Instruction | None) -> Clauses:

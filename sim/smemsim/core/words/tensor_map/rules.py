@@ -296,7 +296,7 @@ def element_strides(a: Arguments, at: Target) -> Sequence[Broken]:
         return FINE
     ignored = "" if a.interleave else " (the driver checks it although it is ignored without interleave)"
     return [
-        Broken(f"element_strides[{i}] = {n}: needs 1 to {most}{'' if i else ignored}")
+        Broken(f"element_strides[{i}] = {n}: needs 1 to {most}{'' if i else ignored}", f"element_strides[{i}] = {1 if n < 1 else most}")
         for i, n in enumerate(a.element_strides)
         if not 1 <= n <= most
     ]

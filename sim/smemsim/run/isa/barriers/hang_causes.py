@@ -685,7 +685,8 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
         for what, by in state.done.items()
         if by
     ]
+    here = f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}"
     elsewhere = misdirected(barrier, x)
-    told = "" if elsewhere is None else f"; {elsewhere[0]}"
-    history = "; so far: " + ", ".join(known) if known else "; no thread and no bytes have arrived"
-    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{told}{history}"
+    if elsewhere is not None:
+        return f"{elsewhere[0]}; {here}"
+    return here + ("; so far: " + ", ".join(known) if known else "; no thread and no bytes have arrived")

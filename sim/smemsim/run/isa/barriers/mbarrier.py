@@ -183,7 +183,7 @@ class State:
         if elsewhere is not None:
             why, repair = (
                 f"{why}; {elsewhere[0]}",
-                f"{elsewhere[1]}; or, if it is to arrive there, mbarrier.init with as many arrivals as come in a phase",
+                f"{elsewhere[1]}; or, if the arrival belongs there, mbarrier.init with as many arrivals as come in a phase",
             )
         miscount(x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase {why}", repair)
 

@@ -342,8 +342,8 @@ def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -
 def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
     """The clause for a fix if whole units would leave an array that has `room` bytes left."""
     access = "st.global" if is_store else "ld.global and st.shared"
-    other = f", and the other {rest} by {access} of threads" if rest else ""
-    return f"{units} bytes{other}: only {room} bytes of the array are left there, and {units + BULK_LIMITS.unit} would go past its end"
+    other = f", and the last {rest} bytes by {access}" if rest else ""
+    return f"copy {units} bytes in bulk{other}: {units + BULK_LIMITS.unit} bytes do not fit in the {room} bytes that the array has there"
 
 
 def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:

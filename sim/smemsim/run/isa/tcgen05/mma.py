@@ -449,4 +449,6 @@ def _evidence_of(mma: Prepared, count: int, window: tuple[str, int, int]) -> fro
         f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {mma.grade(shared)}, arithmetic "
         f"{row.grade} ({row.source})"
     }
-    return frozenset(lines) | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in mma.disputes}
+    return frozenset(lines) | {
+        f"documents contradict each other about {name!r}: see docs/evidence/disputes.md (smemsim.DISPUTES)" for name in mma.disputes
+    }
