@@ -643,15 +643,20 @@ def ran(_: Page) -> str:
 
 
 def cards(_: Page) -> str:
-    """Every card: the options that take it, its numbers and where they come from."""
+    """Every card: the options that take it, and its numbers."""
     rows = []
     for c in ALL_CARDS:
         l2 = c.known("l2_cache_size").value
-        arch = f"`{c.arch}`" if CARDS[c.arch] is c else c.arch
+        usual = "yes" if CARDS[c.arch] is c else ""
         numbers = (f"{c.memory_bytes / 2**30:.1f} GiB", f"{l2 / 2**20:g} MiB" if l2 else "unknown")
-        memory = f"; memory: {c.memory_source}" if c.memory_source and c.memory_source not in c.source else ""
-        rows.append((f"`{c.names[0]}`", arch, str(c.named("multiprocessor_count")), *numbers, f"{c.source}{memory}"))
-    return table(("`--card`", "`--arch` (in code type: it alone chooses this card)", "multiprocessors", "memory", "L2", "source"), rows)
+        rows.append((f"`{c.names[0]}`", c.arch, usual, str(c.named("multiprocessor_count")), *numbers))
+    return table(("`--card`", "architecture", "usual card of it", "multiprocessors", "memory", "L2"), rows)
+
+
+def card_sources(_: Page) -> str:
+    """Where the numbers of each card come from."""
+    memory = {c.names[0]: f"; memory: {c.memory_source}" for c in ALL_CARDS if c.memory_source and c.memory_source not in c.source}
+    return table(("card", "sources"), [(f"`{c.names[0]}`", f"{c.source}{memory.get(c.names[0], '')}") for c in ALL_CARDS])
 
 
 def unknown(_: Page) -> str:
@@ -719,6 +724,7 @@ TABLES: dict[str, Callable[..., str]] = {
         witnesses,
         ran,
         cards,
+        card_sources,
         unknown,
         projects,
         pipeline_twins,

@@ -94,7 +94,8 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
                 click.echo(json.dumps(rows_of, indent=1))
             else:
                 of = f"{given['side'].upper()} {rows}x{k} {given['dtype']} {given['major']}-major, {given['arch']}"
-                click.echo(choices_text(of, rows_of))
+                rows_axis = "M" if given["side"] == "a" else "N"
+                click.echo(choices_text(of, rows_of, (rows_axis, "K") if given["major"] == "K" else ("K", rows_axis)))
             if not any(choice.plan for choice in choices):
                 click.get_current_context().exit(1)
             return

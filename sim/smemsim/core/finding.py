@@ -433,6 +433,8 @@ class Finding(metaclass=OwnMembers):
             return _below_here(self.place)
         if isinstance(self.at, InWord) and self.where.startswith("_"):
             return "reserved bits"
+        if isinstance(self.at, InWord) and re.fullmatch(r"r\d+", self.where):
+            return f"reserved bit {self.where[1:]}"
         return self.title or self.where
 
     @property

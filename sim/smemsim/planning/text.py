@@ -122,14 +122,21 @@ def _memory(plan: Planned) -> Iterator[str]:
     gaps = f" ({plan.tile_bytes - data:,} B of them gaps of the padded type)" if plan.tile_bytes != data else ""
     yield "Shared memory"
     yield f"  {plan.tile_bytes:,} B a stage{gaps}{stages}, planned at {wish.base_address:#x} (--base takes another address)"
-    yield f"  TMA needs a multiple of {LIMITS.smem_alignment} B, and that is enough for TMA and MMA: both XOR absolute addresses"
+    yield f"  align it to {LIMITS.smem_alignment} B; TMA and the MMA need no more: both compute the swizzle from the address"
     if wish.mode.mask:
         period = wish.mode.period
         phase = f"; {wish.base_address:#x} is {wish.base_address % period} past one" if wish.base_address % period else ""
-        yield from _wrapped(f"software that XORs offsets from the tile's base needs a multiple of {period} B, the swizzle's period{phase}")
+        yield from _wrapped(
+            f"software that computes the swizzle from offsets in the tile needs {period} B, the period of the swizzle{phase}"
+        )
     c = plan.conflicts
-    yield from _wrapped(f"degree of bank conflicts, by address (1: none): {c.mma} if the MMA reads 8 rows x 16 B, {c.column} if ldmatrix reads 8 rows, "
-                        f"{c.line} if threads read 8 chunks of one row")  # fmt: skip
+    yield "  passes through the banks of an access, by its addresses (1: no bank conflict)"
+    for passes, access in (
+        (c.mma, "the MMA reads 8 rows x 16 B"),
+        (c.column, "ldmatrix reads 8 rows"),
+        (c.line, "threads read 8 chunks of one row"),
+    ):
+        yield f"    {passes}  {access}"
 
 
 def _strides(plan: Planned) -> Iterator[str]:
@@ -179,7 +186,7 @@ def _instruction(plan: Planned) -> Iterator[str]:
         major = {"K": 0, "MN": 1}[plan.wish.major]
         yield f"  wgmma has no instruction descriptor; imm-trans-{plan.wish.side} = {major} (16-bit types only)"
     else:
-        yield f"  instruction descriptor {idesc.encode():#010x} (for this {plan.wish.side.upper()}, and another operand that is {plan.wish.other_major}-major)"
+        yield f"  instruction descriptor {idesc.encode():#010x} (for this {plan.wish.side.upper()} and {plan.wish.other_major}-major {'B' if plan.wish.side == 'a' else 'A'})"
         yield from _wrapped(repr(idesc))
 
 
@@ -271,8 +278,10 @@ def _used(row: dict[str, Any], name: str) -> str:
     return value if row[f"{name}_used"] else f"({value})"
 
 
-def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
-    """The table of `plans`, of each its `Choice.as_dict`; the refused ones with their reasons below."""
+def choices_text(title: str, choices: Sequence[dict[str, Any]], axes: tuple[str, str] = ("strided", "contiguous")) -> str:
+    """The table of `plans`, of each its `Choice.as_dict`; the refused ones with their reasons below. `axes` are the names
+    of the strided and of the contiguous axis.
+    """
     rows = [("swizzle", "stack", "boxes", "one box", "bytes", "gaps", "period", "LBO", "SBO", "K advances", "mma", "col", "line")]
     reasons = []
     for row in choices:
@@ -282,7 +291,7 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
         steps = row["k_advances"]
         advance = f"+{steps[1] - steps[0]}" if len(steps) > 1 else "-"
         conflicts = row["conflicts"]
-        rows.append((row["swizzle"], row["stack"], str(row["issues"]), f"rank {row['box_rank']}" if row["single_box"] else "no", str(row["tile_bytes"]),
+        rows.append((row["swizzle"], axes[row["stack"] == "contiguous"], str(row["issues"]), f"rank {row['box_rank']}" if row["single_box"] else "no", str(row["tile_bytes"]),
                      str(row["padding_bytes"]), str(row["period"]), _used(row, "leading"),
                      _used(row, "stride"), advance if row["k_uniform"] else f"{advance}, jumps",
                      str(conflicts["mma"]), str(conflicts["column"]), str(conflicts["line"])))  # fmt: skip
@@ -293,11 +302,14 @@ def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
     lines += [
         line
         for note in (
-            "bytes: the size of one stage; LBO and SBO in brackets are not used by the instruction",
-            "period: the alignment for software that XORs offsets; TMA and MMA need 128 B",
+            "stack: the axis along which the next swizzle atom in memory is the next atom of the tile (--stack)",
+            "boxes: TMA issues of rank 2 that load a stage; one box: the rank of a tensor map that loads it in one issue",
+            "bytes: the size of one stage; gaps: bytes of it that hold no data",
+            "period: the alignment for software that computes the swizzle from offsets; TMA and the MMA need 128 B",
+            "LBO, SBO: in brackets if the instruction does not use it",
             "K advances: bytes from one K step to the next; jumps: a larger step where K leaves the swizzle width",
-            "mma, col, line: degree of bank conflicts, by address (1: none), if the MMA reads 8 rows x 16 B, if ldmatrix reads 8 rows, "
-            "and if threads read 8 chunks of one row",
+            "mma, col, line: passes through the banks of an access, by its addresses (1: no bank conflict): the MMA reads 8 rows x 16 B, "
+            "ldmatrix reads 8 rows, threads read 8 chunks of one row",
         )
         for line in _wrapped(note)
     ]

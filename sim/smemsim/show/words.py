@@ -75,7 +75,7 @@ def _smem_meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str
     swizzled = d.swizzle not in (Swizzle.NONE, Swizzle.INVALID)
     width = mode.width if mode else 0
     walks = {
-        ("leading_byte_offset", True): {"K": f"used past {width} bytes of K only", "MN": f"next {width} bytes of M/N"},
+        ("leading_byte_offset", True): {"K": f"used only if K passes {width} bytes", "MN": f"next {width} bytes of M/N"},
         ("leading_byte_offset", False): {"K": "next 16-byte column of K", "MN": "next 8 K"},
         ("stride_byte_offset", True): {"K": "next 8 rows", "MN": f"next {mode.k_rows if mode else 8} K"},
         ("stride_byte_offset", False): {"K": "next 8 rows", "MN": "next 16-byte column of M/N"},

@@ -327,12 +327,16 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
     in_elements = _counted_in_elements(a, size)
     for i, span in short_strides(a):
         stride = a.global_strides[i - 1]
-        what = f"all {a.global_dim[i]} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
+        what = (
+            f"0 B: all {a.global_dim[i]} entries of dimension {i} are the same bytes"
+            if stride == 0
+            else f"{stride} B, less than the {span} B that each entry of dimension {i} takes: elements share bytes"
+        )
         why = "loads read shared elements twice, and stores race"
         yield finding(
             "T214",
             f"global_strides[{i - 1}]",
-            f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}, lets elements share bytes: {what}",
+            f"global_strides[{i - 1}] = {what}",
             _wider_stride(stride, span, size),
             "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
             Severity.LUCK if in_elements else None,
