@@ -434,7 +434,7 @@ REPLACED = {
     "value = 100": ("null = true, value = 100", "needs one of"),
     "value = 2.0": ("value = 'a'", "args[1]"),
     'value = 100, type = "u32"': ('value = 100, type = "f32"', "args[2]: type = f32, parameter"),
-    "{value = 100,": ("{value = 1e10,", "type u32 has 0 to 4294967295"),
+    "{value = 100,": ("{value = 1e10,", "needs 0 to 4294967295 for type u32"),
     "{value = 100, ": ("{value = -1, ", "l.toml:4: args[2].value = -1: needs 0 to 4294967295 for type u32; write s32"),
     "grid = 4": ("grid = 4\nctas = [-1]", "needs a list of numbers of CTAs"),
     "{value = 2.0,": ("{scratch = 99999999999999}, {value = 2.0,", "at most"),

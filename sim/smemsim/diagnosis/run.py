@@ -302,14 +302,14 @@ def not_checked(missed: Mapping[str, int]) -> list[str]:
     >>> not_checked({"operands of 4 or 6 bits": 8})
     ['not checked: operands of 4 or 6 bits (8 instructions)']
     """
-    told = [
-        f"not checked: {reason}" + f" ({count:,} {_unit(reason)}{'s' * (count != 1)})" * bool(count) for reason, count in missed.items()
-    ]
+    told = [f"not checked: {reason}" + f" ({_counted_in(reason, count)})" * bool(count) for reason, count in missed.items()]
     return [*told, COMPARE] if NO_LOAD in missed else told
 
 
-def _unit(reason: str) -> str:
-    return "product" if reason == MORE_KINDS else "instruction"
+def _counted_in(reason: str, count: int) -> str:
+    """A count with its unit, which is not repeated if the reason begins with it."""
+    unit = "product" if reason == MORE_KINDS else "instruction"
+    return f"{count:,}" if reason.startswith(unit) else f"{count:,} {unit}{'s' * (count != 1)}"
 
 
 @dataclasses.dataclass(frozen=True)
