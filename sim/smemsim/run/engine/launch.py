@@ -339,10 +339,14 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
     if config.cluster is not None and not machine.has_clusters:
         raise InputError(f"cluster = {config.cluster}: {arch} has no clusters; they came with sm_90")
     room = machine.shared_end - machine.shared_begin
+    if kernel.static_shared_bytes > room:
+        raise InputError(
+            f"the program declares {kernel.static_shared_bytes} B of shared memory: more than the {room} B a CTA has on {arch}"
+        )
     if kernel.static_shared_bytes + config.shared_bytes > room:
         raise InputError(
-            f"shared_bytes = {config.shared_bytes}: needs at most {max(room - kernel.static_shared_bytes, 0)} B: a CTA of {arch} has {room} B, and the program "
-            f"declares {kernel.static_shared_bytes} B itself"
+            f"shared_bytes = {config.shared_bytes}: needs at most {room - kernel.static_shared_bytes} B: a CTA has {room} B on {arch}, and the program "
+            f"declares {kernel.static_shared_bytes} B"
         )
 
 
