@@ -338,15 +338,17 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
     machine = any_architecture(arch)
     if config.cluster is not None and not machine.has_clusters:
         raise InputError(f"cluster = {config.cluster}: {arch} has no clusters; they came with sm_90")
-    room = machine.shared_end - machine.shared_begin
-    if kernel.static_shared_bytes > room:
+    _check_shared(config, kernel, arch, machine.shared_end - machine.shared_begin)
+
+
+def _check_shared(config: LaunchConfig, kernel: LoadedKernel, arch: str, room: int) -> None:
+    """InputError for more shared memory than the `room` bytes of a CTA."""
+    own = kernel.static_shared_bytes
+    if own > room:
+        raise InputError(f"the program declares {own} B of shared memory: more than the {room} B a CTA has on {arch}")
+    if own + config.shared_bytes > room:
         raise InputError(
-            f"the program declares {kernel.static_shared_bytes} B of shared memory: more than the {room} B a CTA has on {arch}"
-        )
-    if kernel.static_shared_bytes + config.shared_bytes > room:
-        raise InputError(
-            f"shared_bytes = {config.shared_bytes}: needs at most {room - kernel.static_shared_bytes} B: a CTA has {room} B on {arch}, and the program "
-            f"declares {kernel.static_shared_bytes} B"
+            f"shared_bytes = {config.shared_bytes}: needs at most {room - own} B: a CTA has {room} B on {arch}, and the program declares {own} B"
         )
 
 
