@@ -129,7 +129,7 @@ def test_a_loop_of_cas_that_begins_with_a_plain_load_is_a_remark():
     """The value is looked at again by the atomic: formally a race, and it has held."""
     body = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; ld.global.u32 %r2, [%d20]; AGAIN: mov.u32 %r3, %r2; add.u32 %r4, %r3, 1;
     atom.global.cas.b32 %r2, [%d20], %r3, %r4; setp.ne.u32 %p2, %r2, %r3; @%p2 bra AGAIN; END:"""
-    assert "looks at the value again" in found(body, np.zeros(1, np.uint32), grid=4)["X008"]
+    assert "checks the value again" in found(body, np.zeros(1, np.uint32), grid=4)["X008"]
 
 
 NEIGHBOURS = "{} st.global.u32 [%d1], %r1; {} xor.b32 %r3, %r1, 32; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2]; st.global.u32 [%d1+1024], %r2;"
@@ -793,7 +793,7 @@ def test_a_value_that_nobody_uses_is_no_race(before, behind, codes):
 @pytest.mark.parametrize(("op", "remark"), [("max", True), ("add", False)])
 def test_a_look_before_a_maximum_is_a_remark(op, remark):
     body = f"ld.global.u32 %r2, [%d20]; setp.gt.u32 %p1, %r2, 7; @%p1 bra END; red.global.{op}.u32 [%d20], 7; END:"
-    assert ("looks at the value again" in found(body, np.zeros(1, np.uint32), grid=3)["X008"]) == remark
+    assert ("checks the value again" in found(body, np.zeros(1, np.uint32), grid=3)["X008"]) == remark
 
 
 def test_two_waves_of_a_launch_are_held_against_each_other():

@@ -924,6 +924,9 @@ def test_a_loop_whose_end_stands_in_front_of_its_begin_is_the_same_loop(text, ba
 
 
 def test_one_warp_loops_and_several_loop():
-    for block, who in ((32, "warp 0 of CTA (0, 0, 0) loops for ever"), (64, "warps 0, 1 of CTA (0, 0, 0) loop for ever")):
+    for block, who in (
+        (32, "warp 0 of CTA (0, 0, 0) still runs at the limit of the launch"),
+        (64, "warps 0, 1 of CTA (0, 0, 0) still run at the limit of the launch"),
+    ):
         hung = Gpu("sm_90a").launch(kernel(0, "L: bra L;"), block=block, progress=False, limit=2000)
         assert [f.what for f in hung.findings] == [who]
