@@ -680,9 +680,9 @@ def projects(page: Page) -> str:
             depths = [len(marks) for marks in re.findall("^(##+) ", text, flags=re.MULTILINE)]
             findings = sum(depth >= after for depth, after in zip(depths, [*depths[1:], 0], strict=True))
             named = " ".join(re.findall("^- Finding: .*", text, flags=re.MULTILINE))
-            codes = sorted(set(re.findall(r"\b[A-Z]\d{3}\b", named)))
-            rows.append((f"[{title[1]}]({one.name})", str(findings), ", ".join(codes) or "no code"))
-    return table(("project", "findings", "codes"), rows)
+            codes = [f"[{code}](../findings/{code}.md)" for code in sorted(set(re.findall(r"\b[A-Z]\d{3}\b", named)))]
+            rows.append((f"[{title[1]}]({one.name})", str(findings), ", ".join(codes) or "no code: wrong results or wrong machine code"))
+    return table(("project", "faults", "codes of the findings"), rows)
 
 
 def pipeline_twins(_: Page) -> str:
