@@ -77,10 +77,11 @@ class AsyncEvents:
         ((_, thread),) = op.issuers
         own = self.begin(x, op.instruction, thread, op.kind)
         op.known = _Known(self, [own])
-        for write in op.writes:
-            self._writes_shared(op, own, write)
+        for n, write in enumerate(op.writes):
+            self._writes_shared(op, own, write, is_first=n == 0)
 
-    def _writes_shared(self: Any, op: AsyncOp, own: Operation, write: SharedWrite) -> None:
+    def _writes_shared(self: Any, op: AsyncOp, own: Operation, write: SharedWrite, *, is_first: bool) -> None:
+        """It writes to one of the CTAs that get its bytes. All writes have one source, which the first one reads."""
         own.barriers[write.cta.index] = write.barrier
         carried = None
         if write.copied is not None:
@@ -90,7 +91,7 @@ class AsyncEvents:
         self.op_writes(own, write.cta, write.words, write.lay_there)
         source = write.source
         if source is not None and (source.begin is None or self.reads_what_changes(source.begin)):
-            if write is op.writes[0]:
+            if is_first:
                 self.op_reads_global(own, *source.at())
             places = source.places()
             if places is not None:
