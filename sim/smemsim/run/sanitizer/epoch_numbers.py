@@ -1,4 +1,4 @@
-"""What the numbers in epochs of global memory stand for (`global_loops.py`): instructions, and asynchronous writes."""
+"""What the numbers in epochs of global memory stand for (`global_loops.py`): instructions, and copies."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ def scope_of(i: Instruction) -> int:
 
 
 class Numbers:
-    """The instructions of a launch that access global memory, each with its scope and whether it writes asynchronously,
-    and the clocks after the waits for asynchronous writes. `bounds` gets a sentence where numbers end.
+    """The instructions of a launch that access global memory, each with its scope and whether it is a copy, and who
+    knows first that a copy is complete (`global_loops.Known`). `bounds` gets a sentence where numbers end.
     """
 
     def __init__(self, bounds: set[str]) -> None:
         self.bounds = bounds
         self.instructions: list[Instruction] = []
         self.scope, self.asynchronous = np.zeros(64, np.int64), np.zeros(64, bool)
-        self.waited = np.zeros(256, np.int32)
-        self.writes = 0  # asynchronous ones
+        self.waited, self.told = np.zeros(256, np.int32), np.zeros(256, np.int32)
+        self.copies = 0  # that have a place in `waited`
+        self.tellers, self._tellers = np.zeros((16, 4), np.int64), 1  # how many rows are in use; row 0 is none
         self._index: dict[int, int] = {}
 
     def index(self, i: Instruction) -> int:
@@ -57,12 +58,36 @@ class Numbers:
         return n
 
     def issues(self) -> int:
-        """An asynchronous write begins; returns its place in `waited`."""
-        if self.writes == loops.CLOCK:
-            self.bounds.add(f"races in global memory: asynchronous writes after the first {loops.CLOCK:,} are not followed")
+        """A copy begins; returns its place in `waited`."""
+        if self.copies == loops.CLOCK:
+            self.bounds.add(f"races in global memory: copies after the first {loops.CLOCK:,} are not followed")
             return 0
-        self.writes += 1
-        if self.writes == len(self.waited):
-            self.waited = np.resize(self.waited, 2 * self.writes)
-        self.waited[self.writes] = NEVER
-        return self.writes
+        self.copies += 1
+        if self.copies == len(self.waited):
+            self.waited, self.told = np.resize(self.waited, 2 * self.copies), np.resize(self.told, 2 * self.copies)
+        self.waited[self.copies], self.told[self.copies] = NEVER, 0
+        return self.copies
+
+    def tells(self, place: int, warp: int, clock: int, *, is_private: bool = False) -> None:
+        """A warp of the launch, with this clock, knows that the copy with a place in `waited` is complete. `is_private`:
+        that is true for some lanes alone, and counts for no other warp.
+        """
+        if self._tellers == len(self.tellers):
+            self.tellers = np.resize(self.tellers, (2 * self._tellers, 4))
+        self.tellers[self._tellers] = warp, clock, self.told[place], is_private
+        self.told[place] = self._tellers
+        self._tellers += 1
+
+    def tellers_of(self, place: int) -> list[tuple[int, int, bool]]:
+        """Who has told that the copy with a place is complete: the warp, its clock, and whether it counts for that warp
+        alone.
+        """
+        found, row = [], int(self.told[place])
+        while row:
+            warp, clock, row, is_private = self.tellers[row].tolist()
+            found.append((warp, clock, bool(is_private)))
+        return found
+
+    def is_complete(self, place: int) -> bool:
+        """Does any warp know that the copy with a place is complete?"""
+        return bool(self.waited[place] != NEVER or self.told[place])

@@ -5,6 +5,9 @@ instruction. A cell has four epochs: its last writer, one earlier strong writer 
 last reader, and one more reader, from another CTA if there is one. The second reader is negative if there are more
 that are not ordered before these two. `Cells.further` lists them, with the bytes that they read. If the list is full,
 a reader is forgotten: a race may be missed, and none is invented. When such a cell is overwritten, `BOUND` is set.
+
+The epoch of a copy has a place in `Known.waited` instead of the clock, for what it writes and for what it reads. It
+ends when somebody knows that the copy is complete.
 """
 
 from __future__ import annotations
@@ -50,9 +53,11 @@ class Known(NamedTuple):
     """The knowledge of the warps of a wave, the first of which has number `first` in the launch.
 
     - Their clocks, and the clock of each other warp that they have seen.
-    - For each instruction its scope, and whether it writes asynchronously. Then the clock of an epoch is a place in
-      `waited`: the clock of the issuing warp after its wait.
-    - A warp that has waited for an asynchronous read has seen the clock at which it was issued.
+    - For each instruction its scope, and whether it is a copy. Then the clock of an epoch is a place in `waited`: the
+      clock of the issuing warp after its wait.
+    - Other warps may be the first to know that a copy is complete: `told` has by place the last row of `tellers`, 0
+      for none. A row has the warp (in the launch), its clock when it learned that, the row before of the same place,
+      and 1 if only this warp may rely on it.
     """
 
     first: int
@@ -61,6 +66,8 @@ class Known(NamedTuple):
     scope: np.ndarray
     asynchronous: np.ndarray
     waited: np.ndarray
+    told: np.ndarray
+    tellers: np.ndarray
     per_cta: int
     per_cluster: int
 
@@ -70,15 +77,35 @@ def _is_ordered(epoch, warp, role, known):  # type: ignore[no-untyped-def]
     """Has a warp of the wave seen an access? Other waves are not known here."""
     who = (epoch >> WHO) - 1 - known.first
     when = (epoch >> WHEN) & CLOCK
-    if role == WRITER and known.asynchronous[epoch & INDEX]:
+    if known.asynchronous[epoch & INDEX]:
+        if role == READER and _is_told(when, warp, known):
+            return True
         when = known.waited[when]
     elif who == warp:
         return True
+    return _has_seen(who, when, warp, known)
+
+
+@compiled
+def _has_seen(who, when, warp, known):  # type: ignore[no-untyped-def]
+    """Has a warp of the wave seen another one, by its number in the wave, up to a clock?"""
     columns = known.seen.shape[1]
     if who <= warp - columns or who >= warp + columns:  # a division costs more than all else
         return False
     column = who - warp // columns * columns
     return 0 <= column < columns and known.seen[warp, column] >= when
+
+
+@compiled
+def _is_told(place, warp, known):  # type: ignore[no-untyped-def]
+    """Does a warp of the wave know by another one than the issuer that a copy is complete?"""
+    row = known.told[place]
+    while row != 0:
+        who = known.tellers[row, 0] - known.first
+        if (who == warp or known.tellers[row, 3] == 0) and _has_seen(who, known.tellers[row, 1], warp, known):
+            return True
+        row = known.tellers[row, 2]
+    return False
 
 
 @compiled
@@ -135,20 +162,24 @@ def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-
     is_mine = ((reader >> WHO) - 1) // known.per_cta == mine
     kept = reader if not is_mine or ((other >> WHO) - 1) // known.per_cta == mine else other
     left = reader + other - kept
-    is_known = left >> WHO == own >> WHO or left >> WHO == kept >> WHO or _is_ordered(left, warp, READER, known)
+    is_same = left >> WHO == own >> WHO or left >> WHO == kept >> WHO
+    is_known = (is_same and not known.asynchronous[left & INDEX]) or _is_ordered(left, warp, READER, known)
     return kept, 0 if is_known else left
 
 
 @compiled
-def _list_reader(begin, end, reader, further):  # type: ignore[no-untyped-def]
-    """List a further reader of some bytes, once for each warp: its last read."""
+def _list_reader(begin, end, reader, known, further):  # type: ignore[no-untyped-def]
+    """List a further reader of some bytes, once for each warp: its last read, and each copy by itself."""
     count = further[0, COUNT]
     if further[0, FULL]:
         return
     for n in range(1, count + 1):
         if further[n, 0] == begin and further[n, 1] == end and further[n, 2] >> WHO == reader >> WHO:
-            further[n, 2] = reader
-            return
+            if further[n, 2] == reader:
+                return
+            if not known.asynchronous[further[n, 2] & INDEX]:
+                further[n, 2] = reader
+                return
     if count + 1 == len(further):
         further[0, FULL] = 1
         return
@@ -157,17 +188,25 @@ def _list_reader(begin, end, reader, further):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _is_followed(reader, own, warp, known):  # type: ignore[no-untyped-def]
+    """Does whoever knows that a read of a warp (`own`) is over know that of an earlier one of the same warp?"""
+    if reader >> WHO != own >> WHO:
+        return False
+    return not known.asynchronous[reader & INDEX] or _is_ordered(reader, warp, READER, known)
+
+
+@compiled
 def _note_reader(cell, shift, own, warp, known, readers, others, further):  # type: ignore[no-untyped-def]
     """A warp reads a cell of `1 << shift` bytes, or a line of so many."""
     reader = readers[cell]
     if reader != own:
-        if reader != 0 and reader >> WHO != own >> WHO:
+        if reader != 0 and not _is_followed(reader, own, warp, known):
             if others[cell] == 0:
                 others[cell] = reader
             else:
                 kept, left = _second_reader(reader, abs(others[cell]), own, warp, known)
                 if left != 0:
-                    _list_reader(cell << shift, (cell + 1) << shift, left, further)
+                    _list_reader(cell << shift, (cell + 1) << shift, left, known, further)
                 others[cell] = -kept if left != 0 or others[cell] < 0 else kept
         readers[cell] = own
 
@@ -265,14 +304,14 @@ def _forget_readers(line, cells):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def read(at, size, threads, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
+def read(at, size, threads, when, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
     """Threads read `size` bytes each, at the byte offsets `at`. Returns the number of `suspects`: (place of the thread,
-    cell, epoch, role).
+    cell, epoch, role). `when` has for each warp its clock, or of copies the place in `Known.waited`.
 
     `stops`: at the first one. Records until then may be repeated.
     """
     found, scope, first_warp = 0, known.scope[index], known.first
-    clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
+    split, shift, line_shift = cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_written, mask = len(cells.line_writers) > 0, (1 << line_shift) - 1
     writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
@@ -283,7 +322,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
         place, warp = at[n], threads[n] >> 5
         if warp != previous:
             previous, free = warp, np.int64(0)
-            own = (first_warp + warp + 1) << WHO | min(clock[warp], CLOCK) << WHEN | index
+            own = (first_warp + warp + 1) << WHO | min(when[warp], CLOCK) << WHEN | index
         line = place >> line_shift
         if not split[line]:
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):

@@ -33,11 +33,11 @@ from smemsim.run.sanitizer.taint import Taint, is_result
 from smemsim.run.sanitizer.uninitialised import uninitialised
 from smemsim.run.sanitizer.unused_reads import Pending
 from smemsim.run.scopes import GPU
-from smemsim.run.warps import WARP
+from smemsim.run.warps import WARP, warps_of
 
 if TYPE_CHECKING:
     from smemsim.run.accesses import Piece, Values
-    from smemsim.run.views import Wave
+    from smemsim.run.views import Mbarrier, Wave
 
 __all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 
@@ -81,9 +81,20 @@ class GlobalShadow:
     """Compare the accesses of one wave to global memory with the recorded ones, and record them."""
 
     def __init__(
-        self, x: Wave, clocks: VectorClocks, operations: Operations, reporting: Reporting, history: History, taint: Taint, first: int
+        self,
+        x: Wave,
+        clocks: VectorClocks,
+        operations: Operations,
+        reporting: Reporting,
+        history: History,
+        taint: Taint,
+        first: int,
+        copies: Callable[[Instruction], dict[int, Operation]] | None = None,
     ) -> None:
-        """`first` is the number of the wave's first warp in the history."""
+        """`first` is the number of the wave's first warp in the history. `copies` returns the open operation of each
+        warp to which a cp.async of the running threads belongs.
+        """
+        self.copies = copies
         self.x, self.clocks, self.operations, self.reporting, self.history, self.taint = x, clocks, operations, reporting, history, taint
         self.first = first
         self.per_cta = x.stride // WARP
@@ -95,6 +106,10 @@ class GlobalShadow:
         self._nothing = np.zeros_like(clocks.fenced) if self._has_narrow else clocks.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones without a wait
+        # by mbarrier: the phases in which it counts copies, each with the copy's place in `Numbers.waited`
+        self._counted: dict[Mbarrier, list[tuple[int, int]]] = {}
+        self._told: dict[tuple[Mbarrier, int], int] = {}  # how many of these a warp has been told
+        self._begun = np.zeros(len(clocks.clock), np.int32)  # by warp: the place of its copy that reads now
         self.before = Prerequisite(x, clocks, operations, history, self._where) if history.before else None
 
     def remembered(self) -> list[int]:
@@ -108,8 +123,9 @@ class GlobalShadow:
     def _known(self) -> loops.Known:
         n = self.history.numbers
         return loops.Known(
-            self.first, self.clocks.clock, self.clocks.seen, n.scope, n.asynchronous, n.waited, self.per_cta, self.per_cluster
-        )
+            self.first, self.clocks.clock, self.clocks.seen, n.scope, n.asynchronous, n.waited, n.told, n.tellers, self.per_cta,
+            self.per_cluster,
+        )  # fmt: skip
 
     def _array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
         if self.history.warps > MOST_WARPS:
@@ -187,8 +203,21 @@ class GlobalShadow:
         self.history.unused.follows(i)
         if self.history.numbers.scope[index] and len(array.cells.earlier):
             self._observe(i, index, array, at, size)
-        found: int = loops.read(at, size, self.x.threads, index, stops, self._known, array.cells, self.history.suspects)
+        when = self.clocks.clock
+        if i.op == "cp" and self.copies is not None:
+            when = self._begins(array, self.copies(i).items())
+        found: int = loops.read(at, size, self.x.threads, when, index, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _begins(self, array: ArrayShadow, ops: Iterable[tuple[int, Operation]]) -> np.ndarray:
+        """Operations of warps read an array until they are complete. Returns their places in `Numbers.waited`, by
+        warp.
+        """
+        array.is_copied = True
+        for warp, op in ops:
+            op.source = op.source or self.history.numbers.issues()
+            self._begun[warp] = op.source
+        return self._begun
 
     def _observe(self, i: Instruction, index: int, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         """The running threads read by a strong operation. The strong writes that they observe (for an atomic with the
@@ -265,7 +294,7 @@ class GlobalShadow:
         # which bytes it writes is noted
         if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):
             return None
-        if self.history.unused.is_followed(i) or (self.clocks.carries_global and threads <= WARP):
+        if array.is_copied or self.history.unused.is_followed(i) or (self.clocks.carries_global and threads <= WARP):
             return None
         array.fit(size)
         index = self.history.numbers.index(i)
@@ -431,7 +460,8 @@ class GlobalShadow:
                 self.before.look(i, array.region.words, at, size, threads >> 5, writes=False)
             array.fit(size)
             array.for_reads()
-            found = loops.read(at, size, threads, self.history.numbers.index(i), False, self._known, array.cells, self.history.suspects)
+            index, when = self.history.numbers.index(i), self.clocks.clock
+            found = loops.read(at, size, threads, when, index, False, self._known, array.cells, self.history.suspects)
             return bool(found) and self._look(i, array, at, threads, found, "reads")
         return False
 
@@ -455,7 +485,9 @@ class GlobalShadow:
     # ---- asynchronous operations
 
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
-        """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy."""
+        """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy, until
+        it is complete.
+        """
         for array, at in self._places(addresses, size, is_read=True):
             threads = np.full(len(at), op.warps[0] * WARP)
             if self.before is not None:
@@ -463,7 +495,8 @@ class GlobalShadow:
             array.fit(size)
             index = self.history.numbers.index(op.instruction)
             array.for_reads()
-            found = loops.read(at, size, threads, index, False, self._known, array.cells, self.history.suspects)
+            when = self._begins(array, [(int(op.warps[0]), op)])
+            found = loops.read(at, size, threads, when, index, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "reads"):
                 continue
             self._say_unfenced(op, array, self._unfenced(op, array, at, size), "reads")
@@ -525,10 +558,39 @@ class GlobalShadow:
         self._open |= writes
 
     def waited(self, op: Operation) -> None:
-        """The issuing warp has waited for a write: a thread that sees the warp's later actions has seen the write."""
-        when = self._open.pop(op, None)
-        if when is not None:
+        """The issuing warp has waited for a copy: a thread that sees the warp's later actions knows it to be
+        complete.
+        """
+        when = self._open.pop(op, op.source)
+        if when:
             self.history.numbers.waited[when] = self.clocks.clock[op.warps[0]]
+
+    def waited_in_part(self, op: Operation) -> None:
+        """Some lanes of the issuing warp have waited for their part of a copy (cp.async): this counts for the warp."""
+        warp = int(op.warps[0])
+        if op.source:
+            self.history.numbers.tells(op.source, self.first + warp, int(self.clocks.clock[warp]), is_private=True)
+
+    def counts(self, op: Operation, barrier: Mbarrier) -> None:
+        """The current phase of an mbarrier counts a copy."""
+        if op.source:
+            phase, _ = self.clocks.phases.looked_at(barrier)
+            self._counted.setdefault(barrier, []).append((0 if phase is None else phase.over, op.source))
+
+    def hears(self, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Threads have waited for phases of mbarriers: their warps know the copies that were counted to be complete."""
+        for threads, barrier in waits if self._counted else ():
+            counted, (phase, _) = self._counted.get(barrier), self.clocks.phases.looked_at(barrier)
+            if counted is None or phase is None:
+                continue
+            for warp in warps_of(threads).tolist():
+                # a wait on a parity may be two phases late (rule order.parity)
+                over = max(phase.over - 2, int(phase.waited[warp]) if len(phase.waited) else 0)
+                for number, place in counted[self._told.get((barrier, warp), 0) :]:
+                    if number >= over:
+                        break
+                    self.history.numbers.tells(place, self.first + warp, int(self.clocks.clock[warp]))
+                    self._told[barrier, warp] = self._told.get((barrier, warp), 0) + 1
 
     def fence_async(self, i: Instruction, warps: np.ndarray) -> None:
         """fence.proxy.async of warps, for all memory; `order.fence_proxy` follows."""
@@ -736,12 +798,16 @@ class GlobalShadow:
         """Which suspicious accesses, of other waves, have these warps seen?"""
         heard, epochs = np.zeros(len(warps), bool), suspects[:, 2]
         who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
-        written = self.history.numbers.asynchronous[index] & (suspects[:, 3] == loops.WRITER)
-        when = np.where(written, self.history.numbers.waited[np.minimum(when, self.history.numbers.writes)], when)
+        numbers, copied = self.history.numbers, self.history.numbers.asynchronous[index]
+        places = np.where(copied, when, 0)
+        when = np.where(copied, numbers.waited[places], when)
         outside = (who < self.first) | (who >= self.first + len(self.clocks.clock))
         for warp in distinct(warps[outside]).tolist():
             own = outside & (warps == warp)
             heard[own] = self._has_heard(warp, who[own], when[own])
+        for n in np.flatnonzero(outside & copied & ~heard & (suspects[:, 3] == loops.READER)).tolist():
+            tellers = [(who, clock) for who, clock, is_private in numbers.tellers_of(int(places[n])) if not is_private]
+            heard[n] = any(self._has_heard(int(warps[n]), np.array([who]), np.array([clock]))[0] for who, clock in tellers)
         return heard
 
     def _have_observed(self, array: ArrayShadow, warps: np.ndarray, suspects: np.ndarray, late: np.ndarray, does: str) -> np.ndarray:
@@ -925,6 +991,13 @@ class GlobalShadow:
                 f"{self._waits_for(other)} (without .read) in the thread that issues it, then "
                 f"{self._order(is_near)}",
             )  # fmt: skip
+        if self.history.numbers.asynchronous[epoch & loops.INDEX]:
+            is_waited_for = self.history.numbers.is_complete(epoch >> loops.WHEN & loops.CLOCK)
+            why = "nothing orders the write after a wait for the copy" if is_waited_for else "no thread has waited for the copy"
+            return Said(
+                races.unordered(mine, theirs, where, f"{why}: a copy reads its source until it is complete"),
+                f"{self._completion(other)} before line {i.line}; in other threads, then {self._order(is_near)}",
+            )  # fmt: skip
         scopes = self.history.numbers.scope[self.history.numbers.index(i)], self.history.numbers.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
         held = self._has_held(i, other, scopes, is_near)
@@ -934,6 +1007,13 @@ class GlobalShadow:
         """How the thread that issues a bulk copy waits for it: a commit is proposed if none is there."""
         commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"
         return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
+
+    @staticmethod
+    def _completion(copy: Instruction) -> str:
+        """How threads wait until a copy has read its source."""
+        if is_bulk(copy):
+            return f"wait for the mbarrier of line {copy.line} (mbarrier.try_wait)"
+        return f"cp.async.wait_all (or cp.async.wait_group) in the threads that execute line {copy.line},"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""

@@ -120,6 +120,7 @@ class ArrayShadow:
 
     def __init__(self, region: Region, size: int) -> None:
         self.region = region
+        self.is_copied = False  # have copies read it, which may go on?
         shift = min(size, WIDEST).bit_length() - 1
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
@@ -363,6 +364,9 @@ class History:
         copies = self.numbers.asynchronous[index]
         when = np.where(copies, self.numbers.waited[np.where(copies, when, 0)], when)
         found: np.ndarray = (epochs != 0) & (when <= released[np.maximum((epochs >> loops.WHO) - 1, 0)])
+        for at in zip(*np.nonzero(copies & (epochs != 0) & ~found), strict=True):
+            place = int(epochs[at] >> loops.WHEN & loops.CLOCK)
+            found[at] = any(clock <= released[warp] for warp, clock, is_private in self.numbers.tellers_of(place) if not is_private)
         return found
 
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:

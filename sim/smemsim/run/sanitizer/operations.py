@@ -97,6 +97,7 @@ class Operation:
     - `since`: the wave's count of blocks at its issue. `when`: the clock of its first warp.
     - `barriers`: the mbarriers that count a copy: by the receiving CTA (index), the CTA and the offset of the
       mbarrier.
+    - `source`: the place of what it reads of global memory in `Numbers.waited`; 0 if it is not followed.
     - `cohort`: if it is set, the operation stands for that of each CTA, and has the number and the warps of the first
       one. `members` are those that have been made, by CTA; `gone` the CTAs in which it is forgotten.
     """
@@ -116,6 +117,7 @@ class Operation:
     cohort: Operations | None = None
     members: dict[int, Operation] = dataclasses.field(default_factory=dict)
     gone: frozenset[int] = frozenset()
+    source: int = 0
 
     @property
     def name(self) -> str:

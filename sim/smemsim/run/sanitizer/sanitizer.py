@@ -143,7 +143,9 @@ class Sanitizer(Events, Observer):
         self.lifetimes = Lifetimes(x, self.clocks)
         self.pairs = PairAllocations(x, self.tensor, self.lifetimes, self.reporting)
         self.globals = (
-            None if history is None else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered)
+            None
+            if history is None
+            else GlobalShadow(x, self.clocks, self.operations, self.reporting, history, self.taint, begin.entered, self._open_copies)
         )
         # the knowledge of writes by operations without a wait
         self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
@@ -577,16 +579,21 @@ class Sanitizer(Events, Observer):
 
     def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
         """The numbers of the operations, by their warps, that the running threads copy by."""
-        copies = self.groups.copies
+        copies = self._open_copies(i)
+        numbers = np.zeros(x.total // WARP, np.int32)
+        numbers[list(copies)] = [operation.number for operation in copies.values()]
+        return numbers
+
+    def _open_copies(self, i: Instruction) -> dict[int, Operation]:
+        """The operations, by their warps, that the running threads copy by."""
+        x, copies = self.x, self.groups.copies
         for warp, lanes in by_warps(x.threads):
             operation = copies.get(warp)
             if operation is None:
                 copies[warp] = operation = self.begin(x, i, warp * WARP, "cp.async")
             if lanes & ~operation.groups.lanes:
                 self.groups.joins([operation], "cp.async", lanes & ~operation.groups.lanes)
-        numbers = np.zeros(x.total // WARP, np.int32)
-        numbers[list(copies)] = [operation.number for operation in copies.values()]
-        return numbers
+        return copies
 
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`. They are visible after a barrier;
@@ -639,6 +646,8 @@ class Sanitizer(Events, Observer):
             op, cta = ops[n % len(ops)], barrier.cta.index
             all_warps.append(op.warps if op.cohort is None else op.warps + cta * apart)
             self.mbarriers.uses(op.instruction, barrier, all_warps[-1])
+            if op.source and self.globals is not None:
+                self.globals.counts(op, barrier)
             barrier.copies.insert(0, op)
             if len(barrier.copies) % COPIES == 0:
                 barrier.copies = [other for other in barrier.copies if self.operations.remembers(other, cta)]
@@ -672,11 +681,15 @@ class Sanitizer(Events, Observer):
         part.groups.lanes = part.groups.waited = lanes
         op.groups.lanes &= ~lanes
         self.shared.part_of_copies(op, part, lanes)
+        if self.globals is not None:
+            self.globals.waited_in_part(op)
         return part
 
     def counted(self, threads: np.ndarray, barrier: Any) -> None:
         """The phase of an mbarrier counts the copies (cp.async) of threads."""
-        self.groups.counted(by_warps(threads), barrier, self._part_of_copies)
+        for op in self.groups.counted(by_warps(threads), barrier, self._part_of_copies):
+            if op.source and self.globals is not None:
+                self.globals.counts(op, barrier)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read
@@ -690,7 +703,7 @@ class Sanitizer(Events, Observer):
             return
         self.operations.waits.add(group)
         writes = self.writes
-        if writes is None or group != "bulk" or only_read:
+        if writes is None or only_read:
             return
         for _, over in waited:
             for operation in self.operations.each(over) if by_all else over:
@@ -849,6 +862,8 @@ class Sanitizer(Events, Observer):
             self.clocks.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
             for threads, barrier in now if self.alone.waits else ():
                 self.alone.waited(i, threads, barrier, relaxed=relaxed)
+            if self.globals is not None:
+                self.globals.hears(now)
             self.lanes.learn(np.concatenate([threads for threads, _ in now]))
             for _, barrier in now if self.lifetimes.is_needed else ():
                 self.lifetimes.acquire(barrier, warps)

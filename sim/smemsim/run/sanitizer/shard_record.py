@@ -32,7 +32,7 @@ class Begin(NamedTuple):
     """How far a history had come when something began."""
 
     warps: int
-    writes: int
+    copies: int
     waves: int
     told: int
 
@@ -43,7 +43,7 @@ NOTHING_BEFORE = Begin(0, 0, 0, 0)
 def begin(history: History) -> Begin:
     """The CTAs of a record start here: from now on, conflicts with earlier ones are recorded (`History.meets`)."""
     history.others, history.has_met = history.warps, False
-    return Begin(history.warps, history.numbers.writes, len(history.waves), len(history.told))
+    return Begin(history.warps, history.numbers.copies, len(history.waves), len(history.told))
 
 
 class Epochs(NamedTuple):
@@ -84,27 +84,23 @@ class Epochs(NamedTuple):
         own, more = ([table if len(table) else np.zeros(len(of.at), np.int64) for table in of] for of in (self, other))
         return Epochs(*(np.concatenate(both) for both in zip(own, more, strict=True)))
 
-    def counted(self, warps: int, writes: int, numbers: np.ndarray, asynchronous: np.ndarray) -> Epochs:
-        """The same with warps, and asynchronous writes, counted from others on, and other numbers of instructions, of
-        which some are asynchronous.
+    def counted(self, warps: int, copies: int, numbers: np.ndarray, asynchronous: np.ndarray) -> Epochs:
+        """The same with warps, and copies, counted from others on, and other numbers of instructions, of which some
+        are copies.
         """
         are_same = (numbers == np.arange(len(numbers))).all()
 
-        def moved(table: np.ndarray, *, are_writes: bool) -> np.ndarray:
+        def moved(table: np.ndarray) -> np.ndarray:
             found = table + (warps << loops.WHO)
-            index = table & loops.INDEX if are_writes or not are_same else NOTHING
             if not are_same:
+                index = table & loops.INDEX
                 found += numbers[np.minimum(index, len(numbers) - 1)] - index
-            if are_writes and asynchronous.any():
-                found += np.where(asynchronous[found & loops.INDEX], writes << loops.WHEN, 0)
+            if asynchronous.any():
+                found += np.where(asynchronous[found & loops.INDEX], copies << loops.WHEN, 0)
             found[table == 0] = 0
             return found
 
-        of_writes, of_reads = (functools.partial(moved, are_writes=are_writes) for are_writes in (True, False))
-        return Epochs(
-            self.at, *(of_writes(table) if len(table) else table for table in (self.writers, self.earlier)),
-            *(np.sign(table) * of_reads(np.abs(table)) if len(table) else table for table in (self.readers, self.others)),
-        )  # fmt: skip
+        return Epochs(self.at, *(np.sign(table) * moved(np.abs(table)) if len(table) else table for table in self[1:]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -177,15 +173,16 @@ def _units(memory: np.ndarray, shift: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """What some CTAs have done since `begin`. Warps, and asynchronous writes, are counted as in the history that it
-    is of; instructions are places in the program.
+    """What some CTAs have done since `begin`. Warps, and copies, are counted as in the history that it is of;
+    instructions are places in the program.
     """
 
     begin: Begin
     waves: tuple[tuple[int, int, tuple[int, ...]], ...]  # the first warp, warps of a CTA, the CTAs
     warps: int
     instructions: tuple[int, ...]
-    waited: np.ndarray  # of asynchronous writes
+    waited: np.ndarray  # of copies
+    tellers: tuple[tuple[tuple[int, int, bool], ...], ...]  # of each: `Numbers.tellers_of`
     used: dict[int, np.ndarray]  # of stores that use what a load has brought: which warps have executed them
     parts: tuple[Part, ...]
 
@@ -201,7 +198,8 @@ class Record:
         used = {places[store]: done[since.warps : history.warps] for store, done in history.unused.done.items()}
         return cls(
             since, waves, history.warps - since.warps, tuple(places[id(i)] for i in history.numbers.instructions),
-            history.numbers.waited[since.writes + 1 : history.numbers.writes + 1].copy(), used,
+            history.numbers.waited[since.copies + 1 : history.numbers.copies + 1].copy(),
+            tuple(tuple(history.numbers.tellers_of(place)) for place in range(since.copies + 1, history.numbers.copies + 1)), used,
             tuple(part for part in parts if part is not None),
         )  # fmt: skip
 
@@ -215,23 +213,25 @@ class Record:
         """Has a cell that these CTAs have written been touched by those of a history, or the other way round? Or is
         there no room for them?
         """
-        if history.numbers.writes + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
+        if history.numbers.copies + len(self.waited) >= loops.CLOCK or history.warps + self.warps >= 1 << 63 - loops.WHO - 1:
             return True
         return any(_meets(part, shadow) for part, shadow in self._shadows(history))
 
     def enter(self, history: History) -> None:
         """Have it in a history, of whose CTAs they meet none, and the bytes in memory."""
         body: list[Instruction] = history.launch.program.inlined.body
-        warps, writes, (_, per_cta, _) = history.warps, history.numbers.writes, self.waves[0]
+        warps, copies, (_, per_cta, _) = history.warps, history.numbers.copies, self.waves[0]
         numbers = np.array([history.numbers.index(body[place]) for place in self.instructions] or [0], np.int64)
         for part, shadow in self._shadows(history):
             lines, cells = part.fitted(shadow)
-            given = warps - self.begin.warps, writes - self.begin.writes, numbers, history.numbers.asynchronous
+            given = warps - self.begin.warps, copies - self.begin.copies, numbers, history.numbers.asynchronous
             _enter(shadow, lines.counted(*given), cells.counted(*given), per_cta)
             part.write(shadow.region)
-        for when in self.waited.tolist():
+        for when, tellers in zip(self.waited.tolist(), self.tellers, strict=True):
             place = history.numbers.issues()  # which may make room
             history.numbers.waited[place] = when
+            for warp, clock, is_private in reversed(tellers):
+                history.numbers.tells(place, warp + warps - self.begin.warps, clock, is_private=is_private)
         for first, per_cta, ctas in self.waves:
             history.has_run(first + warps, ACROSS_WAVES(history.launch).begins(), per_cta, list(ctas))
         history.warps += self.warps

@@ -185,11 +185,12 @@ class CommitGroups:
                 groups.pending.append(groups.open)
                 groups.open = []
 
-    def counted(self, threads: Threads, barrier: Any, splits: Callable[[Operation, int], Operation]) -> None:
+    def counted(self, threads: Threads, barrier: Any, splits: Callable[[Operation, int], Operation]) -> list[Operation]:
         """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that threads have issued until now, committed or
         not; no group changes (PTX ISA 9.1 §9.7.13.15.15). For an operation with other lanes it counts the part of
-        these lanes, which `splits` makes.
+        these lanes, which `splits` makes. Returns what it counts.
         """
+        found: list[Operation] = []
         for warp, lanes in threads:
             self.copies.pop(warp, None)
             some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
@@ -197,9 +198,11 @@ class CommitGroups:
                 group[:] = [op for op in group if not self.clocks.done[warp, self.clocks.column(op.number)]]
             for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.groups.lanes & ~lanes]:
                 self._replace(some, op, splits(op, op.groups.lanes & lanes))
-            flags = np.zeros(self.clocks.done.shape[1], bool)
-            flags[[self.clocks.column(op.number) for group in some for op in group]] = True
+            flags, ops = np.zeros(self.clocks.done.shape[1], bool), [op for group in some for op in group]
+            flags[[self.clocks.column(op.number) for op in ops]] = True
             self.clocks.brings_all(flags, np.array([warp]), barrier)
+            found += ops
+        return found
 
     @staticmethod
     def _replace(some: list[list[Operation]], op: Operation, part: Operation) -> None:
