@@ -1265,3 +1265,93 @@ def test_a_map_in_global_memory_is_acquired_by_each_cta(place, acquire, lines, b
     assert {f.code for f in run.findings} <= {"X008"}  # both CTAs store the same word
     assert [(f.code, str(f.severity)) for f in run.remarks] == [("X003", "note")] * lines
     assert out.numpy()[0] == 7
+
+
+# The source of a copy: each thread stores to its word of 512 bytes (STORE), which a copy of each kind reads.
+COPYING = """.version 8.7 .target {arch} .address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 from, .param .u64 to) {{ .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %d<20>; .reg .b16 %h<2>;
+.shared .align 128 .b8 sm[1024]; .shared .align 8 .b64 bar; ld.param.u64 %d1, [from]; ld.param.u64 %d2, [to]; mov.b64 %d3, map; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+mov.u32 %r3, sm; mad.lo.u32 %r4, %r1, 4, %r3; mov.u32 %r5, 0; add.u32 %r6, %r1, 7; mul.wide.u32 %d4, %r1, 4; add.u64 %d5, %d1, %d4; add.u64 %d2, %d2, %d4; mul.wide.u32 %d4, %r2, 512;
+add.u64 %d2, %d2, %d4; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p4, %r2, 0; and.pred %p5, %p4, %p1; mov.u16 %h1, 3; mov.u32 %r7, bar; and.b32 %r7, %r7, 0xFEFFFFFF;
+@%p1 mbarrier.init.shared::cta.b64 [bar], {count}; @%p1 fence.mbarrier_init.release.cluster; {meet}
+{body}
+bar.sync 0; ld.shared.u32 %r8, [%r4]; st.global.u32 [%d2], %r8; END: {meet} ret; }}"""
+EXPECTS = "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;"
+TENSOR_COPY = "cp.async.bulk.tensor.{}.shared::{}.global.{}.mbarrier::complete_tx::bytes{} [sm], [%d3, {{{}}}], [{}]"
+BULK_COPY = "cp.async.bulk.shared::{}.global.mbarrier::complete_tx::bytes{} [sm], [%d1], 512, [bar]{};"
+IN_2D = "%r5, %r5"
+COPIES = {
+    "bulk": f"{EXPECTS} @%p1 {BULK_COPY.format('cta', '', '')}",
+    "tensor": f"{EXPECTS} @%p1 {TENSOR_COPY.format('2d', 'cta', 'tile', '', IN_2D, 'bar')};",
+    "im2col": f"{EXPECTS} @%p1 {TENSOR_COPY.format('4d', 'cta', 'im2col', '', '%r5, %r5, %r5, %r5', 'bar')}, {{0, 0}};",
+    "gather4": f"{EXPECTS} @%p1 {TENSOR_COPY.format('2d', 'cta', 'tile::gather4', '', '%r5, 0, 1, 2, 3', 'bar')};",
+    "multicast": f"{EXPECTS} @%p5 {TENSOR_COPY.format('2d', 'cluster', 'tile', '.multicast::cluster', IN_2D, 'bar')}, %h1;",
+    "bulk multicast": f"{EXPECTS} @%p5 {BULK_COPY.format('cluster', '.multicast::cluster', ', %h1')}",
+    "pair": "@%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; @%p1 "
+    + TENSOR_COPY.format("2d", "cluster", "tile", ".cta_group::2", IN_2D, "%r7")
+    + ";",
+    "cp.async": "cp.async.ca.shared.global [%r4], [%d5], 4; cp.async.commit_group;",
+    "counted cp.async": "cp.async.ca.shared.global [%r4], [%d5], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [bar];",
+}
+ARRIVED = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;"
+IN_CLUSTER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+STORES, OTHERS_STORE = (
+    "st.global.u32 [%d5], %r6;",
+    "xor.b32 %r9, %r1, 64; mul.wide.u32 %d6, %r9, 4; add.u64 %d6, %d1, %d6; @%p4 st.global.u32 [%d6], %r6;",
+)
+
+
+def copying(kind: str, body: str, *, grid: int = 1, **options) -> set[str]:
+    """The codes that are found if a body of PTX copies so; {copy}, {wait} and {meet} stand for what the kind has."""
+    cluster = 2 if kind in ("multicast", "bulk multicast", "pair") else 1
+    gpu = Gpu(arch := "sm_100a" if kind in ("gather4", "pair") else "sm_90a")
+    words, given = gpu.array(np.arange(128, dtype=np.uint32) + 1000), {"data_type": "u32"}
+    if kind == "im2col":
+        tm = TensorMap.im2col(
+            **given, global_address=words.address, global_dim=(32, 4, 1, 1), global_strides=(128, 512, 512), pixel_box_lower_corner=(0, 0),
+            pixel_box_upper_corner=(0, 0), channels_per_pixel=32, pixels_per_column=4,
+        )  # fmt: skip
+    else:
+        box = (32, 1 if kind == "gather4" else 4)
+        tm = TensorMap.tiled(**given, global_address=words.address, global_dim=(32, 4), global_strides=(128,), box_dim=box, arch=arch)
+    meet = IN_CLUSTER if cluster > 1 else "bar.sync 0;"
+    wait = {"cp.async": "cp.async.wait_group 0;", "pair": f"@!%p4 bra X; {ARRIVED} X: {meet}"}.get(kind, ARRIVED)
+    for part, text in {"copy": COPIES[kind], "wait": wait, "meet": meet}.items():
+        body = body.replace(f"{{{part}}}", text)
+    ptx = COPYING.format(arch=arch, body=body, meet=meet, count=128 if kind == "counted cp.async" else 1)
+    out = gpu.array(np.zeros(128 * cluster * grid, np.uint32))
+    run = gpu.launch(ptx, grid=grid * cluster, cluster=cluster, block=128, args=[tm, words, out], progress=False, **options)
+    return {f.code for f in (*run.findings, *run.remarks)} - {"T219"}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_the_source_of_a_copy_is_read_until_the_copy_is_complete(kind: str) -> None:
+    own = STORES if "multicast" not in kind and kind != "pair" else f"@%p4 {STORES}"
+    assert copying(kind, f"{{copy}} {{wait}} {{meet}} {own}") == set()
+    assert copying(kind, f"{{copy}} {{meet}} {own} {{wait}}") == {"X008"}
+    assert copying(kind, f"{{copy}} {{wait}} {{meet}} {OTHERS_STORE}", schedule=2) == set()
+    assert copying(kind, f"{{copy}} {OTHERS_STORE} {{wait}}", schedule=1) == {"X008"}
+    fenced = f"{own} fence.proxy.async; {{meet}} {{copy}} {{wait}}"
+    assert copying(kind, fenced) == set()
+    assert copying(kind, fenced.replace("fence.proxy.async;", "")) == ({"X003"} if "cp.async" not in kind else set())
+
+
+@pytest.mark.parametrize("kind", ["tensor", "bulk", "cp.async"])
+@pytest.mark.parametrize(
+    ("setting", "options"),
+    [
+        ({"SMEMSIM_TIERS": "compiled"}, {}),
+        ({"SMEMSIM_TIERS": "closures", "SMEMSIM_COHORTS": "off"}, {}),
+        ({}, {"schedule": 3}),
+        ({}, {"workers": 2}),
+    ],
+)
+def test_the_source_of_a_copy_is_followed_however_a_kernel_runs(kind, setting, options, monkeypatch):
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    for body, codes in (
+        ("@!%p4 bra END; {copy} {wait} bar.sync 0; " + STORES, set()),
+        ("@!%p4 bra END; {copy} bar.sync 0; " + STORES + " {wait}", {"X008"}),
+        ("{copy} {wait} @%p4 " + STORES, {"X008"}),  # the other CTA has waited for its own copy
+    ):
+        assert copying(kind, body, grid=2, **options) == codes

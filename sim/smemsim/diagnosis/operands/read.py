@@ -241,6 +241,6 @@ class Piece:
 
 
 def is_outside(load: Issued, axis: int) -> bool:
-    """Does all of a box lie outside of its tensor along a dimension?"""
+    """Does all of a box lie outside of its tensor along a dimension? Maps of im2col have no box."""
     tm, at = load.transfer.tensor_map, load.event.coordinates[axis]
-    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
+    return tm.call == "tiled" and (at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0)
