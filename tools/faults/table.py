@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from smemsim.core.spec.findings import CODES
 from tools.faults.planted import Fault, Planted, all_planted
 
 __all__ = ["DATA", "PAGE", "page", "results"]
@@ -71,19 +72,26 @@ def page() -> str:
     known = sum(f.name in card for k in kernels for f in k.faults)
     lines = [
         "# Planted faults", "",
-        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`). Each changes one place of a correct kernel, compiled by nvcc 13.0. smemsim runs their "
-        f"PTX. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX without a tool and under NVIDIA's compute-sanitizer. {wrong} of the "
-        f"{known} faults gave a wrong result, an error or a hang there. With the others the card computed the right numbers.", "",
-        "- *Found*: the tool reports something for the kernel, and more than for the correct one.",
-        "- *Right*: a report is at a line of the fault or of its effect. For smemsim it must be the first finding, with a code that names the cause.",
-        "- *False alarms*: correct kernels with a report. Those of smemsim are remarks, which do not change the exit code.", "",
-        "In the tables below, the last column is the first finding of smemsim. A code in brackets names another cause than the fault: found, but not right. *Unmodelled* "
-        "means that smemsim stops at the fault and says why. Numbers that are missing are not used.", "",
+        "This page shows which faults smemsim finds in CUDA kernels, and which ones NVIDIA's compute-sanitizer finds. Read it to see what you can rely on. A *planted* fault "
+        "is one change that makes a correct kernel wrong.", "",
+        f"{sum(len(k.faults) for k in kernels)} faults were planted in {len(kernels)} kernels for Hopper (`tools/faults/sources/`), one at a time. nvcc 13.0 compiled each to "
+        f"PTX. smemsim ran the PTX without a GPU. An {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX, first without a tool, then with each tool of "
+        "compute-sanitizer.", "",
+        f"On the card {wrong} of the {known} faults gave a wrong result, an error or a hang. With the others it computed the right numbers, as it often does with a race.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|",
         *(_row(tool, kernels, card, [_sanitizer(tool)]) for tool in SANITIZER),
         _row("all four", kernels, card, [_sanitizer(tool) for tool in SANITIZER]),
         _row("**smemsim**", kernels, here, [_here()]), "",
-        "A hang counts as found only if the tool reports it. No tool of compute-sanitizer ended one here.", "",
+        "- *Found*: the tool reports something for the faulty kernel that it does not report for the correct one.",
+        "- *Right*: one of the reported lines is a line of the fault or of its effect. smemsim counts as right only if its first finding is there and its code names the cause.",
+        "- *False alarms*: correct kernels for which the tool reports something. smemsim's are remarks, which do not change the exit code.",
+        "- A hang counts as found only if the tool reports it. No tool of compute-sanitizer ended one of these hangs.", "",
+        "Each kernel has a table below. Its last column is the first finding of smemsim:", "",
+        "- A code in brackets names another cause than the fault. The fault is found, but not right.",
+        "- *Unmodelled* means that smemsim stops at the fault and says why.", "- A dash means that nothing is reported.",
+        "- Some numbers are not used.", "",
+        "The kernels:", "",
+        *(f"- [{kernel.name}](#{kernel.name})" for kernel in [*kernels, *others]), "",
         "`python -m tools.faults table` makes this page from `tests/data/faults.json`. `python -m tools.faults run` (no GPU) and `python -m tools.faults card` "
         "(on a Hopper GPU) write that file.", "",
     ]  # fmt: skip
@@ -93,7 +101,7 @@ def page() -> str:
             "",
             kernel.says,
             "",
-            "| | kind | fault | on the card | compute-sanitizer | smemsim |",
+            "| number | kind of fault | the fault | result on the card | found by compute-sanitizer | found by smemsim |",
             "|---|---|---|---|---|---|",
         ]
         for fault in kernel.faults:
@@ -114,15 +122,22 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
     """The faults in kernels that no card at hand runs."""
     lines = [
         "# Planted faults on Blackwell", "",
-        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} kernels with tcgen05, tensor memory, pairs of CTAs and clusterlaunchcontrol, made in the same way for sm_100a. Only "
-        "smemsim has run them: there was no Blackwell GPU. So there are no results of a card, and of no other tool.", "",
+        f"{sum(len(k.faults) for k in kernels)} faults were planted in the same way in {len(kernels)} kernels for sm_100a. These kernels have tcgen05, tensor memory, pairs of CTAs and "
+        "clusterlaunchcontrol. There was no Blackwell GPU, so only smemsim ran them.", "",
         "| tool | found | right | false alarms |", "|---|---|---|---|", _row("**smemsim**", kernels, here, [_here()]), "",
-        "These are no faults:", "",
-        "- A missing `tcgen05.relinquish_alloc_permit`: it lets other CTAs of the SM allocate sooner.",
+        "Two changes were tried that are no faults:", "",
+        "- A missing `tcgen05.relinquish_alloc_permit`. The instruction only lets other CTAs of the SM allocate sooner.",
         "- A missing `tcgen05.fence` if the barrier between the two threads releases and acquires. In the PTX ISA (9.7.16.6.3) the ordinary memory model orders tcgen05 instructions too.", "",
     ]  # fmt: skip
     for kernel in kernels:
-        lines += [f"## {kernel.name}", "", kernel.says, "", "| | kind | fault | smemsim | outputs |", "|---|---|---|---|---|"]
+        lines += [
+            f"## {kernel.name}",
+            "",
+            kernel.says,
+            "",
+            "| number | kind of fault | the fault | found by smemsim | result in smemsim |",
+            "|---|---|---|---|---|",
+        ]
         for fault in kernel.faults:
             row = here.get(fault.name)
             ends = "not run" if row is None else "right" if row["equal"] else "wrong"
@@ -133,7 +148,10 @@ def _blackwell(kernels: list[Planted], here: Mapping[str, Any]) -> list[str]:
 
 def _mine(row: Mapping[str, Any] | None) -> str:
     """What smemsim says first."""
-    return "not run" if row is None else "–" if not row["found"] else row["code"] if row["right"] else f"({row['code']})"
+    if row is None or not row["found"]:
+        return "not run" if row is None else "–"
+    code = f"[{row['code']}](findings/{row['code']}.md)" if row["code"] in CODES else row["code"]
+    return code if row["right"] else f"({code})"
 
 
 def _fault(fault: Fault, card: Mapping[str, Any] | None, here: Mapping[str, Any] | None) -> str:
