@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import types
 
 import pytest
@@ -148,13 +149,19 @@ def test_suites_that_do_not_fit_or_lack_a_program_are_skipped_with_the_reason(tm
     assert "no-such-program" in done["third"].why
 
 
-def test_a_capture_that_was_interrupted_goes_on_and_the_folder_is_the_same(tmp_path, kit):
+@pytest.mark.parametrize("why", ["Ctrl-C", "a full disk"])
+def test_a_capture_that_was_interrupted_goes_on_and_the_folder_is_the_same(why, tmp_path, kit, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     captured(whole)
     kit.ran.clear()
-    kit.stop = "second"
-    with pytest.raises(KeyboardInterrupt):
-        captured(cut)
+    if why == "Ctrl-C":
+        kit.stop = "second"
+        with pytest.raises(KeyboardInterrupt):
+            captured(cut)
+    else:
+        with monkeypatch.context() as patch, pytest.raises(InputError, match="the disk has 9 MB left, .* run the same command again"):
+            patch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=(9 if kit.ran else 99) << 20))
+            captured(cut)
     assert not (cut / runner.UNFINISHED).exists()
     kit.stop = None
     done = captured(cut)

@@ -1008,6 +1008,28 @@ def test_a_fault_is_found(kernel):
     assert done.findings[0].code == kernel.found, [str(f) for f in done.findings]
 
 
+EARLY_READS = {
+    "ld": "ld.shared.u32 %r20, [%r6];",
+    "ld.v2": "and.b32 %r22, %r6, -8; ld.shared.v2.u32 {%r20, %r21}, [%r22];",
+    "ldmatrix": "and.b32 %r22, %r6, -16; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r20}, [%r22];",
+}
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize("name", EARLY_READS)
+def test_a_racing_read_whose_value_no_instruction_uses_is_a_remark(name, tiers, monkeypatch):
+    """As in CUTLASS's sparse kernels for sm_120: ldmatrix of tiles past the last one, whose registers nothing names."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    last = "%r21" if name == "ld.v2" else "%r20"
+    for use in ("", f"add.u32 %r9, %r9, {last};"):
+        done = run(Kernel("", f"{init()} bar.sync 0; {LOAD} {EARLY_READS[name]} {waits()} ld.shared.u32 %r9, [%r6]; {use} {RESULT}"))
+        assert [f.code for f in done.findings] == ["X004"] * bool(use)
+        assert ["no instruction uses the value" in f.why for f in done.remarks] == [True] * (not use)
+    racing = f"st.shared.u32 [%r6], %r1; and.b32 %r6, %r7, -16; {EARLY_READS[name]}"
+    assert [f.code for f in run(Kernel("", f"{racing} mov.u32 %r9, 1; {RESULT}")).findings] == []
+    assert [f.code for f in run(Kernel("", f"{racing} mov.u32 %r9, {last}; {RESULT}")).findings] == ["X008"]
+
+
 MATRICES = {
     "ldmatrix": "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r14]; add.u32 %r9, %r10, %r13;",
     "ldmatrix.trans": "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r10, %r11}, [%r14]; add.u32 %r9, %r10, %r11;",

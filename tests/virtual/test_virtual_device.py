@@ -198,6 +198,15 @@ def test_what_cannot_be_kept_of_a_launch_is_told_once_and_changes_nothing_else(t
     assert device.view(a, 256).view(np.uint32).tolist() == [2] * 64
     assert [x.error for x in device.launches] == [0, 0, 0]
     assert capsys.readouterr().err.count("cannot be") == 1
+    assert [x.has_no_files for x in device.launches] == [True] * 3
+
+
+def test_no_half_of_a_recorded_launch_is_left(tmp_path):
+    (tmp_path / "0001-fill" / "launch.toml").mkdir(parents=True)  # the last file cannot be written
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, record=tmp_path))
+    device.launch(device.load(PTX).function("fill"), 1, 64, [device.allocate(256).to_bytes(8, "little"), bytes(4)])
+    assert device.launches[0].has_no_files
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_numbers_among_the_arguments_of_a_recorded_launch_are_numbers_and_keep_every_bit(tmp_path):

@@ -34,6 +34,7 @@ __all__ = ["ABOUT", "CAPTURED", "Done", "is_finished", "run", "run_suite"]
 ABOUT = "capture.json"
 UNFINISHED = ".unfinished"
 MOST_ABOUT = 1 << 20  # bytes of the description of a folder
+ROOM = 64 << 20  # bytes that must be free on the disk before a suite begins
 CAPTURED, KEPT, FAILED, LATE, SKIPPED = "captured", "kept", "failed", "took too long", "skipped"
 
 
@@ -70,7 +71,8 @@ def run(out: pathlib.Path, arch: str, card: dict[str, str], planned: Sequence[Pl
     """Run suites in their order for so many minutes. `tell` hears of each suite when it begins (None) and when it is
     over.
 
-    A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished.
+    A suite that does not fit what is left of the time is skipped. Ctrl-C leaves what is finished, and so does InputError
+    of a full disk.
     """
     out.mkdir(parents=True, exist_ok=True)
     deadline, done = time.monotonic() + 60 * minutes, []
@@ -93,7 +95,17 @@ def _one(out: pathlib.Path, arch: str, card: dict[str, str], p: Planned, left: f
         return Done(p.suite, SKIPPED, why=f"needs {p.needs} on the PATH")
     if left < p.seconds:
         return Done(p.suite, SKIPPED, why=f"takes about {p.seconds} s, and {max(left, 0):.0f} s were left")
+    _check_room(out)
     return run_suite(out, arch, p)
+
+
+def _check_room(out: pathlib.Path) -> None:
+    free = shutil.disk_usage(out).free
+    if free < ROOM:
+        raise InputError(
+            f"out = {str(out)!r}: the disk has {free >> 20} MB left, and a suite may need {ROOM >> 20} MB; "
+            "free some, and run the same command again: it goes on"
+        )
 
 
 def run_suite(out: pathlib.Path, arch: str, p: Planned) -> Done:

@@ -7,6 +7,7 @@ Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -95,7 +96,8 @@ class _Group(click.Group):
         except click.UsageError as e:
             raise as_sentence(e) from None
         except OSError as e:
-            click.echo(f"smemsim: cannot read or write: {e.strerror or e}", err=True)
+            with contextlib.suppress(OSError):
+                click.echo(f"smemsim: cannot read or write: {e.strerror or e}", err=True)
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -163,7 +165,8 @@ def _say_warnings() -> None:
 
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:
-    click.echo(f"smemsim: {message}", err=True)
+    with contextlib.suppress(OSError):  # a full disk under stderr, too
+        click.echo(f"smemsim: {message}", err=True)
     ctx.exit(code)
 
 

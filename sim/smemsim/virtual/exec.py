@@ -170,7 +170,9 @@ def _print_files(policy: Any, found: list[Any]) -> None:
     if policy.json is not None:
         print(f"smemsim: {wrote(pathlib.Path(policy.json), f'{launches} and their findings')}", file=sys.stderr)
     if policy.record is not None:
-        print(f"smemsim: {wrote(pathlib.Path(policy.record), f'{launches} as launch files, for smemsim run')}", file=sys.stderr)
+        kept = sum(not x.has_no_files for x in found)
+        what = f"{launches if kept == count else f'{kept} of {launches}'} as launch files, for smemsim run"
+        print(f"smemsim: {wrote(pathlib.Path(policy.record), what)}", file=sys.stderr)
 
 
 def _print_hints(policy: Any, found: list[Any]) -> None:
@@ -187,7 +189,7 @@ def _print_hints(policy: Any, found: list[Any]) -> None:
 def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
     """The exit code of the program. If it is 0: 3 for kernels that are not modelled. 1 for findings, and for launches
     that did not run or did not end. 2 for code that cannot run here, for CTAs that wait for others that --ctas left
-    out, and for fewer launches than required.
+    out, for fewer launches than required, and for launches whose files cannot be written.
     """
     if code:
         return 128 - code if code < 0 else code
@@ -195,7 +197,7 @@ def _exit_code(code: int, found: list[Any], refused: list[str], required: int | 
         return 3
     if is_cut or not all(x.is_clean or x.held_up for x in found) or not all(x.is_fine for x in found):
         return 1
-    return 2 if refused or any(x.held_up for x in found) or sum(not x.refused for x in found) < (required or 0) else 0
+    return 2 if refused or any(x.held_up or x.has_no_files for x in found) or sum(not x.refused for x in found) < (required or 0) else 0
 
 
 def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:

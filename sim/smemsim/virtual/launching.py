@@ -270,6 +270,7 @@ class Launcher:
             self._keep(recorder.write, run)
         about.named = () if about.is_fine else self._named_in(run)
         self._keep(self._page, about, run)
+        about.has_no_files = self._has_no_room
         self._done(about, run, "")
         if run.interrupted:
             raise KeyboardInterrupt

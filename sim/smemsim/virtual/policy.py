@@ -327,6 +327,7 @@ class Launched:
     families: Sequence[str] = ()  # instructions of Hopper and Blackwell in it
     named: Sequence[str] = ()  # a line for each allocation that findings name
     costs: str = ""  # counters and rings of stages, in lines, if the policy asks for them
+    has_no_files: bool = False  # its record or page could not be written
 
     @property
     def told(self) -> str:
@@ -340,7 +341,7 @@ class Launched:
     def as_dict(self) -> dict[str, Any]:
         """The launch as a dictionary for JSON."""
         found = self.fields()
-        del found["said"], found["costs"]
+        del found["said"], found["costs"], found["has_no_files"]
         run = None if self.run is None else {**self.run, "seconds": round(self.seconds, 3)}
         return {**found, "told": self.told, "run": run}
 

@@ -75,7 +75,16 @@ class Recorder:
         self.variables = {name: device.view(at, size).copy() for name, (at, size) in f.module.variables.items()}
 
     def write(self, run: Run) -> None:
-        """Put the folder there. InputError where that cannot be."""
+        """Put the folder there. InputError where that cannot be; then no part of it is left."""
+        try:
+            self._write(run)
+        except InputError:
+            with contextlib.suppress(OSError):
+                _remove(self.folder, _KEPT)
+                self.folder.rmdir()
+            raise
+
+    def _write(self, run: Run) -> None:
         names, types = self._names(), self._types(run)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -181,7 +190,7 @@ def folder_of(parent: pathlib.Path, number: str, name: str) -> pathlib.Path:
 
 
 _OF_LAUNCH = re.compile(r"(?:\d+-)?\d{4,}-\w+")
-_KEPT = re.compile(r"kernel\.ptx|launch\.toml|\w+\.npy")
+_KEPT = re.compile(r"kernel\.ptx|launch\.toml|[\w-]+\.npy")
 _PAGE = re.compile(r"index\.html|launch-(?:\d+-)?\d{4,}\.html")
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "choices",
     "decides_alone",
     "givers_of",
+    "is_in_vain",
     "is_polled",
     "looks_again",
     "may_follow",
@@ -234,6 +235,11 @@ def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
     if id(load) not in known:
         known[id(load)] = _uses(_uses_of(program), load) if load.op == "ld" else None
     return known[id(load)]
+
+
+def is_in_vain(program: Program, load: Instruction) -> bool:
+    """Does a load fill registers that no instruction uses?"""
+    return load.op in ("ld", "ldmatrix") and not any(_uses_of(program).readers.get(slot) for slot in load.given)
 
 
 def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:

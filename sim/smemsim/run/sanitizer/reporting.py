@@ -15,7 +15,7 @@ from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.findings import Severity
 from smemsim.run.async_ops import Delivery, facts_of
 from smemsim.run.lower.cfg import leads_past
-from smemsim.run.lower.dataflow import decides_alone, looks_again, may_follow
+from smemsim.run.lower.dataflow import decides_alone, is_in_vain, looks_again, may_follow
 from smemsim.run.sanitizer.happens_before import Formal, VectorClocks
 from smemsim.run.sanitizer.operations import OPERATIONS, Operation, Operations
 from smemsim.run.sanitizer.races import UNORDERED, Access, Clauses
@@ -40,6 +40,7 @@ SECTIONS = collections.defaultdict(
     {"X003": "PTX ISA 9.1 §8.6 (proxies)", "X004": ASYNCHRONOUS, "X005": ASYNCHRONOUS, "R507": "PTX ISA 9.1 §8 (memory consistency)"},
 )
 STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
+UNUSED = "no instruction uses the value of this read"
 LOOKS_AGAIN = "the atomic operation checks the value again, so an old value does no harm"
 MOST_BROUGHT = 4  # copies of a phase that are listed
 # an mbarrier, the line of the wait, and what its last phase brought
@@ -109,9 +110,9 @@ class Reporting:
         `other` is the line of the other access of a race, which is between lanes of a warp or not.
         """
         code, than = said.code, self.lines.get(other)
-        held = code == "X008" and than is not None and self._looks_again(i, than)
+        held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else self._unused(said)
         per_cta = self.x.pitch // WORD
-        cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or held or milder is not None
+        cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or bool(held) or milder is not None
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
             for index in distinct(places // per_cta).tolist():
                 self.x.launch.result.findings.in_cta(code, i.line, cause, self.x.ctas[index].number, is_milder=is_milder)
@@ -130,13 +131,18 @@ class Reporting:
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
         because = SECTIONS[code]
         if held or milder is not None:
-            why = "; ".join(filter(None, (said.why, LOOKS_AGAIN if held else "")))
+            why = "; ".join(filter(None, (said.why, held)))
             self.x.launch.find(
                 code, i, said.what, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
                 within_warp=within_warp, why=why, halves=said.halves,
             )  # fmt: skip
             return
         self.tell(i, said, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
+
+    def _unused(self, said: Clauses) -> str:
+        """That no instruction uses what a plain racing read brings (rule order.unused_read); "" if one does."""
+        loads = (half.instruction for half in said.halves if half.instruction is not None and STRONG.isdisjoint(half.instruction.modifiers))
+        return UNUSED if any(is_in_vain(self.x.launch.program, load) for load in loads) else ""
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
         """Is one of two accesses a plain pre-check before the other one (rule order.looks_again)? A table that is read,
