@@ -15,7 +15,7 @@ from typing import NoReturn
 from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 from smemsim.base.floating_point import in_default_state
-from smemsim.base.garbage import seldom_collected
+from smemsim.base.garbage import HARDLY, seldom_collected
 from smemsim.base.time_limit import check_time, timed
 from smemsim.core.ptx.constants import double, expression, number, single, starts_number, whole_number
 from smemsim.core.ptx.module import (
@@ -861,7 +861,7 @@ _SECTIONS = (".section", ".nv_intermediate_source_section")  # the second one wi
 
 
 @timed("reading the PTX")
-@seldom_collected()
+@seldom_collected(HARDLY)
 @in_default_state
 def read_module(text: str, *, name: str = "<ptx>") -> Module:
     """What the text of a PTX file says; `name` is how messages call the file. Raises InputError with the line.

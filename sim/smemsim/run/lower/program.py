@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.base.arguments import shown
 from smemsim.base.errors import InputError, Unmodelled
 from smemsim.base.floating_point import in_default_state
-from smemsim.base.garbage import seldom_collected
+from smemsim.base.garbage import HARDLY, seldom_collected
 from smemsim.base.time_limit import check_time, timed
 from smemsim.core.ptx.module import (
     Address,
@@ -426,7 +426,7 @@ class Linker:
 
 
 @timed("linking the program")
-@seldom_collected()
+@seldom_collected(HARDLY)
 @in_default_state
 def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
     """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for
