@@ -111,6 +111,7 @@ class Reporting:
         """
         code, than = said.code, self.lines.get(other)
         held = LOOKS_AGAIN if code == "X008" and than is not None and self._looks_again(i, than) else self._unused(said)
+        repair = "remove the read" if held == UNUSED else repair
         per_cta = self.x.pitch // WORD
         cta, is_milder = self.x.ctas[int(places[0]) // per_cta], bool(formal) or bool(held) or milder is not None
         if milder is None:  # else the rule looks once for each instruction, and not in each CTA
