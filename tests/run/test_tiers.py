@@ -255,7 +255,10 @@ CHANGES = {
     "a barrier of half of the threads": ("bar.sync 0; // second", "shr.u32 %r17, %r1, 6; add.u32 %r17, %r17, 1; bar.sync %r17, 64;"),
     "a barrier with its count": ("bar.sync 0; // second", "bar.sync 0, 128;"),
     "the same word for two threads": ("xor.b32 %r9, %r9, %r14;", "xor.b32 %r9, %r9, %r14; and.b32 %r3, %r3, -513;"),
-    "lanes that read each other's": ("bar.sync 0; // third", "xor.b32 %r18, %r3, 16; ld.shared.b32 %r19, [%r18]; add.u32 %r8, %r8, %r19; bar.sync 0;"),
+    "lanes that read each other's": (
+        "bar.sync 0; // third",
+        "xor.b32 %r18, %r3, 16; ld.shared.b32 %r19, [%r18]; add.u32 %r8, %r8, %r19; bar.sync 0;",
+    ),
     "lanes of a warp that store one word": (
         "bar.sync 0; // third",
         "shr.u32 %r17, %r1, 5; shl.b32 %r17, %r17, 2; add.u32 %r17, %r17, %r2; bar.sync 0; st.shared.b32 [%r17], %r1; bar.sync 0; ld.shared.b32 %r18, [%r17]; bar.sync 0; st.shared.v4.b32 [%r3], {%r18, %r18, %r18, %r18}; bar.sync 0;",
