@@ -286,6 +286,32 @@ def test_shards_put_together_are_the_launch(trap, cuts):
         assert (out.numpy() == 3 * np.arange(CTAS * BLOCK) + np.repeat(np.arange(CTAS), BLOCK)).all()
 
 
+def read_by_all(released: int) -> str:
+    """All CTAs but the last one read a word; the last `released` of them say so, and the last CTA overwrites it then."""
+    given = "".join(
+        f"add.u64 %d4, %d3, {-4 * n}; ld.acquire.gpu.global.u32 %r4, [%d4]; setp.eq.u32 %p3, %r4, 0; @%p3 bra OUT;\n"
+        for n in range(1, released + 1)
+    )
+    return f"""
+    mov.u32 %r2, %ctaid.x; mul.wide.u32 %d1, %r2, 4; add.u64 %d2, %d21, %d1; add.u64 %d3, %d22, %d1; @!%p9 bra OUT; setp.eq.u32 %p1, %r2, 11; @%p1 bra LAST;
+    ld.global.u32 %r3, [%d20]; st.global.u32 [%d2], %r3; setp.lt.u32 %p2, %r2, {11 - released}; @%p2 bra OUT; st.release.gpu.global.u32 [%d3], 1; bra OUT;
+    LAST: {given} st.global.u32 [%d20], 5; OUT:"""
+
+
+@pytest.mark.parametrize("cuts", [(), (3, 5), (2, 4, 6)])
+def test_further_readers_come_from_every_process(cuts):
+    """A word has many readers: those of which the writer has not heard race with it, wherever they ran."""
+    released, first = 4, 7
+    launch, _ = prepared(read_by_all(released), np.zeros(4, np.uint32), np.zeros(12, np.uint32), np.zeros(12, np.uint32), grid=12, block=32)
+    execute(launch, [])
+    work, merge = pickle.loads(pickle.dumps(work_of(launch, sanitizer=True))), Merge(launch)
+    for begin, end in itertools.pairwise((0, *cuts, first)):
+        assert merge.add(unpacked(run_shard(work, range(begin, end)), launch))
+    execute(launch, range(first, 12))
+    assert [f.code for f in launch.result.findings.values()] == ["X008"]
+    assert not launch.result.bounds
+
+
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Widened(LaunchResult):
     """A result with one kind more."""

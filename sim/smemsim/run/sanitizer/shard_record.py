@@ -116,6 +116,8 @@ class Part:
     cells: Epochs
     line_bytes: np.ndarray
     cell_bytes: np.ndarray
+    further: np.ndarray  # readers without a place in cells: rows of `loops.Cells.further`
+    is_full: bool  # has it forgotten some?
 
     @classmethod
     def of(cls, shadow: ArrayShadow, since: Begin) -> Part | None:
@@ -125,12 +127,15 @@ class Part:
         lines = lines.those(~cells.split[lines.at])
         fine = _since((cells.writers, cells.earlier, cells.readers, cells.others) if cells.split.any() else (NOTHING,) * 4, limit)
         fine = fine.those(cells.split[fine.at >> cells.line - cells.shift])
+        rows = cells.further[1 : cells.further[0, loops.COUNT] + 1]
+        rows = rows[rows[:, 2] >= limit].copy()
         if not len(lines.at) and not len(fine.at):
             return None
         memory = shadow.region.words
         line_bytes = _units(memory, cells.line)[lines.at[lines.is_written]]
         cell_bytes = _units(memory, cells.shift)[fine.at[fine.is_written]]
-        return cls(shadow.region.begin, cells.shift, cells.line, lines, fine, line_bytes, cell_bytes)
+        is_full = bool(cells.further[0, loops.FULL])
+        return cls(shadow.region.begin, cells.shift, cells.line, lines, fine, line_bytes, cell_bytes, rows, is_full)
 
     def fitted(self, shadow: ArrayShadow) -> tuple[Epochs, Epochs]:
         """(lines, cells) as an array's own cells are, which are made as small."""
@@ -225,7 +230,10 @@ class Record:
         for part, shadow in self._shadows(history):
             lines, cells = part.fitted(shadow)
             given = warps - self.begin.warps, copies - self.begin.copies, numbers, history.numbers.asynchronous
-            _enter(shadow, lines.counted(*given), cells.counted(*given), per_cta)
+            rows = part.further.copy()
+            rows[:, 2] = Epochs(rows[:, 0], NOTHING, NOTHING, rows[:, 2], NOTHING).counted(*given).readers
+            _enter(shadow, lines.counted(*given), cells.counted(*given), rows, per_cta)
+            shadow.cells.further[0, loops.FULL] |= part.is_full
             part.write(shadow.region)
         for when, tellers in zip(self.waited.tolist(), self.tellers, strict=True):
             place = history.numbers.issues()  # which may make room
@@ -266,7 +274,7 @@ def _touch(epochs: Epochs, at: np.ndarray, writers: np.ndarray, readers: np.ndar
     return bool(_at(writers, at).any() or _at(readers, at[epochs.is_written]).any())
 
 
-def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, per_cta: int) -> None:
+def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, rows: np.ndarray, per_cta: int) -> None:
     if len(lines.writers) or len(cells.writers):
         shadow.for_writes(0)
     if len(lines.readers) or len(cells.readers):
@@ -276,14 +284,35 @@ def _enter(shadow: ArrayShadow, lines: Epochs, cells: Epochs, per_cta: int) -> N
     lines = lines.those(~is_split)
     shadow.split(cells.at >> shadow.cells.line - shadow.cells.shift)
     own = shadow.cells
-    _note(lines, own.line_writers, own.line_readers, own.line_others, per_cta)
-    _note(cells, own.writers, own.readers, own.others, per_cta)
-    if (_at(own.line_others, lines.at) < 0).any() or (_at(own.others, cells.at) < 0).any():
-        own.further[0, loops.FULL] = 1  # further readers are not passed between processes
+    rows = np.concatenate([
+        rows,
+        _note(lines, own.line_writers, own.line_readers, own.line_others, own.line, per_cta),
+        _note(cells, own.writers, own.readers, own.others, own.shift, per_cta),
+    ])  # fmt: skip
+    _list(rows, own.further)
 
 
-def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, per_cta: int) -> None:
-    """Merge the readers of cells that are only read in both: one reader of each, in the form of `loops`."""
+def _list(rows: np.ndarray, further: np.ndarray) -> None:
+    """List further readers, once for each warp and place; what finds no room is forgotten, and the list counts as full."""
+    count = int(further[0, loops.COUNT])
+    known = {(begin, end, reader >> loops.WHO) for begin, end, reader in further[1 : count + 1].tolist()}
+    for begin, end, reader in rows.tolist():
+        if (begin, end, reader >> loops.WHO) in known:
+            continue
+        if count + 1 >= len(further):
+            further[0, loops.FULL] = 1
+            break
+        known.add((begin, end, reader >> loops.WHO))
+        count += 1
+        further[count] = begin, end, reader
+    further[0, loops.COUNT] = count
+
+
+def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.ndarray, shift: int, per_cta: int) -> np.ndarray:
+    """Merge the readers of cells of `1 << shift` bytes that are only read in both, in the form of `loops`: two readers
+    of each. Returns the further ones.
+    """
+    left = np.zeros((0, 3), np.int64)
     if len(epochs.writers):
         written = epochs.is_written
         writers[epochs.at[written]] = epochs.writers[written]
@@ -292,6 +321,13 @@ def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.n
         before = readers[read.at]
         own, other = (((np.abs(table) >> loops.WHO) - 1) // per_cta for table in (read.readers, read.others))
         is_alone = (read.others == 0) | (own == other)
-        is_lost = (read.others < 0) | (others[read.at] < 0) | ((before != 0) & (read.others != 0))
-        others[read.at] = np.where(is_alone & (before != 0), before, np.abs(read.others)) * np.where(is_lost, -1, 1)
+        kept = np.where(is_alone & (before != 0), before, np.abs(read.others))
+        candidates = np.stack([before, np.abs(others[read.at]), np.abs(read.others)])
+        are_left = (candidates != 0) & (candidates != kept) & (candidates >> loops.WHO != read.readers >> loops.WHO)
+        is_more = (read.others < 0) | (others[read.at] < 0) | are_left.any(axis=0)
+        others[read.at] = kept * np.where(is_more, -1, 1)
         readers[read.at] = read.readers
+        _, n = np.nonzero(are_left)
+        begins = read.at[n] << shift
+        left = np.stack([begins, begins + (1 << shift), candidates[are_left]], axis=-1)
+    return left

@@ -94,8 +94,8 @@ class StrongBytes:
                 found += [(n, other, when, line, k, True) for other, (when, line) in byte.writes.items() if other != warp]
                 if with_reads:
                     found += [(n, other, when, line, k, False) for other, (when, line) in byte.reads.items() if other != warp]
-        n, who, when, line, part, wrote = np.array(found, np.int64).reshape(-1, len(Accesses._fields)).T
-        return Accesses(n, who, when, line, part, wrote.astype(bool))
+        at_, who_, when_, line_, part_, wrote_ = np.array(found, np.int64).reshape(-1, len(Accesses._fields)).T
+        return Accesses(at_, who_, when_, line_, part_, wrote_.astype(bool))
 
     def is_observed(self, place: int, warp: int, other: int, when: int, has_seen: Callable[[int, int], int]) -> bool:
         """Has a warp observed another one's strong write to the byte at a place, itself or by way of a third warp that
