@@ -236,24 +236,24 @@ class CampaignReport(metaclass=OwnMembers):
 
     @property
     def cases(self) -> int:
-        """Cases of all spaces."""
+        """The number of cases in all spaces."""
         return sum(s.cases for s in self.spaces)
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """Troubles of all spaces."""
+        """The troubles of all spaces."""
         return tuple(t for s in self.spaces for t in s.troubles)
 
     @property
     def ok(self) -> bool:
-        """Was nothing wrong?"""
+        """True if nothing is wrong."""
         return not self.troubles
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self) -> str:
-        """A table of the classes of each space, then the disagreements with the command that repeats each."""
+        """A table with the classes of each space. Then the disagreements, with the command that repeats each."""
         lines: list[str] = []
         for s in self.spaces:
             of = "" if s.of_chunks is None else f" of {s.of_chunks:,}"

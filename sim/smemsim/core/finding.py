@@ -444,12 +444,12 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def title(self) -> str:
-        """The part of a scenario in words, such as "step[1].a (mma)"; "" for findings without a scenario."""
+        """The part of a scenario in words, such as "step[1].a (mma)". "" for findings without a scenario."""
         return self.at.title if isinstance(self.at, InScenario) else ""
 
     @property
     def because(self) -> str:
-        """The finding that this one follows from, or else the document of the rule."""
+        """The finding that this one follows from. If there is none: the document of the rule."""
         if self.cause is None:
             return self.source
         return self._follows_from if isinstance(self.cause.at, InLaunch) else self.cause.code
@@ -463,7 +463,7 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def breaks_rule(self) -> bool:
-        """Does the kernel break a documented rule? `strict` counts such remarks."""
+        """True if the kernel breaks a documented rule. `--strict` counts such remarks."""
         return CODES[self.code].severity in (Severity.TRAP, Severity.WRONG) and bool(self.source)
 
     @property
@@ -473,26 +473,26 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def ends(self) -> bool:
-        """Does the kernel stop here, or hang?"""
+        """True if the kernel stops here, or hangs."""
         return self.severity is Severity.TRAP
 
     @property
     def fix(self) -> tuple[str, Value, Value] | None:
         """The change that makes the scenario right: (path, old value, new value). None if none is known, or if
-        several are needed (`together`).
+        several changes are needed (`together`). `repair` has the fix in words.
         """
         return (str(self.changes[0].path), *self.changes[0][1:]) if len(self.changes) == 1 else None
 
     @property
     def together(self) -> tuple[tuple[str, Value, Value], ...]:
-        """The changes that must be made together, if one is not enough."""
+        """The changes of the scenario that must be made together, if one is not enough."""
         return tuple((str(path), old, new) for path, old, new in self.changes) if len(self.changes) > 1 else ()
 
     # ---- in a scenario
 
     @property
     def path(self) -> Path:
-        """The path into the scenario; empty for findings without a scenario."""
+        """The path into the scenario. It is empty for findings without a scenario."""
         return self.at.path if isinstance(self.at, InScenario) else Path()
 
     @property
@@ -514,17 +514,19 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def location(self) -> Location | None:
-        """The line of the source of the instruction itself, if the PTX has `.loc`, with the calls that were inlined."""
+        """The source line of the instruction itself, if the PTX has `.loc`, with the calls that were inlined."""
         return self.at.source if isinstance(self.at, InLaunch) else None
 
     @property
     def instruction(self) -> str:
-        """The text of the PTX instruction; "" if there is none."""
+        """The text of the PTX instruction. "" if there is none."""
         return self.at.instruction.text if isinstance(self.at, InLaunch) and self.at.instruction is not None else ""
 
     @property
     def place(self) -> Location | None:
-        """The line of the source that the kernel author wrote: the caller, if a function only wraps the instruction."""
+        """The source line that the author of the kernel wrote. If a function only wraps the instruction, it is the
+        line of its caller.
+        """
         return self.at.place if isinstance(self.at, InLaunch) else None
 
     @property
@@ -552,7 +554,7 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def ptx_line(self) -> int:
-        """The line of the PTX, counted from 1. 0 for findings without a launch."""
+        """The line of the PTX, counted from 1. It is 0 for findings without a launch."""
         return self.line
 
     @property
@@ -566,7 +568,7 @@ class Finding(metaclass=OwnMembers):
 
     @property
     def other_place(self) -> Location | None:
-        """The line of the source of `other`, with the calls that were inlined."""
+        """The source line of `other`, with the calls that were inlined."""
         if not isinstance(self.at, InLaunch) or self.at.other is None or self.at.other.line == self.line:
             return None
         return self.at.other_place or self.at.other.location

@@ -66,7 +66,9 @@ class Scenario(metaclass=OwnMembers):
         walks: Mapping[str, Any] | None = None,
         **extent: Any,
     ) -> Scenario:
-        """A tensor: elements by axis, slowest first; byte strides, dense where none are given. `walks` are axes through several dimensions of memory."""
+        """Add a tensor: the number of elements of each axis, the slowest axis first. Without strides in bytes it has
+        no gaps. `walks` are axes that several dimensions of memory make up.
+        """
         fmt = element_format(dtype)
         extent, strides = _as_in_the_file(name, extent, strides)
         if not extent:
@@ -82,11 +84,13 @@ class Scenario(metaclass=OwnMembers):
         return self._add("tensor", name, table | ({} if address is None else {"address": address}) | ({"walks": walks} if walks else {}))
 
     def buffer(self, name: str, **keys: Any) -> Scenario:
-        """A shared buffer: address, bytes, stages, stage_bytes, declared_align, layout."""
+        """Add a shared buffer. Keys: address, bytes, stages, stage_bytes, declared_align, layout."""
         return self._add("buffer", name, keys)
 
     def map(self, name: str, tensor_map: TensorMap | None = None, *, of: str | None = None, **arguments: Any) -> Scenario:
-        """A tensor map: a `TensorMap`, or the arguments of the encode call; those of the tensor `of` need not be repeated."""
+        """Add a tensor map: a `TensorMap`, or the arguments of the encode call. Arguments that the tensor `of` has
+        need not be repeated.
+        """
         table: dict[str, Any] = {} if of is None else {"of": of}
         if tensor_map is not None:
             return self._add("map", name, table | {"raw": bytes(tensor_map).hex()})
@@ -99,12 +103,12 @@ class Scenario(metaclass=OwnMembers):
         return self._add("map", name, table | arguments)
 
     def step(self, op: str, **keys: Any) -> Scenario:
-        """A step, with the keys that its `op` has."""
+        """Add a step, with the keys of its `op`."""
         self.tables.setdefault("step", []).append({"op": op, **_plain(keys)})
         return self
 
     def expect(self, *codes: str) -> Scenario:
-        """The findings it should give."""
+        """Add the codes of the findings that the scenario should give."""
         self.tables["expect"] = {"findings": list(codes)}
         return self
 
@@ -115,16 +119,16 @@ class Scenario(metaclass=OwnMembers):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """The structure, checked."""
+        """The scenario as a dict, with the keys of the file format."""
         read_scenario(self.tables)
         return dict(plain_tables(self.tables))  # type: ignore[call-overload,no-any-return]
 
     def json(self) -> str:
-        """The file as JSON."""
+        """The text of the file as JSON."""
         return json.dumps(self.as_dict(), indent=1)
 
     def toml(self) -> str:
-        """The file as TOML, words and addresses in hex."""
+        """The text of the file as TOML. Words and addresses are in hex."""
         tables = self.as_dict()
         lines = [f"{key} = {toml_value(key, value)}" for key, value in tables.items() if not isinstance(value, (dict, list))]
         for kind in ("tensor", "buffer", "map"):

@@ -251,7 +251,7 @@ class Gpu(Device, metaclass=OwnMembers):
         return run
 
     def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
-        """Like `run`, but fixes are tried, and a launch with unfinished asynchronous operations runs once more with
+        """Like `run`. It also tries fixes. A launch with unfinished asynchronous operations runs once more with
         `schedule = "latest"`.
 
         The usual order completes asynchronous operations when they are issued, so results may be right in spite of such
@@ -274,8 +274,8 @@ class Gpu(Device, metaclass=OwnMembers):
         return run
 
     def run_relaxed(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions, at: Sequence[str] = ()) -> Run:
-        """Like `run`, and then once more for each wait that is weakened: P102 for those that were not needed in this
-        launch.
+        """Like `run`. Then it runs once more for each wait, with that wait weakened. P102 names the waits that were
+        not needed in this launch.
 
         `at` names the waits: a line of the PTX, a source line, or the begin of an instruction's name. Default: all but
         those for mbarriers.

@@ -83,18 +83,22 @@ class Report(metaclass=OwnMembers):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The different codes, in order, without notes and without mere consequences."""
+        """The codes of the findings in their order, each once. Notes and consequences are left out."""
         return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and f.cause is None))
 
     @property
     def as_expected(self) -> bool:
-        """Did exactly the expected codes come? True where nothing is expected; notes and consequences may be expected, and need not be."""
+        """True if exactly the expected codes were reported, or if none are expected. Notes and consequences may be
+        expected, and need not be.
+        """
         every = {f.code for f in (*self.findings, *self.remarks)}
         return self.expected is None or set(self.codes) <= set(self.expected) <= every
 
     @property
     def ok(self) -> bool:
-        """No finding of severity trap or wrong; with expectations: exactly the expected codes came."""
+        """True if there is no finding of severity trap or wrong. If codes are expected: true if exactly these were
+        reported.
+        """
         if self.expected is not None:
             return self.as_expected
         return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
@@ -145,7 +149,7 @@ class Report(metaclass=OwnMembers):
     # ---- as a page
 
     def tiles(self) -> list[TilePicture]:
-        """A picture of every operand that the scenario's steps read, in their order."""
+        """A picture of every operand that the steps read, in their order."""
         from smemsim.diagnosis.tile import TilePicture  # what a page takes, a check does not
 
         machine = self.machine

@@ -491,7 +491,7 @@ class Run(metaclass=OwnMembers):
 
     @property
     def schedules(self) -> Schedules | None:
-        """The results under other schedules, if many were tried (`schedule = "all:N"`); else None."""
+        """The results under other schedules, if many were tried (`schedule = "all:N"`). Else None."""
         return self._schedules
 
     @schedules.setter
@@ -512,7 +512,8 @@ class Run(metaclass=OwnMembers):
 
     @property
     def report(self) -> Report | None:
-        """`smemsim.check` of the transfers and matrix instructions that were executed; None when there were none.
+        """The result of `smemsim.check` for the transfers and matrix instructions that were executed. None if there
+        were none.
 
         `report.html()` is a page with every operand's tile.
         """
@@ -589,49 +590,47 @@ class Run(metaclass=OwnMembers):
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings that need a change, the most upstream first."""
+        """The findings that need a change, the first cause first."""
         return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
 
     @property
     def remarks(self) -> list[Finding]:
-        """The notes: worth knowing, and nothing of them needs a change."""
+        """The remarks: worth knowing, but nothing that must be changed."""
         return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
 
     @property
     def ok(self) -> bool:
-        """Is nothing wrong?"""
+        """True if there is no finding."""
         return not self.findings
 
     @property
     def is_strictly_ok(self) -> bool:
-        """Is there no finding, and no remark about a rule that the PTX breaks? (Compilers break some rules everywhere;
-        those are remarks.)
-        """
+        """True if there is no finding, and no remark about a rule that the PTX breaks."""
         return self.ok and not self.broken
 
     @property
     def broken(self) -> list[Finding]:
-        """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts
-        them as findings.
+        """The remarks on rules that the PTX breaks, although compilers make up for it. `--strict` counts them as
+        findings.
         """
         return [f for f in self.remarks if f.breaks_rule]
 
     @property
     def out_of_time(self) -> bool:
-        """Was it ended because it ran for `limit_seconds`? Then nothing is known of what it would have done later."""
+        """True if the launch ended because it ran for `limit_seconds`. What it would have done later is not known."""
         return self.launch.result.out_of_time
 
     @property
     def held_up(self) -> str:
-        """Why a launch of a part of the grid could not go on, "" if it could: what it waits for may come from a CTA
-        that was left out.
+        """Why a launch of a part of the grid could not go on: it waits for a CTA that was left out. "" if it could go
+        on.
         """
         return self.launch.result.held_up
 
     @property
     def is_partial(self) -> bool:
-        """Was a part of the grid left out? Then outputs hold what the others store, and a comparison with a reference
-        means nothing.
+        """True if a part of the grid was left out. Then the results of the CTAs that were left out are missing in the
+        outputs.
         """
         return self.launch.left_out > 0
 
@@ -651,7 +650,7 @@ class Run(metaclass=OwnMembers):
 
     @property
     def output(self) -> str:
-        """The text that the kernel's printf wrote; bytes that are no UTF-8 as U+FFFD."""
+        """The text that the kernel's printf wrote. Bytes that are no UTF-8 are U+FFFD."""
         return "".join(self.launch.result.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     @property
@@ -661,19 +660,19 @@ class Run(metaclass=OwnMembers):
 
     @property
     def approximate(self) -> tuple[str, ...]:
-        """Instructions of the program whose results need not be bit-exact."""
+        """The instructions of the program whose results need not be exact in every bit."""
         return tuple(sorted(self.launch.program.approximate))
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The lines of sums into which ptxas may take a product (one rounding) or not (two): the results may differ
-        from the card's in the last bit.
+        """The lines of sums that ptxas may fuse with a product. A fused sum is rounded once, else twice. So these
+        results may differ from the card's in the last bit.
         """
         return tuple(sorted({i.line for i in self.launch.program.unsure}))
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The rules that results rest on and that are not measured, in words."""
+        """The rules that the results depend on and that are not measured, in words."""
         grades = sorted(self.launch.result.evidence)
         if not any_architecture(self.launch.arch).measured:
             grades.insert(
@@ -691,14 +690,14 @@ class Run(metaclass=OwnMembers):
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Limits that this launch has reached: after them a race in global memory, or a tile that threads wrote
-        wrong, may go unseen.
+        """The limits that this launch has reached. After a limit, a race in global memory or a wrong tile that
+        threads wrote may be missed.
         """
         return tuple(sorted(self.launch.result.bounds))
 
     def scenario(self) -> Scenario:
-        """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different
-        product once.
+        """The transfers and matrix instructions that were executed, as a scenario for `smemsim check`. Each different
+        product is in it once.
         """
         written = self._checked[0]
         if written is None and self.reads is not None:
@@ -706,7 +705,7 @@ class Run(metaclass=OwnMembers):
         return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
-        """Which single rule turns `expected` into the kernel's `array`, and what to change; "" if no rule is certain.
+        """Which single rule turns `expected` into the kernel's `array`, and what to change. "" if no rule is certain.
 
         - `array`: one of `Gpu.array`, or its content (then lines of stores are not known).
         - `expected`, `before` (the content before the launch): arrays of as many elements.
@@ -763,11 +762,11 @@ class Run(metaclass=OwnMembers):
 
     @property
     def checked(self) -> Judged:
-        """The coverage of the operand check of the launch: what was checked, what was not, and why (`judged` is the old name)."""
+        """The coverage of the operand check: what was checked, what was not, and why. `judged` is the old name."""
         return self.judged
 
     def rounding(self, dtype: str) -> Rounding:
-        """The accepted difference of an output of an element type from another implementation, which sums in another
+        """By how much an output of an element type may differ from another implementation, which sums in another
         order or type.
         """
         return rounding_of(self.launch, dtype)
@@ -776,14 +775,14 @@ class Run(metaclass=OwnMembers):
         return self.text()
 
     def text(self, *, strict: bool = False, colour: bool = False) -> str:
-        """The findings and remarks with their lines, the evidence of the results, and a last line that counts.
+        """The findings and remarks with their lines, the evidence for the results, and a last line with the counts.
 
         A finding of several instructions (an unrolled loop) is one entry that names the other lines.
         """
         return "\n".join(filter(None, (self.details(colour=colour), self.summary(strict=strict))))
 
     def details(self, *, colour: bool = False) -> str:
-        """`text` without its last line; with the colours of a terminal or without."""
+        """`text` without its last line, with or without the colours of a terminal."""
         styled = coloured if colour else plain
         lines = []
         for f, followers in (*folded(self.findings), *folded(self.remarks)):
@@ -860,8 +859,8 @@ class Run(metaclass=OwnMembers):
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
     def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
-        """The page as a value: the findings with the PTX around their lines, next to the tiles of the matrix
-        instructions.
+        """The report page as an object: the findings with the PTX around their lines, and the tiles of the matrix
+        instructions. `html` makes its text.
 
         `outputs` are lines for the top, and whether each is right. `named` are lines about memory that the findings
         name. `back` is (link, words) of a parent page.
@@ -936,9 +935,7 @@ class Run(metaclass=OwnMembers):
         return heat_of(self.counters, lambda line: ptx[line - 1] if 0 < line <= len(ptx) else "", source)
 
     def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
-        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as
-        for `page`.
-        """
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
         from smemsim.core.picture.page import page_html
 
         return page_html(self.page(outputs, named=named, back=back))

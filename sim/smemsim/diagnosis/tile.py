@@ -213,8 +213,8 @@ class TilePicture(metaclass=OwnMembers):
         k_add: list[int] | int = 0,
         mn_add: list[int] | int = 0,
     ) -> TilePicture:
-        """The picture of a raw descriptor; `k_add` and `mn_add` are the bytes that K steps and M / N blocks add to its
-        start address.
+        """The picture of a raw descriptor. `k_add` and `mn_add` are the bytes that K steps and blocks of M or N add
+        to its start address.
         """
         d = SmemDescriptor.decode(word, arch=arch)
         fmt = element_format(dtype)
@@ -252,7 +252,7 @@ class TilePicture(metaclass=OwnMembers):
 
     @property
     def atom_lines(self) -> int:
-        """128-byte lines of a swizzle atom; without swizzle of 8 rows of 16 bytes."""
+        """The number of 128-byte lines of a swizzle atom. Without a swizzle: of 8 rows of 16 bytes."""
         return max(self.mode.mask + 1, 1)
 
     @property
@@ -272,7 +272,7 @@ class TilePicture(metaclass=OwnMembers):
 
     @property
     def grade(self) -> str:
-        """The grade of evidence of the addresses."""
+        """The evidence for the addresses."""
         machine = any_architecture(self.arch)
         k_bytes = -(-self.k // self.per_chunk) * CHUNK
         bits = max(element_format(self.dtype).bits, 4)
@@ -281,7 +281,7 @@ class TilePicture(metaclass=OwnMembers):
         return f"address rules on {self.arch}: {weakest(rules, machine)}{told}"
 
     def strides(self) -> list[Stride]:
-        """SBO and LBO. One that the operand does not use changes no address when it changes."""
+        """SBO and LBO, and for each if the operand uses it."""
         d, strides = self.descriptor, list[Stride]()
         if d.lbo_mode:
             return strides
@@ -301,7 +301,7 @@ class TilePicture(metaclass=OwnMembers):
 
     @property
     def shape(self) -> Place:
-        """Lines and columns."""
+        """The numbers of lines and of columns."""
         return int(self.address.shape[0]), int(self.address.shape[1])
 
     @property
@@ -312,7 +312,7 @@ class TilePicture(metaclass=OwnMembers):
 
     @property
     def axes(self) -> tuple[str, str]:
-        """Names of the lines and of what runs along them."""
+        """The names of the axis of the lines, and of the axis along a line."""
         rows, k = self.held.axes if self.held else ("row", "k")
         return (rows, k) if self.major == "K" else (k, rows)
 
@@ -332,7 +332,7 @@ class TilePicture(metaclass=OwnMembers):
         return part_name(*instruction, *self.words.shape)
 
     def start(self, instruction: Place) -> int:
-        """Start address of the descriptor of a (block, K step)."""
+        """The start address in the descriptor of a (block, K step)."""
         return self.descriptor.table.fields["start_address"].value(int(self.words[instruction]))
 
     def first(self, place: Place, element: int = 0) -> Place:
@@ -343,7 +343,7 @@ class TilePicture(metaclass=OwnMembers):
         return (line, inner) if self.major == "K" else (inner, line)
 
     def chunk_address(self, place: Place) -> int:
-        """Shared address of a chunk."""
+        """The shared address of a chunk."""
         return int(self.address[place[0], place[1], 0])
 
     def places(self) -> Iterator[Place]:
@@ -351,7 +351,7 @@ class TilePicture(metaclass=OwnMembers):
         return iter(np.ndindex(*self.shape))
 
     def wrong_at(self, place: Place) -> int:
-        """How many elements of a chunk are other than was meant."""
+        """The number of elements of a chunk that are not those that were meant."""
         return int(self.held.wrong[place].sum()) if self.held else 0
 
     @functools.cached_property

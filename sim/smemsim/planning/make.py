@@ -82,7 +82,9 @@ class Plan(Planned, metaclass=OwnMembers):
         return f"{page_fragment(page)}<details><summary>the whole plan</summary><pre>{html.escape(self.text())}</pre></details>"
 
     def scenario(self, form: str = "loop") -> dict[str, Any]:
-        """The plan as a scenario for `smemsim.check`, loaded by the loop of boxes or, with "box", by the single one."""
+        """The plan as a scenario for `smemsim.check`. With "box" it has the load with one box, else the loads with
+        two-dimensional boxes.
+        """
         if form not in ("loop", "box"):
             raise InputError(f"form = {form!r}: needs 'loop' or 'box'")
         loads = self.loop if form == "loop" else self.box
@@ -226,7 +228,7 @@ class Choice(metaclass=OwnMembers):
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The row of the table as JSON has it: sizes in bytes; `conflicts` as `Conflicts` counts them."""
+        """The row of the table for JSON. Sizes are bytes."""
         row: dict[str, Any] = {"swizzle": self.swizzle, "stack": self.stack, "legal": self.plan is not None, "reason": self.reason}
         if self.plan is None:
             return row

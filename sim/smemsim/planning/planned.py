@@ -39,22 +39,22 @@ class Planned:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `plan` that give this plan, the instruction's M and N included."""
+        """The arguments of `plan` that give this plan, with the M and N of the instruction."""
         return self.wish.arguments() | {"m": self.arrangement.instruction.m, "n": self.arrangement.instruction.n}
 
     @property
     def tensor_map(self) -> TensorMap:
-        """The map of the two-dimensional boxes; `box.tensor_map` is that of the single box."""
+        """The tensor map of the two-dimensional boxes. `box.tensor_map` is that of the single box."""
         return self.loop.tensor_map
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of one stage."""
+        """The bytes of one stage."""
         return self.arrangement.tile_bytes
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of all stages."""
+        """The bytes of all stages."""
         return self.tile_bytes * self.wish.stages
 
     @property
@@ -69,30 +69,32 @@ class Planned:
 
     @property
     def instruction_descriptor(self) -> InstrDescriptor | None:
-        """The 32-bit descriptor of a tcgen05.mma; None for wgmma, which has none."""
+        """The 32-bit instruction descriptor of tcgen05.mma. None for wgmma, which has none."""
         return self.arrangement.instruction.descriptor
 
     @property
     def advances(self) -> np.ndarray:
-        """int64 (blocks, K steps): bytes from the start address of the first instruction to that of each."""
+        """int64 (blocks, K steps): the bytes from the start address of the first instruction to the start address of
+        each.
+        """
         tile = self.arrangement
         return np.array([[tile.offset(block, step) for step in range(tile.steps)] for block in range(tile.blocks)], np.int64)
 
     @property
     def cute_advances(self) -> np.ndarray:
-        """`advances` as CuTe's descriptor tensor has them: int64 (blocks, K steps), bytes."""
+        """int64 (blocks, K steps): `advances` as CuTe's descriptor tensor has them, in bytes."""
         tensor, unit = self.cute.descriptors, CHUNK
         blocks, steps = tensor.mode(0).size, tensor.mode(1).size
         return np.array([[unit * tensor(block, step) for step in range(steps)] for block in range(blocks)], np.int64)
 
     @property
     def is_uniform(self) -> bool:
-        """Is every K step as far from the one before?"""
+        """True if all K steps have the same distance."""
         apart = np.diff(self.advances[0])
         return bool((apart == apart[:1]).all())
 
     def descriptor(self, block: int = 0, step: int = 0, stage: int = 0) -> SmemDescriptor:
-        """The shared-memory descriptor of the instruction at a block of rows, a K step and a stage."""
+        """The shared-memory descriptor for a block of rows, a K step and a stage."""
         tile = self.arrangement
         for name, value, most in (("block", block, tile.blocks), ("step", step, tile.steps), ("stage", stage, self.wish.stages)):
             if not 0 <= value < most:
@@ -101,14 +103,14 @@ class Planned:
 
     @property
     def words(self) -> Words:
-        """The raw descriptors of stage 0: uint64 (blocks, K steps). They print in hex."""
+        """The raw descriptors of stage 0, uint64 (blocks, K steps). They print in hex."""
         tile = self.arrangement
         found = [[tile.descriptor(block, step).encode() for step in range(tile.steps)] for block in range(tile.blocks)]
         return Words.of(found)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the descriptors, such as that documents contradict each other."""
+        """Remarks on the descriptors, for example that documents contradict each other."""
         tile, wish, notes = self.arrangement, self.wish, []
         of = tile.instruction
         if of.descriptor is not None:
@@ -120,12 +122,12 @@ class Planned:
 
     @property
     def conflicts(self) -> Conflicts:
-        """Bank conflicts of the tile, counted from addresses."""
+        """The bank conflicts of the tile, counted from addresses."""
         return conflicts_of(self.arrangement)
 
     @property
     def canonical(self) -> tuple[str, str]:
-        """The canonical layout of one operand: with symbols, and with numbers."""
+        """The canonical layout of one operand, with symbols and with numbers."""
         return canonical_layouts(self.arrangement)
 
     @property

@@ -45,7 +45,7 @@ class DotTerm(metaclass=OwnMembers):
 
     @property
     def name(self) -> str:
-        """`c`, `k 3` or `k 16..31`."""
+        """The name of the term: `c`, `k 3` or `k 16..31`."""
         if not self.k:
             return "c"
         return f"k {self.k[0]}" if len(self.k) == 1 else f"k {self.k[0]}..{self.k[-1]}"
@@ -90,7 +90,7 @@ class DotProduct(metaclass=OwnMembers):
 
     @property
     def lowest(self) -> int | None:
-        """The power of two that is the last bit of every term."""
+        """The exponent of the last bit that a term keeps: terms are cut below 2^lowest."""
         return None if self.exponent is None else self.exponent - (self.arithmetic.kept_bits or 0)
 
     @property
@@ -100,7 +100,7 @@ class DotProduct(metaclass=OwnMembers):
 
     @property
     def ulps(self) -> int | None:
-        """By how many units in the last place `d` differs from `nearest`; None where one of them is infinite or a NaN."""
+        """By how many units in the last place `d` differs from `nearest`. None if one of them is infinite or a NaN."""
         fmt = element_format(self.types[2])
         if not fmt.is_float:
             return None

@@ -89,17 +89,17 @@ class BankAccess(metaclass=OwnMembers):
 
     @property
     def cost(self) -> int:
-        """Wavefronts of all warps together."""
+        """The wavefronts of all warps together."""
         return int(self.cost_at(self.at).wavefronts.sum())
 
     @property
     def ideal(self) -> int:
-        """Wavefronts if every group of lanes took one pass."""
+        """The wavefronts without any bank conflict."""
         return int(self.groups.sum()) * (2 if self.op == "cas" else 1)
 
     @property
     def groups(self) -> np.ndarray:
-        """For each warp: how many groups of lanes have an active lane."""
+        """The number of groups of lanes that have an active lane, for each warp."""
         width = LANES_TOGETHER[self.size]
         parts = self.active[:, None] >> np.arange(0, LANES, width) & ((1 << width) - 1)
         out: np.ndarray = (parts != 0).sum(axis=1)
@@ -110,14 +110,14 @@ class BankAccess(metaclass=OwnMembers):
         return shared_cost(self.op, at, self.active, self.size)
 
     def is_free(self, at: np.ndarray) -> bool:
-        """Does no group of lanes take more than one pass there?"""
+        """True if no group of lanes takes more than one pass at these offsets."""
         return bool((self.cost_at(at).worst <= (2 if self.op == "cas" else 1)).all())
 
 
 @dataclasses.dataclass(frozen=True)
 class ConflictFree(metaclass=OwnMembers):
-    """A layout of the buffer: an XOR of byte offsets, or rows `pitch` bytes long with `padding` bytes after each. Its
-    texts are for source code.
+    """A layout of the buffer without bank conflicts: an XOR of byte offsets (`swizzle`), or rows of `pitch` bytes with
+    `padding` bytes after each. `cuda()`, `cute()` and `triton()` write it as source code.
     """
 
     swizzle: CuteSwizzle | None
@@ -133,7 +133,7 @@ class ConflictFree(metaclass=OwnMembers):
         return at + at // self.pitch * self.padding if self.padding else at
 
     def cute(self, element_bytes: int) -> str:
-        """The layout in CuTe's words, on elements.
+        """The layout as CuTe writes it, with element offsets.
 
         >>> ConflictFree(CuteSwizzle(3, 4, 3)).cute(2)
         'Swizzle<3,3,3>'
@@ -156,7 +156,7 @@ class ConflictFree(metaclass=OwnMembers):
         return f"__shared__ T tile[rows][{self.pitch // element_bytes} + {self.padding // element_bytes}]"
 
     def triton(self, element_bytes: int, pitch: int) -> str:
-        """The layout as Gluon's shared layout, for rows of `pitch` bytes; "" where Gluon has none.
+        """The layout as Gluon's shared layout, for rows of `pitch` bytes. "" if Gluon has none.
 
         >>> ConflictFree(CuteSwizzle(2, 4, 3)).triton(2, 64)
         'gl.SwizzledSharedLayout(vec=8, per_phase=2, max_phase=4, order=[1, 0])'
@@ -179,8 +179,11 @@ class ConflictFree(metaclass=OwnMembers):
 
 @dataclasses.dataclass(frozen=True)
 class ConflictAnswer(metaclass=OwnMembers):
-    """What the search found: `layouts` without conflicts, the cheapest first; `nearest` where there is none; wavefronts
-    as the buffer lies now and at best.
+    """The result of `conflict_free_layouts`.
+
+    - `layouts`: those without conflicts, the cheapest first. `nearest`: the best one if there is none.
+    - `now`, `ideal`: the wavefronts of the present layout, and without any conflict.
+    - `tried`: the number of layouts that were tried.
     """
 
     now: int

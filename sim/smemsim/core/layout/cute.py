@@ -98,7 +98,7 @@ IDENTITY = CuteSwizzle(0, 4, 3)
 
 @dataclasses.dataclass(frozen=True)
 class CuteLayout(metaclass=OwnMembers):
-    """A layout: `shape`, `stride` in elements, and the XOR that acts on the byte address of what they give.
+    """A layout of CuTe: `shape`, `stride` in elements, and a swizzle. The swizzle XORs the byte address.
 
     >>> from smemsim import CuteLayout
     >>> tile = CuteLayout.parse("((8,2),(4,4)):((4,32),(1,64))")
@@ -153,17 +153,17 @@ class CuteLayout(metaclass=OwnMembers):
 
     @property
     def rank(self) -> int:
-        """Top-level modes."""
+        """The number of top-level modes."""
         return len(self.shape) if isinstance(self.shape, tuple) else 1
 
     @property
     def size(self) -> int:
-        """Coordinates."""
+        """The number of coordinates."""
         return math.prod(size for size, _ in self.leaves())
 
     @property
     def cosize(self) -> int:
-        """One more than the largest offset, for strides that are not negative."""
+        """One more than the largest offset, if no stride is negative."""
         return 1 + sum((size - 1) * step for size, step in self.leaves())
 
     def mode(self, index: int) -> CuteLayout:
@@ -177,7 +177,7 @@ class CuteLayout(metaclass=OwnMembers):
         return tuple(self.mode(i) for i in range(self.rank))
 
     def leaves(self) -> tuple[Leaf, ...]:
-        """(size, stride) of every innermost mode, fastest first: the layout flattened."""
+        """The innermost modes, fastest first: (size, stride) of each. This is the flattened layout."""
         return tuple(_leaves(self.shape, self.stride))
 
     def __call__(self, *coordinate: Nested) -> int:
@@ -230,7 +230,7 @@ class CuteLayout(metaclass=OwnMembers):
         return _linear_bases(self, element_bits)
 
     def address(self, start: int, element_bits: int, *coordinate: Nested) -> int:
-        """Byte address of the element at a coordinate, of a tile that begins at `start`: the XOR is taken of the whole
+        """The byte address of the element at a coordinate, in a tile that begins at `start`. The XOR uses the whole
         address.
 
         >>> CuteLayout.parse("Swizzle<3,4,3> o (8,64):(64,1)").address(0x400, 16, 1, 0)

@@ -60,14 +60,14 @@ class BulkTransfer(metaclass=OwnMembers):
 
     @property
     def transaction_bytes(self) -> int:
-        """The bytes that the mbarrier is credited with: the size. For a destination in global memory: the bytes read
+        """The bytes that the mbarrier counts: the size. For a destination in global memory: the bytes that are read
         from shared memory.
         """
         return 0 if self.dst_space == "L2" else self.size
 
     @property
     def dst_address(self) -> np.ndarray:
-        """int64[n]: every byte written, ascending."""
+        """int64[n]: the address of every byte that is written, ascending."""
         return np.arange(self.dst, self.dst + self.transaction_bytes, dtype=np.int64)
 
     @property
@@ -77,12 +77,12 @@ class BulkTransfer(metaclass=OwnMembers):
 
     @property
     def shared_address(self) -> np.ndarray:
-        """uint32[n]: the shared side, as of a tensor copy; of a copy between two CTAs the destination."""
+        """uint32[n]: the address of each byte in shared memory. For a copy between two CTAs: the destination."""
         return (self.src_address if self.dst_space == "global" else self.dst_address).astype(np.uint32)
 
     @property
     def global_address(self) -> np.ndarray:
-        """int64[n]: the global side; -1 where there is none."""
+        """int64[n]: the address of each byte in global memory. -1 if neither side is in global memory."""
         if self.dst_space == "global":
             return self.dst_address
         return self.src_address if self.src_space == "global" else np.full(len(self.src_address), -1, np.int64)
@@ -174,10 +174,10 @@ def bulk_reduce(
 
 
 def bulk_prefetch(src: int, size: int) -> BulkTransfer:
-    """`cp.async.bulk.prefetch.L2.global`: a hint, which moves nothing that a program can see, but traps off 16 B (716).
+    """`cp.async.bulk.prefetch.L2.global`: a hint. It changes no memory.
 
-    Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps. Raises HardwareTrap where it traps, InputError for
-    what is no address or size.
+    An address that is no multiple of 16 B traps (716). A size that is none runs. Measured on sm_90a: trace bulk_traps.
+    Raises HardwareTrap if it traps, InputError for a wrong address or size.
 
     >>> from smemsim import bulk_prefetch
     >>> len(bulk_prefetch(0x10000, 4096).shared_address)

@@ -85,8 +85,8 @@ class Cluster(metaclass=OwnMembers):
         im2col_offsets: Sequence[int] = (),
         mode: str | None = None,
     ) -> tuple[Delivery, ...]:
-        """A tensor load of CTA `cta_rank`: the CTAs that received the data, and the barriers that were credited, as
-        `smemsim.multicast` gives them.
+        """A tensor load of CTA `cta_rank`. Returns the CTAs that received the data and the mbarriers that counted it,
+        like `smemsim.multicast`.
 
         Addresses are those of `multicast`: a plain int below 2^24 is CTA 0's. Raises like `tma_load` and `multicast`.
         """
@@ -114,7 +114,8 @@ class Cluster(metaclass=OwnMembers):
         cta_rank: int,
         cta_mask: int | None = None,
     ) -> tuple[BulkTransfer, ...]:
-        """`cp.async.bulk.shared::cluster.global` of CTA `cta_rank`: one transfer for every CTA that receives the bytes.
+        """`cp.async.bulk.shared::cluster.global` of CTA `cta_rank`. Returns one transfer for every CTA that receives
+        the bytes.
 
         With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the
         barrier at the offset of `mbar`. That a bulk copy delivers like a tensor load is documented (PTX ISA 9.1

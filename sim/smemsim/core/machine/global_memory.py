@@ -107,8 +107,8 @@ class GlobalMemory(metaclass=OwnMembers):
         return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
 
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
-        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name`
-        is how messages call it.
+        """Copy an array to `address`, or to a free address that is a multiple of 256. Returns the address. `name` is
+        its name in messages.
         """
         try:
             dtype = np.asarray(array).dtype
@@ -126,8 +126,8 @@ class GlobalMemory(metaclass=OwnMembers):
         return self.place(bank)
 
     def bind(self, array: Any, address: int | None = None, *, name: str = "") -> int:
-        """Make host memory global memory, without a copy. Kernels read and write the array itself, which is kept until
-        `free`. Returns the address.
+        """Use an array of the host as global memory, without a copy. Kernels read and write the array itself. It is
+        kept until `free`. Returns the address.
 
         `array` is a contiguous numpy array, or another object with a writable buffer (`bytearray`, `mmap`). `address`
         must be as far from a multiple of 16 as the array's own; default: a free address. Raises InputError for memory
@@ -204,7 +204,7 @@ class GlobalMemory(metaclass=OwnMembers):
         return any(isinstance(region.blank, Declared) and region.blank.remains() for region in self._regions)
 
     def free(self, address: int) -> None:
-        """Take away the array that begins at `address`. InputError where none does, with the one that is nearest."""
+        """Remove the array that begins at `address`. InputError, with the nearest array, if none does."""
         n = bisect.bisect_left(self._begins, whole("address", address))
         if n == len(self._begins) or self._begins[n] != address:
             raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
@@ -291,7 +291,7 @@ class GlobalMemory(metaclass=OwnMembers):
         return found.begin, found.data
 
     def span(self, address: int, size: int) -> np.ndarray:
-        """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
+        """`size` bytes from `address` on, the memory itself. InputError unless one array holds them all."""
         region, size = self.find(address), whole("size", size, minimum=0)
         if address + size > region.end:
             raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {region}, which ends at {region.end:#x}")
@@ -300,7 +300,7 @@ class GlobalMemory(metaclass=OwnMembers):
         return region.data[address - region.begin : address - region.begin + size]
 
     def holds(self, address: int) -> bool:
-        """Does an array hold `address`?"""
+        """True if an array holds `address`."""
         return self._at(address) is not None
 
     def holding(self, begin: int, end: int) -> Region | None:
@@ -311,15 +311,15 @@ class GlobalMemory(metaclass=OwnMembers):
         return found
 
     def find(self, address: int) -> Region:
-        """The array that holds `address`; InputError with the nearest one where none does."""
+        """The array that holds `address`. InputError, with the nearest array, if none does."""
         region = self._at(whole("address", address))
         if region is None:
             raise OutsideError(f"global address {address:#x}: nothing was placed there{self._nearby(address)}")
         return region
 
     def nearest(self, address: int) -> Region | None:
-        """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at
-        all.
+        """The array that holds `address`, or else the array that begins or ends nearest to it. None if there is no
+        array.
         """
         n = bisect.bisect_right(self._begins, address)
         near = self._regions[max(0, n - 1) : n + 1]

@@ -180,7 +180,7 @@ class Operand(metaclass=OwnMembers):
         return f"<Operand {self.bits.shape[0]} x {self.bits.shape[1]} of {self.bits.dtype}: {unwritten} elements unwritten, {torn} torn>"
 
     def coordinate(self, row: int, k: int) -> tuple[int, ...] | None:
-        """Tensor coordinate (dimension 0 first) that element (row, k) holds; None when no TMA load wrote it."""
+        """The coordinate of the tensor element at (row, k), dimension 0 first. None if no TMA load wrote it."""
         rows, columns = self.writer.shape
         row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
         if row >= rows or k >= columns:
@@ -192,7 +192,9 @@ class Operand(metaclass=OwnMembers):
         return tuple(writer.tensor_coordinates(self.position[row, k]).tolist())
 
     def coordinates(self) -> np.ndarray:
-        """All tensor coordinates, int64 (rows, k, 5), dimension 0 first; -2^63 where no TMA load wrote the element."""
+        """The coordinates of all elements, int64 (rows, k, 5), dimension 0 first. -2^63 if no TMA load wrote the
+        element.
+        """
         out = np.full((*self.writer.shape, 5), np.iinfo(np.int64).min)
         for w in distinct(self.writer[self.writer >= 0]).tolist():
             writer = self.writers[w]
@@ -260,7 +262,7 @@ class SharedMemory(metaclass=OwnMembers):
         return slice(address - self.begin, address + size - self.begin)
 
     def write(self, address: int, data: bytes | np.ndarray, label: str = "threads") -> None:
-        """Ordinary stores by threads, at the addresses the software chose."""
+        """Store data at the addresses that software chose, like threads do."""
         if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
             raise InputError(f"data: needs bytes or a numpy array, not {type(data).__name__}")
         raw = np.frombuffer(data.tobytes() if isinstance(data, np.ndarray) else bytes(data), np.uint8)
@@ -428,8 +430,8 @@ class SharedMemory(metaclass=OwnMembers):
         return np.stack([memory.line_writers(lines) for memory in memories])
 
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
-        """The writer of the byte at `address`, and its tensor element (for threads: the byte's index); None if it is
-        uninitialised.
+        """The writer of the byte at `address`, and the tensor element that it wrote there. For a writer that is a
+        thread: the index of the byte in its data. None if the byte is uninitialised.
         """
         at = whole("address", address) - self.begin
         if not 0 <= at < self.end - self.begin:
@@ -446,8 +448,8 @@ class SharedMemory(metaclass=OwnMembers):
     def read_operand(
         self, descriptor: Any, *, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", arch: str | None = None
     ) -> Operand:
-        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch` is
-        the memory's).
+        """Read one operand as the tensor core does. The arguments are those of `operand_addresses`, for one
+        descriptor and without `arch`.
 
         Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as
         zero).

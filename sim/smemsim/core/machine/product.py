@@ -376,7 +376,7 @@ class MmaResult(metaclass=OwnMembers):
 
     @property
     def rounding(self) -> str:
-        """The assumptions behind bits of D that are not `certain`."""
+        """The assumptions behind the bits of D that are not `certain`, in words."""
         if self.certain.all():
             return (
                 "no element of D depends on how hardware rounds"
@@ -422,7 +422,7 @@ class MmaResult(metaclass=OwnMembers):
         return m, n
 
     def terms(self, m: int, n: int) -> list[Term]:
-        """The terms of D[m, n] in the order of A's stored elements; `c[m, n]` * 2^-`scale_c` is added to them."""
+        """The terms of D[m, n], in the order of A's stored elements. D is their sum and `c[m, n] * 2^-scale_c`."""
         m, n = self._element(m, n)
         columns = self.d.shape[1]
         band = n // (columns // len(self.a))

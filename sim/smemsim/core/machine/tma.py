@@ -133,7 +133,7 @@ def are_apart(tm: TensorMap, boxes: Sequence[tuple[int, ...]]) -> bool:
 
 
 class Transfer(metaclass=OwnMembers):
-    """One TMA transfer of any mode, the `n`-th of some `boxes`. The box consists of rows of chunks.
+    """One TMA transfer of any mode. The box consists of rows, and a row consists of chunks.
 
     - `lines` (int64): for each row, the bytes from the tensor's first element to coordinate 0 of dimension 0;
       `tma_loops.OUTSIDE` for rows out of bounds.
@@ -160,7 +160,7 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def tensor_map(self) -> TensorMap:
-        """The map."""
+        """The tensor map."""
         return self.boxes.form.tensor_map
 
     @property
@@ -175,7 +175,7 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def is_store(self) -> bool:
-        """A store, or a reduction?"""
+        """True for a store or a reduction."""
         return self.boxes.form.is_store
 
     @property
@@ -185,7 +185,7 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def lines(self) -> np.ndarray:
-        """int64[rows]."""
+        """int64[rows]: for each row, the bytes from the tensor's first element."""
         found: np.ndarray = self.boxes.lines[self.n]
         return found
 
@@ -196,12 +196,12 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def shared_end(self) -> int:
-        """The end of the shared bytes that are touched."""
+        """The end of the shared bytes that are accessed."""
         return self.boxes.reaches[self.n][0]
 
     @property
     def global_span(self) -> tuple[int, int]:
-        """Begin and end of the global bytes that are touched; (0, 0) for none."""
+        """The begin and the end of the global bytes that are accessed. (0, 0) if there are none."""
         (_, low, high, _), base = self.boxes.reaches[self.n], self.tensor_map.global_address
         return (low + base, high + base) if high else (0, 0)
 
@@ -228,7 +228,9 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def transaction_bytes(self) -> int:
-        """The bytes that a load counts at its mbarrier: the dense box with fill, without gaps. For a store: the bytes of the dense box."""
+        """The bytes that a load counts at its mbarrier: the box without gaps, with fill. For a store: the bytes of
+        the box without gaps.
+        """
         return len(self.lines) * self.geometry.row_bytes
 
     @property
@@ -252,17 +254,17 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def chunk_shared(self) -> np.ndarray:
-        """uint32[chunks]."""
+        """uint32[chunks]: the shared address of each chunk."""
         return self._chunks[0]
 
     @property
     def chunk_global(self) -> np.ndarray:
-        """int64[chunks]."""
+        """int64[chunks]: the global address of each chunk."""
         return self._chunks[1]
 
     @property
     def chunk_valid(self) -> np.ndarray:
-        """uint8[chunks]."""
+        """uint8[chunks]: how many bytes of each chunk are inside of the tensor."""
         return self._chunks[2]
 
     @functools.cached_property
@@ -289,7 +291,7 @@ class Transfer(metaclass=OwnMembers):
 
     @property
     def global_address(self) -> np.ndarray:
-        """int64[n]: the global byte each of them came from or went to; -1 for out-of-bounds fill."""
+        """int64[n]: the global byte that each byte came from or went to. -1 for fill."""
         return self._bytes[1]
 
     @property
@@ -310,8 +312,8 @@ class Transfer(metaclass=OwnMembers):
         return g.row_bytes * 8 // g.unit_bits, len(self.lines)
 
     def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
-        """Tensor coordinates (..., rank), dimension 0 first, of bytes of the dense box; outside the tensor where that
-        is what they are.
+        """The tensor coordinates (..., rank) of bytes of the dense box, dimension 0 first. They may lie outside of
+        the tensor.
         """
         g, rank = self.geometry, self.tensor_map.rank
         at = np.asarray(position, np.int64)
@@ -396,10 +398,9 @@ def tma_store(
 def tma_prefetch(
     tm: TensorMap, coordinates: Sequence[int], *, im2col_offsets: Sequence[int] = (), mode: str | None = None, arch: str | None = None
 ) -> np.ndarray:
-    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that
-    can be seen.
+    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for. It changes no memory.
 
-    Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
+    It traps like a load, except for shared memory. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
 
     >>> from smemsim import TensorMap, tma_prefetch
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))

@@ -145,8 +145,8 @@ class InstrDescriptor(metaclass=OwnMembers):
 
     @classmethod
     def decode(cls, word: int, *, kind: str) -> InstrDescriptor:
-        """The descriptor of a raw word under a kind (`"f16"` or `"kind::f16"`); any 32-bit integer, also one printed as
-        negative.
+        """The descriptor of a raw word under a kind (`"f16"` or `"kind::f16"`). Any 32-bit integer is accepted, also
+        one that was printed as a negative number.
 
         Raises InputError for a word that does not fit 32 bits.
         """
@@ -182,95 +182,95 @@ class InstrDescriptor(metaclass=OwnMembers):
 
     @property
     def m(self) -> int:
-        """M of the instruction: rows of A and D, of both CTAs together for a pair."""
+        """M of the instruction: the rows of A and D. For a pair it counts the rows of both CTAs."""
         return self._value("m")
 
     @property
     def n(self) -> int:
-        """N of the instruction: rows of B (N x K), columns of D."""
+        """N of the instruction: the rows of B (N x K), the columns of D."""
         return self._value("n")
 
     @property
     def k(self) -> int:
-        """K of the instruction: the dense K, twice as many with sparsity, 96 with `k_size`."""
+        """K of the instruction: the dense K. With sparsity it is twice the dense K, with `k_size` it is 96."""
         if self.k_size:
             return WIDE_K
         return self.row.k * (2 if self.sparsity else 1)
 
     @property
     def a_type(self) -> str:
-        """Element type of A, or "invalid" for a code the kind has not."""
+        """The element type of A, or "invalid" for a code that the kind does not have."""
         return self.row.a_types.get(self._value("a_type"), "invalid")
 
     @property
     def b_type(self) -> str:
-        """Element type of B, or "invalid" for a code the kind has not."""
+        """The element type of B, or "invalid" for a code that the kind does not have."""
         return self.row.b_types.get(self._value("b_type"), "invalid")
 
     @property
     def d_type(self) -> str:
-        """Element type of D, or "invalid" for a code the kind has not."""
+        """The element type of D, or "invalid" for a code that the kind does not have."""
         code = self._value("d_type") if "d_type" in self.table.fields else -1
         return self.row.d_types.get(code, "invalid")
 
     @property
     def a_major(self) -> str:
-        """ "K", or "MN" when A is transposed: M is contiguous."""
+        """ "K", or "MN" if A is transposed: M is contiguous."""
         return _MAJORS[self._value("transpose_a")]
 
     @property
     def b_major(self) -> str:
-        """ "K", or "MN" when B is transposed: N is contiguous."""
+        """ "K", or "MN" if B is transposed: N is contiguous."""
         return _MAJORS[self._value("transpose_b")]
 
     @property
     def negate_a(self) -> bool:
-        """Does every element of A count with the other sign?"""
+        """True if the sign of every element of A is changed."""
         return bool(self._value("negate_a"))
 
     @property
     def negate_b(self) -> bool:
-        """Does every element of B count with the other sign?"""
+        """True if the sign of every element of B is changed."""
         return bool(self._value("negate_b"))
 
     @property
     def sparsity(self) -> bool:
-        """Is A sparse (tcgen05.mma.sp)?"""
+        """True if A is sparse (tcgen05.mma.sp)."""
         return bool(self._value("sparsity"))
 
     @property
     def sparsity_selector(self) -> int:
-        """Which part of the metadata column a sparse instruction uses."""
+        """Which part of a metadata column a sparse instruction uses."""
         return self._value("sparsity_selector")
 
     @property
     def saturate(self) -> bool:
-        """Kind i8: does D clamp instead of wrapping?"""
+        """Only kind i8: true if D is limited to the range of s32. Otherwise it wraps around."""
         return bool(self._value("saturate"))
 
     @property
     def max_shift(self) -> int:
-        """`.ws`: rows by which the reuse of B may be shifted: 0, 8, 16 or 32."""
+        """Only `.ws`: by how many rows the reuse of B may be shifted: 0, 8, 16 or 32."""
         return MAX_SHIFTS[self._value("max_shift")]
 
     @property
     def scale_type(self) -> str | None:
-        """Type of the scale factors, "ue8m0" or "ue4m3"; None for a kind without."""
+        """The type of the scale factors, "ue8m0" or "ue4m3". None for a kind without scale factors."""
         return SCALE_TYPES[self._value("scale_type")] if self.row.block_scaled else None
 
     @property
     def a_sf_id(self) -> int:
-        """Byte of its tensor-memory column at which A's scale factors begin."""
+        """The scale id of A: the byte of a tensor-memory cell at which the scale factors of A begin."""
         return self._value("a_sf_id")
 
     @property
     def b_sf_id(self) -> int:
-        """Byte of its tensor-memory column at which B's scale factors begin."""
+        """The scale id of B: the byte of a tensor-memory cell at which the scale factors of B begin."""
         return self._value("b_sf_id")
 
     @property
     def k_size(self) -> int:
-        """Bit 31 of kinds mxf4 and mxf4nvf4: 1 is K = 96 (sm_103a)."""
+        """Bit 31 of kinds mxf4 and mxf4nvf4. 1 means K = 96 (sm_103a)."""
         return self._value("k_size")
 
     def problems(self, **context: Any) -> list[Finding]:

@@ -24,7 +24,7 @@ __all__ = ["LboMode", "SmemDescriptor", "swizzle_problem"]
 
 
 class LboMode(enum.IntEnum, metaclass=OwnEnumMembers):
-    """Descriptor bit 52: is the leading-dimension field a distance, or (sm_103a) the address of the next buffer?
+    """The meaning of LBO, by bit 52 of the descriptor. RELATIVE: a distance. ABSOLUTE (sm_103a): the address of the next buffer.
 
     >>> import smemsim
     >>> smemsim.SmemDescriptor.decode(0x4010004000010040, arch="sm_103a").lbo_mode
@@ -103,7 +103,9 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @classmethod
     def decode(cls, word: int, *, arch: str) -> SmemDescriptor:
-        """The descriptor of a raw word; any 64-bit integer, also one printed as a negative number."""
+        """The descriptor of a raw word. Any 64-bit integer is accepted, also one that was printed as a negative
+        number.
+        """
         return cls(arch=arch, word=architecture(arch).smem_descriptor.check_range(word, "descriptor"))
 
     def encode(self) -> int:
@@ -125,17 +127,17 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @property
     def leading_byte_offset(self) -> int:
-        """LBO in bytes. The direction depends on major-ness and swizzle."""
+        """LBO in bytes. Major-ness and swizzle decide along which axis it steps."""
         return self._value("leading_byte_offset")
 
     @property
     def stride_byte_offset(self) -> int:
-        """SBO in bytes. The direction depends on major-ness and swizzle."""
+        """SBO in bytes. Major-ness and swizzle decide along which axis it steps."""
         return self._value("stride_byte_offset")
 
     @property
     def base_offset(self) -> int:
-        """Distance of the swizzle pattern's origin from its natural boundary, in lines of 128 bytes: 0 to 7."""
+        """Where the swizzle pattern begins: the distance from its natural boundary, in lines of 128 bytes (0 to 7)."""
         return self._value("base_offset")
 
     @property
@@ -145,12 +147,12 @@ class SmemDescriptor(metaclass=OwnMembers):
 
     @property
     def swizzle(self) -> Swizzle:
-        """The swizzle mode the layout code means on this architecture, or `Swizzle.INVALID`."""
+        """The swizzle that the layout code means on this architecture, or `Swizzle.INVALID`."""
         return layout_codes(self.table).get(self.layout_code, Swizzle.INVALID)
 
     @property
     def lbo_mode(self) -> LboMode:
-        """RELATIVE, or ABSOLUTE if bit 52 of a tcgen05 word is set (on wgmma the bit has no effect)."""
+        """RELATIVE, or ABSOLUTE if bit 52 of a tcgen05 word is set. In a wgmma word the bit has no effect."""
         return LboMode(self._value("lbo_mode")) if "lbo_mode" in self.table.fields else LboMode.RELATIVE
 
     def advance(self, byte_offset: int) -> SmemDescriptor:

@@ -58,7 +58,7 @@ class FoundDescriptor(metaclass=OwnMembers):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Fields whose value does not matter."""
+        """The fields whose value has no effect."""
         fields = {
             "leading_byte_offset": self.leading is None,
             "stride_byte_offset": self.stride is None,
@@ -68,12 +68,12 @@ class FoundDescriptor(metaclass=OwnMembers):
 
     @property
     def advance(self) -> np.ndarray:
-        """(blocks, steps): bytes from the first start."""
+        """(blocks, steps): the bytes from the first start address to each."""
         return np.asarray(self.starts - self.starts[0, 0])
 
     @property
     def sure(self) -> bool:
-        """Is every word's start the only one?"""
+        """True if the start address of every word is the only possible one."""
         return all(len(some) == 1 for row in self.alternatives for some in row)
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Answer(metaclass=OwnMembers):
 
     @property
     def complete(self) -> bool:
-        """Are these all the descriptors?"""
+        """True if these are all descriptors."""
         return not self.ambiguous
 
     def __str__(self) -> str:

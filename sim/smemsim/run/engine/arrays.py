@@ -208,21 +208,21 @@ class DeviceArray(metaclass=OwnMembers):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, from the first element to the last one."""
+        """The bytes from the first element to the last one."""
         return int(self._bytes.size)
 
     @property
     def is_contiguous(self) -> bool:
-        """Does the array lie in memory row by row, without gaps?"""
+        """True if the array lies in memory row by row, without gaps."""
         wanted = [math.prod(self.shape[n + 1 :]) for n in range(len(self.shape))]
         return all(have == want or n == 1 for have, want, n in zip(self._steps, wanted, self.shape, strict=True))
 
     def data_ptr(self) -> int:
-        """`address`, by the name that PyTorch and Triton have for it."""
+        """The same as `address`: the name that PyTorch and Triton use."""
         return self.address
 
     def stride(self) -> tuple[int, ...]:
-        """Elements from one index to the next of each axis, by PyTorch's name."""
+        """The elements from one index to the next, for each axis: the name that PyTorch uses."""
         return self._steps
 
     def numpy(self) -> np.ndarray:
@@ -230,8 +230,8 @@ class DeviceArray(metaclass=OwnMembers):
         return self._view(self._bytes.copy())
 
     def update(self, array: Any) -> None:
-        """Replace the contents in global memory: by an array of the same type and shape, whatever its strides.
-        InputError for another one.
+        """Replace the contents in global memory by an array of the same type and shape. Its strides may differ.
+        InputError for another array.
         """
         new = as_numpy("array", array)
         if new.dtype != self.dtype or new.shape != self.shape:

@@ -175,7 +175,7 @@ class Device:
         return DeviceArray(self.memory, converted(raw, dtype), _name(name), steps=element_strides(name or "array", raw), address=address)
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
-        """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.
+        """A new array of zeros, for example for a result. `dtype` and `name` are those of `array`.
 
         >>> Device().zeros((2, 3), "f16").numpy().shape
         (2, 3)
@@ -188,7 +188,8 @@ class Device:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
     def empty(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
-        """A new array of uninitialised memory, as cudaMalloc or torch.empty return; `dtype` and `name` as for `array`.
+        """A new array of uninitialised memory, like that of cudaMalloc or torch.empty. `dtype` and `name` are those
+        of `array`.
 
         Its bytes are 0xff: NaN, or -1. A kernel that uses an element before a write gets the finding R507. `zeros`
         are initialised.
@@ -203,12 +204,12 @@ class Device:
         return array
 
     def allocate(self, size: int, fill: int | None = None) -> int:
-        """The address of `size` bytes of global memory, a multiple of 256; each of them `fill`, else 0."""
+        """Allocate `size` bytes of global memory. Each byte is `fill`, or 0. Returns the address, a multiple of 256."""
         data = np.full(whole("size", size, minimum=0), 0 if fill is None else whole("fill", fill, minimum=0, most_bits=8), np.uint8)
         return self.memory.place(data)
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` gave. InputError where nothing begins there."""
+        """Free what `allocate` returned. InputError if nothing begins at the address."""
         self.memory.free(address)
 
     def put(self, address: int, data: np.ndarray) -> None:
@@ -223,18 +224,16 @@ class Device:
         return self.memory.span(address, size).copy() if size else np.zeros(0, np.uint8)
 
     def encode(self, tm: TensorMap, global_address: int) -> bytes:
-        """The 128 bytes of a map's arguments over another global address."""
+        """The 128 bytes of a tensor map with these arguments and another global address."""
         return bytes(getattr(TensorMap, tm.call)(**{**tm.arguments, "global_address": global_address}, arch=self.arch))
 
     def load(self, image: bytes | str | Module) -> LoadedPtx:
-        """Load PTX anew: each load gets variables of its own, also of a text that was loaded before."""
+        """Load a PTX text again. Each load has variables of its own, also if the text was loaded before."""
         text = image.rstrip(b"\0").decode(errors="replace") if isinstance(image, bytes) else image
         return LoadedPtx(self, module_of(text))
 
     def kernel(self, ptx: str | Module | LinkedKernel, entry: str | None = None) -> LinkedKernel:
-        """A kernel of a PTX text or module, which is loaded once; a kernel stays what it is. `entry` may be left out
-        where there is one.
-        """
+        """A kernel of a PTX text or module. `entry` may be left out if the PTX has one entry. A text is loaded once."""
         if isinstance(ptx, LinkedKernel):
             return ptx
         module = module_of(ptx)
@@ -243,7 +242,7 @@ class Device:
         return self._loaded[module.text].kernel(entry)
 
     def prepare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Launch:
-        """Everything before the first instruction: what cannot run is refused here, with a sentence."""
+        """Everything before the first instruction. A launch that cannot run is refused here, with a sentence."""
         kernel = self.kernel(ptx, config.entry)
         config = config.of(kernel)
         if options is not None and options.schedule is not None:
@@ -263,7 +262,7 @@ class Device:
         return launch
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
-        """Launch a kernel: 0, or the CUDA error that it ended with."""
+        """Launch a kernel. Returns 0, or the CUDA error that it ended with."""
         if not isinstance(kernel, LinkedKernel):
             raise InputError(f"kernel = {shown(kernel)}: was loaded by another card; load its PTX into this one")
         launch = self.prepare(kernel, config)

@@ -44,8 +44,8 @@ class TmemAddress(metaclass=OwnMembers):
 
     @classmethod
     def decode(cls, taddr: Any, name: str = "taddr") -> TmemAddress:
-        """The address of a 32-bit word, or a TmemAddress as it is. InputError where the lane or the column does not
-        exist.
+        """The address of a 32-bit word. A TmemAddress is returned as it is. InputError if the lane or the column does
+        not exist.
         """
         if isinstance(taddr, TmemAddress):
             return taddr
@@ -74,7 +74,7 @@ class TmemAddress(metaclass=OwnMembers):
         return f"{self.encode():#x} (lane {self.lane}, column {self.column})"
 
     def advance(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
-        """The address so many lanes and columns further.
+        """The address that is some lanes and columns further.
 
         The hardware adds to the word. A column past 511 does not exist, and only past 65535 would it carry into the
         lane. The effect of such an access is not known: Unmodelled.

@@ -183,20 +183,20 @@ class AccumulatorLayout(metaclass=OwnMembers):
 
     @property
     def columns(self) -> int:
-        """Columns it occupies in each CTA."""
+        """The number of columns that D occupies in each CTA."""
         return self.n // self._path.split
 
     @property
     def lanes(self) -> np.ndarray:
-        """int64: the lanes it occupies in each CTA, ascending."""
+        """int64: the lanes that D occupies in each CTA, ascending."""
         path = self._path
         row, band = np.meshgrid(np.arange(path.rows), np.arange(path.split))
         found: np.ndarray = np.sort(path_lane(row, band, path.rows, path.block, self.lane).ravel())
         return found
 
     def location(self, m: Any, n: Any) -> tuple[Any, Any, Any]:
-        """(CTA of the pair, lane, column) of element (m, n); whole numbers, or arrays that broadcast, for arrays of
-        that shape.
+        """(CTA of the pair, lane, column) of element (m, n). The arguments are whole numbers, or arrays that
+        broadcast.
 
         >>> AccumulatorLayout(64, 8).location(20, 3)    # layout F: 16 rows in every 32 lanes
         (0, 36, 3)
@@ -298,22 +298,22 @@ class ATmemLayout(metaclass=OwnMembers):
 
     @property
     def name(self) -> str:
-        """The letter of the layout of D, whose lanes A has."""
+        """The letter of the layout of D. A is in the same lanes."""
         return self._path.name
 
     @property
     def bits(self) -> int:
-        """Bits of an element in tensor memory; the 4- and 6-bit types of the 8-bit kinds have a byte each."""
+        """The bits of an element in tensor memory. Elements of 4 and 6 bits have a byte each in the 8-bit kinds."""
         return A_CONTAINER_BITS[self.kind]
 
     @property
     def k(self) -> int:
-        """Elements of a row that are stored."""
+        """The number of stored elements of a row."""
         return A_ROW_BITS // self.bits
 
     @property
     def columns(self) -> int:
-        """Columns it occupies."""
+        """The number of columns that A occupies."""
         return A_ROW_BITS // CELL_BITS
 
     @property
@@ -419,17 +419,17 @@ class MetadataLayout(metaclass=OwnMembers):
 
     @property
     def k(self) -> int:
-        """Logical elements of a row."""
+        """The number of logical elements of a row."""
         return self._row.k
 
     @property
     def columns(self) -> int:
-        """Columns that belong to it, with the one that the selector leaves to another instruction."""
+        """The number of columns, with the column that the selector leaves to another instruction."""
         return self._row.columns * len(self._row.selectors)
 
     @property
     def rows(self) -> int:
-        """Rows in one CTA."""
+        """The number of rows in one CTA."""
         return self.m // self.cta_group
 
     @property
@@ -438,8 +438,8 @@ class MetadataLayout(metaclass=OwnMembers):
         return LANES // self.rows
 
     def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
-        """(CTA of the pair, lane, column, lowest bit) of what logical element (m, k) has of the metadata; two share a
-        bit of .kind::mxf4.
+        """(CTA of the pair, lane, column, lowest bit) of the metadata of logical element (m, k). In .kind::mxf4 two
+        elements share a bit.
         """
         row = self._row
         m = indices("m", m, self.m, "the instruction has rows")
@@ -456,7 +456,7 @@ class MetadataLayout(metaclass=OwnMembers):
         return found
 
     def element(self, cta: Any, lane: Any, column: Any, bit: Any) -> tuple[Any, Any]:
-        """(m, k) of the first logical element that a bit belongs to. Where none lies: InputError for numbers, -1 in
+        """(m, k) of the first logical element that a bit belongs to. For an empty bit: InputError for numbers, -1 in
         arrays.
         """
         row = self._row
@@ -555,7 +555,7 @@ class ScaleLayout(metaclass=OwnMembers):
 
     @property
     def grade(self) -> Grade:
-        """The evidence grade of the lanes, and for K = 96 of the second cell."""
+        """The evidence for the lanes. For K = 96: for the second cell."""
         return Grade.INFERRED if WIDE_K in self.mode.k and self.rows % LANES else Grade.COMPILED
 
     @property
@@ -565,12 +565,12 @@ class ScaleLayout(metaclass=OwnMembers):
 
     @property
     def rows(self) -> int:
-        """Rows of A in one CTA, or columns of B."""
+        """The number of rows of A in one CTA, or of columns of B."""
         return self.m // self.cta_group if self.operand == "A" else self.n
 
     @property
     def scales(self) -> int:
-        """Scales of one row."""
+        """The number of factors of one row."""
         return self.mode.scales
 
     @property
@@ -588,17 +588,19 @@ class ScaleLayout(metaclass=OwnMembers):
 
     @property
     def columns(self) -> int:
-        """Columns from the first to the last whose cells are read."""
+        """The number of columns from the first to the last cell that is read."""
         further, _ = scale_slot(self.scale_id, self.scales - 1, self.rows)
         return int(further) - (-self._band_rows // WARP_LANES)
 
     @property
     def copies(self) -> int:
-        """The number of copies of each scale: in other lanes, and of B's scales in both CTAs of a pair."""
+        """The number of copies of each factor: in other lanes, and for B also in both CTAs of a pair."""
         return LANES // WARP_LANES // self._bands * (self.cta_group if self.operand == "B" else 1)
 
     def location(self, row: Any, index: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
-        """(CTA of the pair, lane, column, byte) of scale `index` of row `row` (of N for B), for the `copy`-th time."""
+        """(CTA of the pair, lane, column, byte) of factor `index` of row `row` (for B: of column n), in copy number
+        `copy`.
+        """
         total = self.m if self.operand == "A" else self.n
         row = indices("row", row, total, f"the scales of {self.operand} have rows")
         index = indices("index", index, self.scales, f"{self.mode.name} has scales")
@@ -611,7 +613,7 @@ class ScaleLayout(metaclass=OwnMembers):
         return cell
 
     def element(self, cta: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any]:
-        """(row, index) of the scale in a byte of a cell. Where none of them lies: InputError for numbers, -1 in arrays."""
+        """(row, index) of the factor in a byte of a cell. For an empty byte: InputError for numbers, -1 in arrays."""
         cta, lane, column, byte = together(
             indices("cta", cta, self.cta_group, "the instruction has CTAs"),
             indices("lane", lane, LANES, "tensor memory has lanes"),
@@ -634,8 +636,8 @@ class ScaleLayout(metaclass=OwnMembers):
         return int(row), int(index)
 
     def smem_offset(self, row: Any, index: Any) -> Any:
-        """Byte of the scale in the blocks of 128 rows x 4 scales that `tcgen05.cp.32x128b.warpx4` copies, 512 bytes
-        each.
+        """The byte of the factor in shared memory, in blocks of 512 bytes (128 rows x 4 factors) that
+        `tcgen05.cp.32x128b.warpx4` copies.
 
         Compiled: CUTLASS SfAtom ((32,4),4):((16,4),1), DeepGEMM, JAX.
         """

@@ -96,7 +96,7 @@ class Columns:
         self.lost = 0  # columns that were cut off from their allocation
 
     def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
-        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512.
+        """`tcgen05.alloc`: allocate `columns` columns, a power of two from 32 to 512. Returns the address (lane 0).
 
         The PTX ISA wants no allocation to be larger than the one before (`grows`); nothing checks it, and it gets its
         columns like any other. With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for
@@ -135,15 +135,15 @@ class Columns:
         return bool(self._allocated[columns.start : columns.stop].any())
 
     def free(self, columns: int) -> int | None:
-        """The first column that an allocation of so many would get now; None: it has to wait."""
+        """The first column that the next allocation of this size would get. None if it would have to wait."""
         begins = range(0, COLUMNS - columns + 1, columns)
         first = next((n for n in begins if not self._allocated[n : n + columns].any()), None)
         column: int | None = assumed("alloc.column", first, columns, self._allocated)
         return column
 
     def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> int:
-        """`tcgen05.dealloc`: free the columns of an allocation, and of those that follow it. Lanes in the address do
-        not count.
+        """`tcgen05.dealloc`: free the columns of an allocation, and of the allocations after it. The lane in the
+        address has no effect.
 
         Returns how many columns lost their allocation, so that they can never be freed: 0 for a correct kernel.
 
@@ -173,7 +173,7 @@ class Columns:
         return cut
 
     def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
-        """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""
+        """`tcgen05.relinquish_alloc_permit`: after it this CTA cannot allocate."""
         self.check_group(cta_group)
         self._relinquished = True
 
@@ -388,7 +388,7 @@ class TmemAccess(metaclass=OwnMembers):
 
     @property
     def grade(self) -> Grade:
-        """The evidence grade of the shape's map from registers to cells."""
+        """The evidence for the map from registers to cells."""
         return self._row.grade
 
     @property
@@ -403,29 +403,29 @@ class TmemAccess(metaclass=OwnMembers):
 
     @property
     def lanes(self) -> int:
-        """Lanes of the warp's window that it touches."""
+        """The lanes of the warp's 32 lanes that are accessed."""
         return self._row.lanes
 
     @property
     def width(self) -> int:
-        """Columns from the first to the last of one access: of .16x32bx2 those of each half."""
+        """The number of columns from the first to the last one of an access. For .16x32bx2: of each half."""
         return self._row.columns * self.repeat * (2 if self.pack else 1)
 
     @property
     def columns(self) -> int:
-        """Columns that it touches altogether."""
+        """The number of columns that are accessed."""
         if self.shape == SPLIT:
             return self.width + min(int(self.half_split_offset or 0), self.width)
         return self.width
 
     @property
     def overlaps(self) -> bool:
-        """Do both halves of .16x32bx2 have cells in common? A load gives them to two threads."""
+        """True if the two halves of .16x32bx2 have cells in common. Then a load gives these cells to two threads."""
         return self.shape == SPLIT and int(self.half_split_offset or 0) < self.width
 
     def operand(self, warp: int) -> int:
-        """The address that warp `warp` of the CTA gives: `taddr`, and its own 32 lanes. Documented: PTX ISA 9.1
-        §9.7.16.8.1.
+        """The address that warp `warp` of the CTA gives: `taddr` with the first lane of the warp. Documented: PTX ISA
+        9.1 §9.7.16.8.1.
 
         >>> hex(TmemAccess("32x32b", taddr=64).operand(3))
         '0x600040'
@@ -434,8 +434,8 @@ class TmemAccess(metaclass=OwnMembers):
         return TmemAddress(formulas.window_lane(whole("warp", warp, minimum=0), at.lane), at.column).encode()
 
     def location(self, warp: Any, thread: Any, register: Any, half: Any = 0) -> tuple[Any, Any]:
-        """(lane, column) that register `register` of thread `thread` (0 to 31) of warp `warp` has; numbers, or arrays
-        that broadcast.
+        """(lane, column) of register `register` of thread `thread` (0 to 31) of warp `warp`. The arguments are
+        numbers, or arrays that broadcast.
 
         With `pack` the register's bits 15:0 (`half` 0) and 31:16 (`half` 1) have the lower halves of two cells.
 
@@ -458,7 +458,7 @@ class TmemAccess(metaclass=OwnMembers):
         return first + lane, base.column + column
 
     def register(self, lane: Any, column: Any) -> tuple[Any, ...]:
-        """(warp of the warpgroup, thread, register) of a cell; with `pack` also the half of the register. The inverse
+        """(warp of the warpgroup, thread, register) of a cell. With `pack` also the half of the register. The inverse
         of `location`.
 
         For a cell that is not accessed: InputError for numbers, -1 in arrays. A cell of both halves of .16x32bx2
@@ -565,8 +565,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
 
     def exit_problems(self) -> list[str]:
-        """The problems if the kernel exits now: a sentence for each allocation that was not freed, and those of
-        `problems`.
+        """The problems if the kernel ends now: a sentence for each allocation that was not freed, and the sentences
+        of `problems`.
         """
         left = [
             f"{n} columns at {TmemAddress(0, c).encode():#x} were not deallocated before the kernel exits ({ALLOCATION.source}); later CTAs "
@@ -617,7 +617,7 @@ class TensorMemory(Columns, metaclass=OwnMembers):
             self.check_allocated(0, np.arange(first, end))
 
     def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:
-        """The writer of a byte of a cell; None if it is uninitialised."""
+        """The writer of a byte of a cell. None if the byte is uninitialised."""
         at = indices("lane", whole("lane", lane), LANES, "tensor memory has lanes") * COLUMNS
         at += indices("column", whole("column", column), COLUMNS, "tensor memory has columns")
         byte = indices("byte", whole("byte", byte), CELL_BYTES, "a cell has bytes")
@@ -677,8 +677,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
     # ---- threads
 
     def ld(self, access: TmemAccess, *, warp: int | None = None, taddr: int | None = None) -> np.ndarray:
-        """`tcgen05.ld`: uint32 (32 threads, registers) of one warp, or (4, 32, registers) of the four warps of a
-        warpgroup if `warp` is None.
+        """`tcgen05.ld`: the registers of one warp, uint32 (32 threads, registers). If `warp` is None: those of the
+        four warps of a warpgroup, (4, 32, registers).
 
         `taddr`, for one warp, is the address if it differs from `access.operand(warp)`. Only bits 4:0 of its lane
         count, because a warp has its own 32 lanes (`smemsim.RULES["tcgen05.warp_window"]`).
@@ -693,8 +693,8 @@ class TensorMemory(Columns, metaclass=OwnMembers):
         return result
 
     def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
-        """`tcgen05.st`: the other way; `values` 32-bit, (32, registers) for one warp or (4, 32, registers). `label`
-        names the writer.
+        """`tcgen05.st`: store the registers of one warp, 32-bit (32, registers), or of four warps, (4, 32,
+        registers). `label` is the name of the writer.
 
         With `pack` (.unpack::16b) the upper halves of the cells keep what they had (inferred).
         """

@@ -107,28 +107,28 @@ class Arguments:
 
     @property
     def call(self) -> Call:
-        """Which encode call makes such a map: "tiled", "im2col" or "im2col_wide"."""
+        """The encode call that makes such a map: "tiled", "im2col" or "im2col_wide"."""
         return "tiled" if self.box_dim else "im2col" if self.mode is None else "im2col_wide"
 
     @property
     def is_im2col(self) -> bool:
-        """Made by cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide?"""
+        """True if cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide makes such a map."""
         return not self.box_dim
 
     @property
     def is_im2col_wide(self) -> bool:
-        """Made by cuTensorMapEncodeIm2colWide?"""
+        """True if cuTensorMapEncodeIm2colWide makes such a map."""
         return self.mode is not None
 
     @property
     def wide_mode(self) -> str:
-        """ "W" or "W128"; "" for other maps."""
+        """ "W" or "W128". "" for maps of other calls."""
         return "" if self.mode is None else self.mode.name
 
     @property
     def pixel_box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only: on Hopper the
-        others are 0.
+        """The lower and the upper corner of an im2col map, W first. A wide map has corners along W only. On Hopper
+        its other corners are 0.
         """
         if self.mode is None:
             return self.pixel_box_lower_corner, self.pixel_box_upper_corner

@@ -217,8 +217,8 @@ class Encoded(Arguments):
         return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
 
     def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
-        """For each of `unknown_fields` the evidence grade that no transfer looks at it on an architecture; None where
-        its effect is unknown.
+        """The names of `unknown_fields`, each with the grade of the evidence that no transfer on an architecture
+        reads it. The grade is None if the effect of the field is unknown.
         """
         if not self.unknown_bits:
             return {}

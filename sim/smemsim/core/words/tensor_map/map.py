@@ -30,8 +30,7 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorMap(Encoded, metaclass=OwnMembers):
-    """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the
-    driver's name.
+    """A tensor map. Dimension 0 is contiguous. Strides are bytes, from dimension 1 on. Arguments have the driver's names.
 
     Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes
     the driver would have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col,
@@ -101,7 +100,9 @@ class TensorMap(Encoded, metaclass=OwnMembers):
         oob_fill: Any = "zeros",
         arch: str | None = None,
     ) -> TensorMap:
-        """The map cuTensorMapEncodeIm2col makes of these arguments; dimensions are C, W[, H[, D]], N, corners W first."""
+        """The map that cuTensorMapEncodeIm2col makes of these arguments. The dimensions are C, W[, H[, D]], N.
+        Corners begin with W.
+        """
         given: dict[str, Any] = {
             "pixel_box_lower_corner": numbers("pixel_box_lower_corner", pixel_box_lower_corner),
             "pixel_box_upper_corner": numbers("pixel_box_upper_corner", pixel_box_upper_corner),
@@ -187,8 +188,8 @@ class TensorMap(Encoded, metaclass=OwnMembers):
 
     @classmethod
     def from_bytes(cls, raw: Any) -> TensorMap:
-        """The map of 128 bytes from a dump or a debugger, or of a `CUtensorMap` of cuda.bindings. `bytes` of it are the
-        same again.
+        """The map of 128 bytes from a dump or a debugger, or of a `CUtensorMap` of cuda.bindings. `bytes` of the map
+        gives the same bytes again.
 
         Bits that no known encoder writes are kept and named by `unknown_fields`. A wide map that was encoded on Hopper
         comes back as the plain im2col map that it is. TensorMapError where the bytes hold no map at all.
@@ -200,9 +201,7 @@ class TensorMap(Encoded, metaclass=OwnMembers):
 
     @classmethod
     def parse(cls, text: str, *, arch: str | None = None) -> TensorMap:
-        """The map of a text that people paste: an encode call in C, C++ or Python, or its 128 bytes as a debugger
-        prints them.
-        """
+        """The map of a pasted text: an encode call in C, C++ or Python, or the 128 bytes as a debugger prints them."""
         from smemsim.core.words.tensor_map.dump import parse_bytes
         from smemsim.core.words.tensor_map.text import parse_call
 
@@ -221,18 +220,18 @@ class TensorMap(Encoded, metaclass=OwnMembers):
 
     @property
     def broken_rules(self) -> tuple[str, ...]:
-        """Rules of the encode call that the map breaks. Only maps from `from_bytes` can break any."""
+        """The rules of the encode call that the map breaks. Only a map from `from_bytes` can break one."""
         return self.broken_on(None)
 
     def broken_on(self, arch: str | None) -> tuple[str, ...]:
-        """Rules that the map breaks on an architecture; with None those of all of them.
+        """The rules of the encode call that the map breaks on an architecture. With None: on any architecture.
 
         Maps changed by tensormap.replace may be legal where no encode call makes them: the 96B swizzle on sm_103a is.
         """
         return tuple(f.message for f in self.violations(arch))
 
     def violations(self, arch: str | None) -> tuple[Finding, ...]:
-        """The broken rules of `broken_on` as findings."""
+        """The rules of `broken_on`, as findings."""
         if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):  # an encode call's verdict, which is stricter
             return ()
         known: dict[str | None, tuple[Finding, ...]] = self.__dict__.setdefault("_broken_on", {})
@@ -241,8 +240,8 @@ class TensorMap(Encoded, metaclass=OwnMembers):
         return known[arch]
 
     def problems(self, arch: str | None = None) -> list[Finding]:
-        """The findings about a map that the driver accepts: things the documents forbid, and transfers with an
-        unexpected effect.
+        """The findings about a map that the driver accepts: arguments that the documents forbid, and transfers with
+        an unexpected effect.
 
         >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(32, 8),
         ...                      swizzle="128B")

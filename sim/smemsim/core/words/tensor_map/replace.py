@@ -81,13 +81,14 @@ def kept_fields(arch: str = "sm_90a") -> tuple[str, ...]:
 
 
 def build_sequence(tm: TensorMap) -> list[Step]:
-    """The replaces that turn 128 zero bytes into a tiled map, as (field, ordinal, value), as far as replace goes.
+    """The `tensormap.replace` instructions that turn 128 zero bytes into a tiled map, as (field, ordinal, value).
 
-    What it cannot set stays zero: L2 promotion, a hint; the redundant words 16 and 18 (`box_bytes`, `swizzle_period`);
-    the version, which driver 580 leaves 0. InputError for an im2col map: its bit, corners and pixels have no field. The
-    atom swizzles of Blackwell end in a swizzle_atomicity, which sm_90a does not have. Grade: the sequence is that of
-    the CUDA programming guide, which allows zeros to begin with on sm_90a (documented); the bytes are those of
-    RULES["tensor_map.replace"].
+    Fields that the instruction cannot set stay zero. These are L2 promotion, the version (driver 580 leaves it 0), and
+    the words 16 and 18 (`box_bytes`, `swizzle_period`), which have no effect. The atom swizzles of Blackwell end in a
+    swizzle_atomicity, which sm_90a does not have.
+
+    Raises InputError for an im2col map: the instruction has no field for its corners and pixels. Grade: the sequence is
+    documented (CUDA programming guide), the bytes are those of RULES["tensor_map.replace"].
 
     >>> from smemsim import TensorMap, build_sequence, tensormap_replace
     >>> raw = bytes(128)
