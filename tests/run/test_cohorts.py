@@ -78,6 +78,28 @@ def test_a_flag_behind_the_wait_of_another_cta_says_nothing_of_own_copies(is_com
     assert differs(right) == ""
 
 
+SHEDS = "st.global.v4.b32 [%mine+0], {%acc, %acc, %acc, %acc};"
+TILE = """@!%first bra T; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+8], 1024; mad.lo.u32 %x, %cta, 4096, 0; mov.b64 %n, map;
+cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%sm+2048], [%n, {%x}], [%bars+8]; T:"""
+TILE_COMES = "V: mbarrier.try_wait.parity.shared.b64 %p, [%bars+8], 0; @!%p bra V;"
+
+
+@pytest.mark.parametrize(
+    ("steps", "codes"),
+    [
+        ((SHEDS, "fence.proxy.async; bar.sync 0;", TILE, TILE_COMES), []),
+        ((SHEDS, "bar.sync 0;", TILE, TILE_COMES), ["X003"]),
+        ((TILE, TILE_COMES, SHEDS), []),
+        ((TILE, "bar.sync 0;", SHEDS, TILE_COMES), ["X008"]),
+        ((COPY, WAIT.format(1), TILE), ["X005"]),  # a CTA ends while its copy still writes
+    ],
+)
+def test_loads_of_ctas_are_checked_however_these_run(steps, codes):
+    program = Program(steps, 3, 1, 1)
+    assert [code for code, *_ in program.outcome(cohorts=True)[2]] == codes
+    assert differs(program) == ""
+
+
 STORED = "st.shared.b32 [%own+0], %acc; fence.proxy.async.shared::cta; bar.sync 0;"
 SENT = "@!%first bra S; cp.async.bulk.global.shared::cta.bulk_group [%out+0], [%sm+0], 512; cp.async.bulk.commit_group; S: bar.sync 0;"
 TIMES = """wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %desc, %desc, 1, 1, 1, 0, 0;

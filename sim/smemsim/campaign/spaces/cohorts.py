@@ -1,8 +1,9 @@
 """`cohorts`: programs of several CTAs, run with cohorts and without. Results and findings must be equal.
 
-Half of the cases are generated. Their CTAs copy with cp.async, bulk copies and mbarriers, multiply with wgmma or
-tcgen05 (also in pairs), and store with stmatrix and bulk stores. They pass data on through flags, atomics, distributed
-shared memory and st.async. At any step some CTAs may deviate: by their index, by loaded data, or by another offset.
+Half of the cases are generated. Their CTAs copy with cp.async, bulk and tensor copies and mbarriers, also what threads
+of the launch write. They multiply with wgmma or tcgen05 (also in pairs), and store with stmatrix and bulk stores. They
+pass data on through flags, atomics, distributed shared memory and st.async. At any step some CTAs may deviate: by their
+index, by loaded data, or by another offset.
 
 The other half are recorded and compiled kernels (`golden/` of the current folder, if it is there) with one instruction
 changed.
@@ -32,6 +33,7 @@ from smemsim.base import store
 from smemsim.base.errors import SmemsimError
 from smemsim.base.garbage import seldom_collected
 from smemsim.campaign.space import Case, ChunkResult, Space, drawn, one_by_one, shrunk
+from smemsim.core.words.tensor_map import TensorMap
 from smemsim.diagnosis.gpu import Gpu
 from smemsim.run.engine.launch import COHORTS, LaunchConfig, RunOptions
 from smemsim.run.jit.objects import LEVEL
@@ -48,6 +50,9 @@ STAGE = 2048  # bytes of a stage
 STAGES = 3
 WORDS = 4096  # of 32 bits that a CTA has in the arrays of inputs and outputs
 GOLDEN = pathlib.Path("golden")
+
+_TILE = """@!%first bra {l}; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+{b}], 1024; mov.u32 %x, {w}; shr.u32 %x, %x, 2; {{at}} mov.b64 %n, map;
+cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%sm+{s}], [%n, {{%x}}], [%bars+{b}]; {l}:"""
 
 # Steps of all threads of a CTA. {s} and {t} are stages (offsets in shared memory), {b} an mbarrier, {w} an offset of
 # words in the CTA's part of an array, {k} a small number.
@@ -83,6 +88,14 @@ wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %
     "count": "atom.global.add.u32 %x, [%flags+{f}], 1;",
     "reduce": "red.global.add.u32 [%flags+{f}], 1;",
     "arrive": "mbarrier.arrive.shared.b64 %state, [%bars+{b}];",
+    # copies of what threads of the launch write to the array of inputs: of the own CTA, and of CTA 0
+    "tile": _TILE.replace("{{at}}", f"mad.lo.u32 %x, %cta, {WORDS}, %x;"),
+    "afar": _TILE.replace("{{at}}", ""),
+    "near": """@!%first bra {l}; mbarrier.arrive.expect_tx.shared.b64 _, [%bars+{b}], 1024; mul.wide.u32 %n, %cta, 16384; sub.u64 %n, %in, %n;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%sm+{s}], [%n+{w}], 1024, [%bars+{b}]; {l}:""",
+    "shed": "st.global.v4.b32 [%mine+{w}], {{%acc, %acc, %acc, %acc}};",
+    "seize": "mul.wide.u32 %n, %cta, 16384; sub.u64 %n, %mine, %n; st.global.v4.b32 [%n+{w}], {{%acc, %acc, %acc, %acc}};",
+    "cross": "fence.proxy.async;",
 }  # fmt: skip
 _CLUSTER: dict[str, str] = {
     "cluster": "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
@@ -117,7 +130,13 @@ _COMMITS = {
 _COLUMNS = 32  # of tensor memory, of each CTA
 _WGMMA = {"multiply", "multiplied", "product"}
 _PLACE = re.compile(r"%(sm|own|wide|row|bars|in|tm|tl)(?=\+)")
-_HANGS = {"wait", "half", "expect", "tell", "send", "vouch", "trust"}  # steps that rarely fit the others
+_HANGS = {"wait", "half", "expect", "tell", "send", "vouch", "trust", "seize"}  # steps that rarely fit the others
+# The same of copies whose source threads write: right ones, and those that lack a wait or a fence.
+_SOURCES = (
+    "shed cross* meet* tile* wait", "shed cross* meet* bulk* wait vector", "shed meet tile* wait", "tile wait* meet* shed", "tile meet shed* wait", "tile* shed wait", "bulk meet* shed* wait",
+    "ampere settle* meet* shed", "ampere meet shed* settle", "shed* cross* flag* trust* afar wait", "shed flag trust near* wait", "shed cross meet flag trust afar* wait vector",
+    "tile vouch trust seize*", "tile* flag trust seize wait", "bulk vouch trust* meet seize*", "tile wait tile* meet shed", "tile* wait shed* cross* meet* tile",
+)  # fmt: skip
 # Steps that belong together, on one stage and one mbarrier, and are right if no CTA deviates; some CTAs may deviate in those with a star.
 _PATTERNS = (
     "store meet* load", "store meet* load meet* store", "bulk wait* load", "bulk* wait vector meet*", "store* fence* meet* out drain* meet* store", "store fence* meet* out flush*",
@@ -126,7 +145,7 @@ _PATTERNS = (
     "store meet multiply multiplied* product", "store fence meet multiply multiplied product* multiply multiplied* product*", "remote* cluster* load", "cluster* fetch cluster*", "cluster* expect send* wait* load", "cluster* spread* wait* load cluster*", "store cluster* fetch cluster* store",
     "store fence* meet* mma commit wait* after loads*", "store fence meet mma* adds* commit* wait* after loads* before meet* after mma", "bulk vouch trust meet mma commit flush",
     "fills filled* before* meet* after* loads*", "fills filled before meet after adds commit wait* after* loads*", "store fence meet copies* commit wait* after loads*",
-    "store fence meet mma commit vouch trust after loads*", "store fence meet mma commit wait after begins* meet* loaded* fills filled", "bulk wait mma* commit* meet*",
+    "store fence meet mma commit vouch trust after loads*", "store fence meet mma commit wait after begins* meet* loaded* fills filled", "bulk wait mma* commit* meet*", *_SOURCES,
 )  # fmt: skip
 _AFTER = "bar.sync 0; fence.proxy.async.shared::cta; cp.async.bulk.wait_group 0; cp.async.wait_all; bar.sync 0;"
 _DEVIATIONS = ("setp.ne.u32 %q, %cta, {c};", "setp.eq.u32 %q, %cta, {c};", "and.b32 %x, %acc, 1; setp.eq.u32 %q, %x, 0;",
@@ -159,7 +178,7 @@ barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"""
         return f""".version 8.6
 .target {arch}
 .address_size 64
-.visible .entry cohorts(.param .u64 in, .param .u64 out, .param .u64 flags) {{
+.visible .entry cohorts(.param .align 64 .b8 map[128], .param .u64 in, .param .u64 out, .param .u64 flags) {{
 .reg .pred %p, %q, %first; .reg .b32 %t, %x, %y, %z, %w, %acc, %own, %near, %wide, %row, %sm, %bars, %rank, %peer, %peerbars, %cta, %smo, %owno, %wideo, %rowo, %barso, %bytes, %tm, %tl, %tmo, %tlo, %idesc;
 .reg .pred %leader; .reg .b64 %in, %ino, %out, %flags, %mine, %result, %other, %n, %desc, %da, %db, %state; .reg .f32 %f<4>;
 .shared .align 1024 .b8 sm[{STAGE * STAGES}]; .shared .align 8 .b64 bars[4]; .shared .b32 tensor;
@@ -204,12 +223,16 @@ tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; tc
         return f"""tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; setp.gt.u32 %p, %t, 31; @%p bra FREED;
 tcgen05.dealloc.cta_group::{self.pair}.sync.aligned.b32 %tm, {_COLUMNS}; FREED:"""
 
+    def _map(self, inputs: Any) -> TensorMap:
+        """The tensor map of the array of inputs, in boxes of 1024 bytes."""
+        return TensorMap.tiled(data_type="u32", global_address=inputs.address, global_dim=(self.ctas * WORDS,), global_strides=(), box_dim=(256,), arch=self.arch)  # fmt: skip
+
     def outcome(self, *, cohorts: bool) -> Any:
         """What it leaves, and what is found; or the sentence with which it is refused."""
         gpu, numbers = Gpu(self.arch), np.random.default_rng(self.seed)
         inputs = numbers.integers(0, 64, self.ctas * WORDS).astype(np.uint32)
         arrays = [gpu.array(inputs), gpu.array(np.zeros(self.ctas * WORDS, np.uint32)), gpu.array(np.zeros(64, np.uint32))]
-        config = LaunchConfig(grid=(self.ctas,), block=(THREADS,), cluster=(self.cluster,), args=arrays)
+        config = LaunchConfig(grid=(self.ctas,), block=(THREADS,), cluster=(self.cluster,), args=[self._map(arrays[0]), *arrays])
         return outcome(gpu, self.text(), config, arrays, cohorts=cohorts, tiers="compiled" if self.is_compiled else "")
 
 

@@ -511,11 +511,12 @@ class Sanitizer(Events, Observer):
         if self.early.has_read or self.freed.ticks or self.taint.shared is not None:
             return False
         ctas = ctas[: len(ops)]
+        for op in ops:  # before those of other CTAs are made of them
+            op.has_written |= len(runs.begins) * runs.count > 0
         if not self.shared.are_written_by(ops, ctas, runs):
             return False
         for op, cta in zip(ops, ctas, strict=True):
             self.lifetimes.touch(op.instruction, cta.index, op.warps)
-            op.has_written = True
         return True
 
     def reads_what_changes(self, address: int) -> bool:
