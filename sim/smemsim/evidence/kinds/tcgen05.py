@@ -164,6 +164,11 @@ class Issued:
         """The type of A and B."""
         return element_format(self.dtype)
 
+    def of_operand(self, side: int) -> tuple[str, str]:
+        """(type, major) of A (0) or B (1), as the descriptor has them."""
+        i = self.idesc
+        return ((i.a_type, i.a_major), (i.b_type, i.b_major))[side]
+
     @property
     def per_chunk(self) -> int:
         """Elements of 16 bytes of shared memory."""
@@ -510,9 +515,9 @@ class Tcgen05Gemm(Comparer):
             for step in range(STEPS):
                 for side, word in enumerate(a["descriptors"][index][STEPS * stage + step].tolist()):
                     rows = (TILE_M, TILE_N // group)[side]
+                    dtype, major = issued.of_operand(side)
                     parts = [
-                        memory.read_operand(int(word), dtype=issued.dtype, major=majors[side], rows=rows, k=issued.idesc.k).bits
-                        for memory in shared
+                        memory.read_operand(int(word), dtype=dtype, major=major, rows=rows, k=issued.idesc.k).bits for memory in shared
                     ]
                     read[side].append(np.concatenate(parts))
         return self._compare_d(index, issued, layout, [np.concatenate(parts, axis=1) for parts in read])
@@ -548,7 +553,7 @@ class Tcgen05Gemm(Comparer):
             b_rows = operands[1][:TILE_N] if group == 2 else operands[1][tile * TILE_N : (tile + 1) * TILE_N]
             key = (issued.idesc.word, issued.dtype, a_rows.tobytes(), b_rows.tobytes())
             if key not in self.products:
-                types: dict[str, Any] = {"a_type": issued.dtype, "b_type": issued.dtype, "d_type": issued.idesc.d_type}
+                types: dict[str, Any] = {"a_type": issued.idesc.a_type, "b_type": issued.idesc.b_type, "d_type": issued.idesc.d_type}
                 self.products[key] = multiply(a_rows, b_rows, np.zeros((layout.m, TILE_N), np.uint32), kind=issued.idesc.kind, **types)[0]
             model[(tile + cta) * TILE_M + lane, column] = self.products[key]
         number = int(self.suite.arrays["d_of"][index])
@@ -662,7 +667,9 @@ class Tcgen05Operand(Comparer):
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)
         rows, stored_k, halves = (int(a[name][index]) for name in ("rows", "stored_k", "halves"))
-        p = _Probed(issued, str(a["operand"][index]), str(a["major"][index]), int(a["descriptor"][index]), rows, stored_k, halves)
+        operand = str(a["operand"][index])
+        _, major = issued.of_operand("AB".index(operand))
+        p = _Probed(issued, operand, major, int(a["descriptor"][index]), rows, stored_k, halves)
 
         def title() -> str:
             what = str(a["what"][index])
