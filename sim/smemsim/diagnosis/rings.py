@@ -188,9 +188,10 @@ class Ring:
 def _separate(fillings: Sequence[Filling]) -> list[list[Filling]]:
     """Loads of one array and one size may fill several rings, each with mbarriers of its own: K and V in one tensor.
 
-    Loads belong together if an instruction, a stage or an mbarrier is common to them. Two such sets, each of which fills
-    its stages again, are two rings if their mbarriers are in variables of different names; or if both have several
-    stages, and the mbarriers of one are all before those of the other. Otherwise a loop may be unrolled.
+    Loads belong together if an instruction, a stage or an mbarrier is common to them. Two such sets that each fill
+    their stages again can be two rings. They are two rings if their mbarriers are in variables of different names. They
+    are two rings, too, if both have several stages, and all mbarriers of one are before those of the other. Otherwise a
+    loop may be unrolled.
     """
     groups: list[tuple[set[Any], list[Filling]]] = []
     for one in fillings:
@@ -370,8 +371,8 @@ class Verdicts:
         return f"{name}: {flying}. What reads the stages was not followed."
 
     def awaited(self, stuck: Stuck) -> Awaited | None:
-        """The purpose of a wait that never ends; None if it is for no stage. A thread that loads waits for a stage to be
-        free where it has passed before: another wait may be for anything.
+        """The purpose of a wait that never ends; None if it is for no stage. A thread that loads waits for a stage to
+        be free where it has passed before: another wait may be for anything.
         """
         for ring in self.rings:
             filled = [(n, one) for n, one in enumerate(ring.fillings) if one.barrier == stuck.barrier and one.barrier[1] >= 0]

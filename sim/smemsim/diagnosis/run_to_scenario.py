@@ -46,7 +46,9 @@ AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Written:
-    """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each map."""
+    """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each
+    map.
+    """
 
     scenario: ScenarioTables
     steps: tuple[Load | Product, ...]
@@ -55,8 +57,8 @@ class Written:
     left_out: int
 
     def event(self, f: Finding) -> Load | Mma | None:
-        """The event of the run for a finding about the scenario: the first load through a map, the load of a step, or
-        the matrix instruction that reads the first wrong element. None if there is no such event.
+        """The event of the run for a finding about the scenario. It is the first load through a map, the load of a
+        step, or the matrix instruction that reads the first wrong element. None if there is no such event.
         """
         if f.path.step is None:
             return self.maps.get(f.path.name) if f.path.table == "map" else None
@@ -231,7 +233,9 @@ class _Writing:
 
 
 def _arguments(tm: TensorMap) -> MapArguments:
-    """The arguments of the driver's call, which `check` can change to try a repair; the raw bytes where these would not make the same map."""
+    """The arguments of the driver's call, which `check` can change to try a repair; the raw bytes where these would not
+    make the same map.
+    """
     given = {name: getattr(tm, name) for name in TILED_ARGUMENTS}
     given = {name: value.name if isinstance(value, enum.Enum) else value for name, value in given.items()}
     try:

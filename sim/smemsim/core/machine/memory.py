@@ -210,8 +210,7 @@ class SharedMemory(metaclass=OwnMembers):
 
     - `size`: the bytes that the kernel asks for. Default: the largest window of the architecture. The system's bytes
       come before it (the first KiB on sm_90a). In `.shared` addresses the window is `begin` to `end`.
-    - `room` (uint64, zeros): the bytes of several memories side by side. This one starts at byte `at`, and needs 16
-      bytes more than the window. `owners` are the writers of the bytes.
+    - `room`, `at`, `owners`: for smemsim itself, which keeps the memories of several CTAs in one array.
 
     >>> import smemsim
     >>> import numpy as np

@@ -68,9 +68,9 @@ class Boxes:
     - `starts` (int64, boxes x 5): the same in one array.
     - `lines` (int64, boxes x rows): for each row, the bytes from the tensor's first element to coordinate 0 of
       dimension 0; `tma_loops.OUTSIDE` for rows out of bounds.
-    - `found` (int64, boxes + 1 x 4): the end of the shared bytes that are accessed; the first accessed byte of the
-      tensor and the end of them (both 0 for none); and whether every byte of the box is in bounds. The last row is of
-      all boxes together.
+    - `found` (int64, boxes + 1 x 4): four numbers for each box. The end of the shared bytes that are accessed. The
+      first byte and the end of the accessed bytes of the tensor (both 0 for none). Whether every byte of the box is in
+      bounds. The last row is of all boxes together.
     - `span`: begin and end of the global bytes that are touched; (0, 0) for none.
     - `walked`: of each box the rows of an im2col walk or a gather; those of a tile are made when asked for.
     """
@@ -109,8 +109,8 @@ class Boxes:
 
     @property
     def are_alike(self) -> bool:
-        """Can all be moved at once: is there one, or are all inside the tensor, and does no store touch what another one
-        does?
+        """Can all be moved at once: is there one, or are all inside the tensor, and does no store touch what another
+        one does?
         """
         return len(self.coordinates) == 1 or (
             self.are_whole and (not self.form.is_store or are_apart(self.form.tensor_map, self.coordinates))
@@ -351,9 +351,14 @@ def tma_load(
 
     Elements outside the tensor are fill.
 
-    Raises HardwareTrap if hardware traps. 715: a dimension above 2^31, a start off 16 B in dimension 0 or outside the
-    im2col pixel box, a rank or mode that is not the map's. 700: past the window. 716: a shared address off 128 B, or
-    a global one off 16 B.
+    Raises HardwareTrap if hardware traps:
+
+    | CUDA error | reason |
+    |---|---|
+    | 700 | the box ends past the window |
+    | 715 | a dimension above 2^31, a start in dimension 0 that is no multiple of 16 B, or a start outside of the im2col pixel box |
+    | 715 | a rank or mode that is not that of the map |
+    | 716 | a shared address that is no multiple of 128 B, or a global address that is no multiple of 16 B |
 
     Measured on an H200: traces tma_loads, tma_im2col, tma_interleave, tma_im2col_interleave. Documented:
     tile::gather4, im2col::w, sub-byte types and the 128B atoms.
@@ -400,7 +405,8 @@ def tma_prefetch(
 ) -> np.ndarray:
     """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for. It changes no memory.
 
-    It traps like a load, except for shared memory. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
+    It traps like a load, except for shared memory. Measured (H200): trace tma_mode_traps. Raises what `tma_load`
+    raises.
 
     >>> from smemsim import TensorMap, tma_prefetch
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))

@@ -91,8 +91,8 @@ def family_of(target: str) -> int:
 def how_it_runs(target: str, arch: str) -> str:
     """Why PTX for a target runs on a card, as the driver chooses: "exact", "family", "older"; "" if it does not.
 
-    PTX for a target with `a` runs on that card only, with `f` on cards of its family from that number on, without
-    either on every card from it on.
+    PTX for a target with `a` runs on that card only. With `f` it runs on cards of its family from that number on.
+    Without either it runs on every card from that number on.
 
     >>> [how_it_runs(target, "sm_121a") for target in ("sm_121a", "sm_120f", "sm_120", "sm_120a", "sm_100f")]
     ['exact', 'family', 'older', '', '']
@@ -106,7 +106,8 @@ def how_it_runs(target: str, arch: str) -> str:
     return "older"
 
 
-# Bytes of static shared memory that ptxas 13.0.88 takes: for a target with `a` those of its cards, from a number on; for any other 48 KiB.
+# Bytes of static shared memory that ptxas 13.0.88 takes: for a target with `a` those of its cards, from a number on;
+# for any other 48 KiB.
 STATIC_SHARED, OF_ITS_CARDS = 49152, {90: 232448, 120: 101376}
 
 

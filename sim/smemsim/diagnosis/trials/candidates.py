@@ -1,8 +1,9 @@
 """Changes of the PTX that may mend a finding of a launch: for each code those that its fix proposes.
 
-The smallest changes come first: fewer lines of the source before more, a weaker wait before a stronger one, and the place where the
-missing wait belongs before others. A change is tried by execution (`trial.py`), and the first that helps is the fix.
-Nothing here reads a message: a change comes from the code, from the instructions of the finding, and from its numbers.
+The smallest changes come first: fewer lines of the source before more, a weaker wait before a stronger one, and the
+place where the missing wait belongs before others. A change is tried by execution (`trial.py`), and the first that
+helps is the fix. Nothing here reads a message: a change comes from the code, from the instructions of the finding, and
+from its numbers.
 
 | code | change |
 |---|---|
@@ -226,8 +227,8 @@ def _other_parity(i: Instruction) -> Candidate:
 
 
 def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) -> Iterator[Candidate]:
-    """A parity that changes with each pass of a wait through its ring of stages, for one that is a number; `any_parity`:
-    for any.
+    """A parity that changes with each pass of a wait through its ring of stages, for one that is a number;
+    `any_parity`: for any.
     """
     function, passes = _counting(code.own(i), code), i.operands[0]
     begin = code.constant(code.own(i), PARITY)
@@ -262,8 +263,8 @@ def _counted_parity(i: Instruction, code: _Code, *, any_parity: bool = False) ->
 
 
 def _counting(i: Instruction, code: _Code) -> Function | None:
-    """The entry of an instruction, if a counter of its passes can be set to zero before the first instruction: no branch
-    leads there, and it is another instruction.
+    """The entry of an instruction, if a counter of its passes can be set to zero before the first instruction: no
+    branch leads there, and it is another instruction.
     """
     f = code.function(i)
     if f is None or not f.is_entry or not f.body or f.body[0] == i:
@@ -526,8 +527,9 @@ def _group_kind(i: Instruction) -> str:
 
 
 def _of_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *, is_all: bool) -> Iterator[Candidate]:
-    """Waits for a commit group, by place. First the wait before the access, if there is one with nothing committed after
-    it; then a new wait: before the barrier before the access, and after the commit of the operation; then other waits.
+    """Waits for a commit group, by place. The order: first the wait before the access, if there is one with nothing
+    committed after it. Then a new wait, before the barrier before the access and after the commit of the operation.
+    Then other waits.
     """
     names = {"cp.async": "cp.async.wait_group", "bulk": "cp.async.bulk.wait_group", "wgmma": "wgmma.wait_group"}[kind]
     commit, wait_all = WAITS[kind]

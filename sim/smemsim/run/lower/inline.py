@@ -6,11 +6,11 @@ that names it.
 Functions that cannot be inlined (`routines`) are placed before the entry, each once, so that threads that return meet
 those that wait for them.
 
-A stretch ends if a branch ends or begins. It also ends at instructions that ptxas compiles to a branch or a call:
-guarded ones that write memory or arrive at a barrier, fences, and divisions and roots that are no approximations. Found
-from the machine code of ptxas 13.0 for each of these instructions between a product and its sum: *compiled*. A label
-without a jump ends nothing, nor does a barrier. ptxas unrolls loops whose end an integer comparison decides, completely
-if that is with a constant; then there are fewer stretches than in the text.
+A stretch ends if a branch ends or begins. It also ends at instructions that ptxas compiles to a branch or a call. These
+are guarded instructions that write memory or arrive at a barrier, fences, and exact divisions and roots. Found from the
+machine code of ptxas 13.0 for each of these instructions between a product and its sum: *compiled*. A label without a
+jump ends nothing, nor does a barrier. ptxas unrolls loops whose end an integer comparison decides, completely if that
+is with a constant; then there are fewer stretches than in the text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The shadow of global memory in compiled loops: accesses are recorded, and unordered ones are listed.
 
 An access is recorded as one number, its epoch: the warp (counted through the launch from 1 on), its clock, and the
-instruction. A cell has four epochs: its last writer, one earlier strong writer that the last one does not follow, its
-last reader, and one more reader, from another CTA if there is one. The second reader is negative if there are more
-that are not ordered before these two. `Cells.further` lists them, with the bytes that they read. If the list is full,
-a reader is forgotten: a race may be missed, and none is invented. When such a cell is overwritten, `BOUND` is set.
+instruction. A cell has four epochs. Two are of writers: the last one, and one earlier strong writer that the last one
+does not follow. Two are of readers: the last one, and one more, from another CTA if there is one. The second reader is
+negative if there are more that are not ordered before these two. `Cells.further` lists them, with the bytes that they
+read. If the list is full, a reader is forgotten: a race may be missed, and none is invented. When such a cell is
+overwritten, `BOUND` is set.
 
 The epoch of a copy has a place in `Known.waited` instead of the clock, for what it writes and for what it reads. It
 ends when somebody knows that the copy is complete.

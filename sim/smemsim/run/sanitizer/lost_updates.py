@@ -1,5 +1,5 @@
-"""Lost updates of lanes of one warp. The lanes load a word by one instruction, compute, and store there by another one
-(PTX ISA 9.1 §8.1, 8.10: lanes are threads, and only an atomic operation keeps others out between a read and a write).
+"""Lost updates of lanes of one warp. The lanes load a word by one instruction, compute, and store there by another one.
+By PTX ISA 9.1 §8.1 lanes are threads. By §8.10 only an atomic operation keeps others out between a read and a write.
 Rule order.lane_updates.
 
 Between warps such stores race, or lose updates by `order.update`. Lanes that store by one instruction have no order

@@ -1,4 +1,4 @@
-"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): the writers and readers of each cell, and whether the next
+"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): the writers and readers of each cell. It knows whether the next
 access has waited for them.
 
 tcgen05.ld and .st of a warp are complete after its tcgen05.wait; tcgen05.mma, .cp and .shift after a wait at the

@@ -858,9 +858,9 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
     """Write a matrix into the tensor memory of a CTA, or of both of a pair, in its layout, with every copy.
 
-    `values` are raw bits, one entry an element: (M, N) cells of D, (M, stored K) containers of A, (rows, scales) bytes
-    of scale factors, or (M, groups) sets of four bits of metadata. Neighbouring bits stay. `label` is the writer's
-    name. Raises InputError for anything else, and for columns that are not allocated.
+    `values` are raw bits, one entry for each element. For D: (M, N) cells. For A: (M, stored K) containers. For scale
+    factors: (rows, scales) bytes. For metadata: (M, groups) sets of four bits. Neighbouring bits stay. `label` is the
+    writer's name. Raises InputError for anything else, and for columns that are not allocated.
 
     >>> from smemsim import ScaleLayout, TensorMemory, tmem_put, tmem_take
     >>> import numpy as np
