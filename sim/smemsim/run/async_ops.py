@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smemsim.run.views import Cta
 
 __all__ = [
-    "KINDS", "AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Kind", "Lazily", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp", "facts_of", "is_bulk",
+    "KINDS", "AsyncOp", "Delivery", "GlobalSource", "GlobalWrite", "Kind", "Lazily", "Once", "SharedWrite", "TensorAccess", "TensorCoreOp", "WarpgroupOp", "facts_of", "is_bulk",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -214,6 +214,20 @@ class AsyncOp:
     def byte_count(self) -> int:
         """The bytes that all issuers move together; of a multicast those of each CTA that gets them."""
         return sum(write.size for write in self.writes) if self.writes else self.size * len(self.issuers)
+
+
+class Once(Generic[T]):
+    """A function without arguments that makes its value at the first call and returns it at each."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make, self._made = make, None
+
+    def __call__(self) -> T:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class Lazily(Sequence[T]):

@@ -400,16 +400,31 @@ class Events:
     True
     """
 
-    __slots__ = ("members", *EVENTS)
-
     def __init__(self, members: Sequence[Any]) -> None:
         self.members = tuple(members)
-        for name, body in _BODIES.items():
-            hears = [getattr(member, name) for member in self.members if getattr(type(member), name, body) is not body]
-            setattr(self, name, functools.partial(_tell, tuple(hears)) if len(hears) > 1 else hears[0] if hears else None)
+
+    def __getattr__(self, name: str) -> Any:
+        """The attribute of an event, made when execution first asks for it: most waves have few events."""
+        if name not in _BODIES:
+            raise AttributeError(name)
+        hears = tuple([getattr(member, name) for member in self.members if name in _overridden(type(member))])
+        found = functools.partial(_tell, hears) if len(hears) > 1 else hears[0] if hears else None
+        self.__dict__[name] = found
+        return found
 
 
 NO_EVENTS = Events(())
+
+
+def _overridden(kind: type) -> frozenset[str]:
+    """The events that an observer's class overrides."""
+    found = _OVERRIDDEN.get(kind)
+    if found is None:
+        found = _OVERRIDDEN[kind] = frozenset(name for name, body in _BODIES.items() if getattr(kind, name, body) is not body)
+    return found
+
+
+_OVERRIDDEN: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
 
 
 def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> None:
@@ -421,7 +436,7 @@ def interest_of(observer: Observer) -> Interest:
     """The accesses that an observer must see, by the events that it overrides."""
     kind = type(observer)
     if kind not in _INTERESTS:
-        overrides = {name for name, body in _BODIES.items() if getattr(kind, name) is not body}
+        overrides = _overridden(kind)
         _INTERESTS[kind] = Interest(
             not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides, overrides >= _COUNTS
         )

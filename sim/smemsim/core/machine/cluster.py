@@ -103,6 +103,10 @@ class Delivery(metaclass=OwnMembers):
     mbar: ClusterAddress
     transaction_bytes: int
 
+    def counting(self, count: int) -> Delivery:
+        """The same, of so many bytes."""
+        return Delivery(self.cta_rank, self.smem_address, self.mbar, count)
+
 
 def multicast(
     cta_mask: int | None,

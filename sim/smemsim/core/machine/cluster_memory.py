@@ -100,7 +100,7 @@ class Cluster(metaclass=OwnMembers):
         done = []
         for delivery in received:
             transfer = self[delivery.cta_rank].tma_load(tm, coordinates, source=source, smem_address=delivery.smem_address, **place)
-            done.append(dataclasses.replace(delivery, transaction_bytes=transfer.transaction_bytes))
+            done.append(delivery.counting(transfer.transaction_bytes))
         return tuple(done)
 
     def bulk_load(

@@ -152,7 +152,7 @@ class _Run:
     def _execute(self, at: int, here: np.ndarray | None) -> None:
         """Execute a block. Raises Stuck and OutOfTime."""
         wave, block = self.wave, self.blocks[at]
-        wave.sel = ALL if here is None or here.all() else np.flatnonzero(here)
+        wave.sel = ALL if here is None or np.count_nonzero(here) == len(here) else np.flatnonzero(here)
         wave.at = at
         if wave.in_flight is not None:
             wave.in_flight.begins(wave, block)

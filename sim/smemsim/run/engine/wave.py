@@ -170,7 +170,8 @@ class Wave:
         self.checks = sanitizer
         self.taint = None if sanitizer is None else sanitizer.taint
         self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
-        self.events = Events([*filter(None, (sanitizer,)), *others])
+        if sanitizer is not None or others:
+            self.events = Events([*filter(None, (sanitizer,)), *others])
         self.is_stepwise = any(interest_of(other).is_stepwise for other in others)
         self.is_counted = not self.is_stepwise and any(interest_of(other).counts for other in others)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,27 @@ RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's ran
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 
 
+class _Places(NamedTuple):
+    """The arrays of `WaveGrid` that all waves of as many CTAs share."""
+
+    tid: np.ndarray
+    lane: np.ndarray
+    cta_of: np.ndarray
+    everybody: np.ndarray
+    ranks: np.ndarray
+    rank_bits: np.ndarray
+    cluster_first: np.ndarray
+
+    @classmethod
+    def of(cls, count: int, stride: int, cluster_size: int) -> _Places:
+        """Those of `count` CTAs of `stride` threads each."""
+        tid, index = np.tile(np.arange(stride, dtype=np.int64), count), np.arange(count)
+        ranks = index % cluster_size
+        by_thread = (np.repeat(of_cta, stride) for of_cta in (index, ranks << RANK_SHIFT, index - ranks))
+        cta_of, rank_bits, cluster_first = by_thread
+        return cls(tid, tid % WARP, cta_of, np.arange(count * stride), ranks, rank_bits, cluster_first)
+
+
 class WaveGrid:
     """The CTAs and threads of a wave by their numbers. `count` are CTAs, `stride` the threads of one with its padding,
     `total` all threads.
@@ -40,17 +61,11 @@ class WaveGrid:
         self.padded = launch.threads < self.stride
         self.count = len(clusters) * launch.cluster_size
         self.total = self.count * self.stride
-        self.tid: np.ndarray = self.alike("tid", lambda: np.tile(np.arange(self.stride, dtype=np.int64), self.count))
-        self.lane: np.ndarray = self.alike("lane", lambda: self.tid % WARP)
-        self.cta_of: np.ndarray = self.alike("cta_of", lambda: np.repeat(np.arange(self.count), self.stride))
-        self.everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
-        index = self.alike("CTAs", lambda: np.arange(self.count))
-        self.ranks: np.ndarray = self.alike("ranks", lambda: index % launch.cluster_size)
+        places: _Places = self.alike(_Places, lambda: _Places.of(self.count, self.stride, launch.cluster_size))
+        self.tid, self.lane, self.cta_of, self.everybody, self.ranks, self.rank_bits, self.cluster_first = places
         self.numbers: np.ndarray
         self.ctaids: tuple[np.ndarray, np.ndarray, np.ndarray]
         self.numbers, self.ctaids = launch.ctas_at(np.repeat(np.asarray(clusters, np.int64), launch.cluster_size), self.ranks)
-        self.rank_bits: np.ndarray = self.alike("rank bits", lambda: np.repeat(self.ranks << RANK_SHIFT, self.stride))
-        self.cluster_first: np.ndarray = self.alike("first of cluster", lambda: np.repeat(index - self.ranks, self.stride))
 
     def alike(self, name: Any, make: Callable[[], Any]) -> Any:
         """Data that all waves of the launch with as many threads share, made by the first that needs it."""

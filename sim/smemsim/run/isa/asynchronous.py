@@ -106,15 +106,15 @@ def issued_by(x: Wave, reads: Sequence[Read], boxes: Sequence[Read] = (), *, rep
     operations that differ only in their boxes at once, but not under a schedule. If lanes of a warp issue the same
     operation (`repeats`), the first lane issues it.
     """
-    threads = x.threads.tolist()
-    issuers = list(zip(x.ctas.those(x.cta_of[x.threads].tolist()), threads, strict=True))
+    threads, ctas = x.threads.tolist(), x.cta_of[x.threads].tolist()
+    issuers = list(zip(x.ctas.those(ctas), threads, strict=True))
     operands, at = (list(zip(*_columns(x, some, len(threads)), strict=True)) or [()] * len(threads) for some in (reads, boxes))
-    by_operands: dict[tuple[Any, ...], list[int]] = {}
-    for n, values in enumerate(operands):
-        by_operands.setdefault(values, []).append(n)
-    are_apart = boxes and x.in_flight is None and x.cohort is not None and x.cohort.is_apart
-    if are_apart and all(len({issuers[n][0].index for n in which}) == len(which) for which in by_operands.values()):
-        return [Issued([issuers[n] for n in which], values, [at[n] for n in which]) for values, which in by_operands.items()]
+    if boxes and x.in_flight is None and x.cohort is not None and x.cohort.is_apart:
+        by_operands: dict[tuple[Any, ...], list[int]] = {}
+        for n, values in enumerate(operands):
+            by_operands.setdefault(values, []).append(n)
+        if all(len({ctas[n] for n in which}) == len(which) for which in by_operands.values()):
+            return [Issued([issuers[n] for n in which], values, [at[n] for n in which]) for values, which in by_operands.items()]
     found: list[Issued] = []
     seen: set[Any] = set()
     for (_, *what), lanes in itertools.groupby(range(len(threads)), lambda n: (threads[n] // (WARP if repeats else 1), operands[n], at[n])):

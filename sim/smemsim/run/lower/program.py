@@ -589,9 +589,10 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
 
         def parts(x: Wave, following: int) -> None:
             to, p = target(), holds(x)
-            if p.all():
+            count = np.count_nonzero(p)
+            if count == p.size:
                 x.jump(to)
-            elif not p.any():
+            elif not count:
                 x.jump(following)
             else:
                 x.pc[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)
@@ -634,9 +635,10 @@ def _guarded_plain(holds: Callable[[Wave], np.ndarray], plain: Plain) -> Plain:
 
     def guarded(x: Wave) -> None:
         p = holds(x)
-        if p.all():
+        count = np.count_nonzero(p)
+        if count == p.size:
             plain(x)
-        elif p.any():
+        elif count:
             kept = x.sel
             x.select(x.threads[p])
             try:

@@ -72,7 +72,7 @@ class ExpectedBytes:
     def _is_known(self, one: _Expectation, warps: np.ndarray) -> bool:
         """Is a warp among these that executed the instruction, or has seen it?"""
         return bool((warps == one.warp).any()) or any(
-            (order.has_seen(warps, one.warp) >= one.clock).any() for order in (self.clocks, *self.clocks.might_be)
+            (order.has_seen(warps, one.warp) >= one.clock).any() for order in (self.clocks, *self.clocks.orders.might_be)
         )
 
     def _look(self) -> None:

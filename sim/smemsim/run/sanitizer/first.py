@@ -279,7 +279,7 @@ class SanitizerOfFirst(Events):
         """Split the cohort: the sanitizer of all CTAs, each with the state of the first one."""
         if self.of_all is None:
             self.first.operations.forget()
-            room = self.first.clocks.own_columns
+            room = self.first.clocks.ops.own
             x, of_all = self.x, Sanitizer(self.x, self.history, dataclasses.replace(self.begin_of_all, room=room))
             self.taint.blank, self.taint.is_used = of_all.shared.blank_bytes, of_all.early.is_used
             used = {

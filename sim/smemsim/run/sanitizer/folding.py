@@ -70,7 +70,7 @@ class Knowledge:
 
     def _know_alike(self, firsts: set[int]) -> bool:
         clocks = self.clocks
-        shift = clocks.own_columns if clocks.are_shared else 0
+        shift = clocks.ops.own if clocks.ops.are_shared else 0
         return not firsts or bool(
             shared_loops.know_alike(clocks.done, clocks.read_done, self.warps, np.array(list(firsts), np.int64), shift)
         )
@@ -99,7 +99,7 @@ class Folding:
     @property
     def _apart(self) -> np.ndarray:
         """The distance of each CTA's operation numbers from those of the first CTA."""
-        return self._numbers * self.clocks.own_columns
+        return self._numbers * self.clocks.ops.own
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
@@ -144,7 +144,7 @@ class Folding:
             return own, None
         if not are_repeated([op.lane for op in ops], own) or own_of(np.array([op.warps[0] for op in ops]), count, self.warps) is None:
             return own, None
-        return own, own_of(np.array([op.number for op in ops]), count, self.clocks.own_columns)
+        return own, own_of(np.array([op.number for op in ops]), count, self.clocks.ops.own)
 
     def remembered(self, of_one: np.ndarray) -> np.ndarray:
         """The operations of all CTAs, from those of the first."""
@@ -159,7 +159,7 @@ class Folding:
         of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
         if self.knowledge.alike:
             of_each += (of_each >= OPERATIONS) * self._apart.astype(np.int32)
-        twins = self.count, self.clocks.own_columns
+        twins = self.count, self.clocks.ops.own
         read_by, joint = (
             operation_sets.entries_of_twins(entries, *twins, tables.sets).reshape(-1) for entries in (tables.read_by, tables.joint)
         )

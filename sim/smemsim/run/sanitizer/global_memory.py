@@ -668,7 +668,7 @@ class GlobalShadow:
     def _is_behind(self, warp: int, fence: ProxyFence) -> bool:
         """Does what a warp does now come after a proxy fence?"""
         columns = self.clocks.columns
-        if fence.number == self.clocks.wave:
+        if fence.number == self.clocks.grid.wave:
             return fence.warp // columns == warp // columns and bool(self.clocks.seen[warp, fence.warp % columns] > fence.when)
         clocks = self.clocks.foreign(warp, fence.number)
         return clocks is not None and bool(clocks[fence.warp] > fence.when)
@@ -687,7 +687,7 @@ class GlobalShadow:
         for warp in warps.tolist() if self._keeps_fences else ():
             foreign = {number: clocks.copy() for number, clocks in clocks.others(warp).items()}
             first = warp // clocks.columns * clocks.columns
-            self.history.fences(ProxyFence(clocks.wave, warp, int(clocks.clock[warp]), first, clocks.seen[warp].copy(), foreign))
+            self.history.fences(ProxyFence(clocks.grid.wave, warp, int(clocks.clock[warp]), first, clocks.seen[warp].copy(), foreign))
 
     def _say_unfenced(self, op: Operation, array: ArrayShadow, suspects: np.ndarray, does: str) -> None:
         self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, which=CROSSES)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeAlias, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from smemsim.run.sanitizer.phases import EVERYWHERE, Alike, Foreign, Phase, Phas
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import CLUSTER, CTA, GPU
 
-__all__ = ["EXCUSES", "Formal", "VectorClocks"]
+__all__ = ["EXCUSES", "Assumed", "Formal", "Orders", "VectorClocks"]
 
 
 Formal: TypeAlias = str  # the only obstacle to order (a key of EXCUSES); "": none, so the finding would be wrong
@@ -46,6 +46,65 @@ class AtFence:
     others: dict[int, dict[int, Foreign]] = dataclasses.field(default_factory=dict)
 
 
+class Assumed(NamedTuple):
+    """What an order assumes beyond the PTX ISA: `widens` of EXCUSES (relaxed arrivals at cluster barriers release; waits
+    and arrivals of .cta at mbarriers are of .cluster), or, if it `is_loose`, that relaxed accesses release and acquire.
+    """
+
+    widens: tuple[str, ...] = ()
+    is_loose: bool = False
+
+
+class Orders(NamedTuple):
+    """The orders that are kept beside that of the PTX ISA, where they may differ from it.
+
+    - `might_be`: if some operations promised more than the PTX ISA says, the fewest first.
+    - `tensor`: of tcgen05 instructions, in which tcgen05.fence counts, too.
+    - `loose`: if relaxed accesses released and acquired.
+    """
+
+    might_be: tuple[VectorClocks, ...] = ()
+    tensor: VectorClocks | None = None
+    loose: VectorClocks | None = None
+
+    @property
+    def same_fences(self) -> tuple[VectorClocks, ...]:
+        """Those to which tcgen05.fence means nothing."""
+        return self.might_be if self.loose is None else (*self.might_be, self.loose)
+
+    @property
+    def all(self) -> tuple[VectorClocks, ...]:
+        """Each of them."""
+        return self.same_fences if self.tensor is None else (*self.same_fences, self.tensor)
+
+
+class Grid(NamedTuple):
+    """Where the warps of a wave are: the number of the wave, each warp's CTA, and the CTAs of a cluster. `has_cohorts`:
+    CTAs may be executed and checked as one.
+    """
+
+    wave: int
+    cta_of: np.ndarray
+    cluster_size: int
+    has_cohorts: bool
+
+
+@dataclasses.dataclass(eq=False)
+class OperationColumns:
+    """The columns that asynchronous operations have: `own` for each of the `units`, in which they are counted.
+    `are_shared`: units may hear of each other's.
+
+    `known`: the column after the last operation that a warp knows to be complete. `have_news`: a warp has learned that
+    an operation is complete since all warps of each CTA last met.
+    """
+
+    units: int
+    own: int
+    are_shared: bool
+    known: int = 0
+    have_news: bool = False
+
+
 def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Concatenate[VectorClocks, P], None]:
     """What happens, happens in the orders that might be as well."""
 
@@ -53,12 +112,12 @@ def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Conc
     def act(self: VectorClocks, *args: P.args, **given: P.kwargs) -> None:
         self.changes += 1
         method(self, *args, **given)
-        for order in self.might_be:
+        for order in self.orders.might_be:
             method(order, *args, **given)
-        if self.tensor is not None:
-            act(self.tensor, *args, **given)
-        if self.loose is not None:
-            method(self.loose, *args, **given)
+        if self.orders.tensor is not None:
+            act(self.orders.tensor, *args, **given)
+        if self.orders.loose is not None:
+            method(self.orders.loose, *args, **given)
 
     return cast(Callable[Concatenate["VectorClocks", P], None], act)
 
@@ -66,12 +125,7 @@ def _both(method: Callable[Concatenate[VectorClocks, P], None]) -> Callable[Conc
 class VectorClocks:
     """Happens-before of the warps of a wave.
 
-    - `might_be`: the same, if some operations promised more than the PTX ISA says, the fewest first. Each `widens`
-      more of EXCUSES: relaxed arrivals at cluster barriers release; waits and arrivals of .cta at mbarriers are of
-      .cluster.
-    - `tensor`: the order of tcgen05 instructions, in which tcgen05.fence counts, too, if relaxed accesses make a
-      difference.
-    - `loose`: the order if relaxed accesses released and acquired, on demand; that one `is_loose`.
+    - `orders`: those kept beside it. `assumes`: what it assumes that the PTX ISA does not say.
     - A CTA has `per_cta` warps, a cluster `cluster_size` CTAs. If `is_alone`, CTAs hear nothing of others: `seen` and
       `fenced` have a column for each warp of the own CTA, else for each of the wave. Column n of warp w is warp w //
       columns * columns + n.
@@ -82,28 +136,25 @@ class VectorClocks:
 
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, Phase] | None = None,
-        might_be: tuple[VectorClocks, ...] = (), tensor: VectorClocks | None = None, widens: tuple[str, ...] = (), units: int = 1, are_shared: bool = False, room: int = 0,
-        loose: VectorClocks | None = None, is_loose: bool = False,
+        orders: Orders | None = None, assumes: Assumed | None = None, units: int = 1, are_shared: bool = False, room: int = 0,
     ) -> None:  # fmt: skip
-        self.loose, self.is_loose = loose, is_loose
-        self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
-        self.has_cohorts = has_cohorts
-        self.cta_of = np.arange(warps) // (per_cta or warps)
+        self.grid, self.orders, self.assumes = (
+            Grid(wave, np.arange(warps) // (per_cta or warps), cluster_size, has_cohorts),
+            orders or Orders(),
+            assumes or Assumed(),
+        )
         self.clock = np.ones(warps, np.int32)
         self.columns = per_cta if is_alone and per_cta else warps
         self.seen = np.zeros((warps, self.columns), np.int32)
         self.fenced = np.zeros((warps, self.columns), np.int32)
-        self.units, self.are_shared, self.own_columns = units, are_shared, room or columns_of(warps, units, is_alone=is_alone)
-        width = width_of(units, self.own_columns, are_shared=are_shared)
+        self.ops = OperationColumns(units, room or columns_of(warps, units, is_alone=is_alone), are_shared)
+        width = width_of(units, self.ops.own, are_shared=are_shared)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, width), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._last_fence, self._next_fence = AtFence(), AtFence()  # what they knew at their last fence; will know after their next one
         self.has_fenced = False  # has any warp executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None
-        # has any warp learned that an operation is complete since all warps of each CTA last met?
-        self._have_learned = False
-        self._known_operations = 0  # after the last one that is known to be complete
         self.phases = Phases(places)
         # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self.too_early: dict[int, int] = {}
@@ -122,9 +173,9 @@ class VectorClocks:
     def is_over(self, warps: Any, operation: Operation, *, only_read: bool = False) -> Any:
         """Which warps, of whatever unit, know an operation, or (`only_read`) what it reads, to be over?"""
         found = (self.read_done if only_read else self.done)[warps, self.column(operation.number)]
-        if self.are_shared:
+        if self.ops.are_shared:
             return found
-        own = len(self.clock) // self.units
+        own = len(self.clock) // self.ops.units
         return found & (warps // own == operation.warps[0] // own)
 
     def remembered(self) -> list[int]:
@@ -135,7 +186,7 @@ class VectorClocks:
         """The numbers of what a phase waits for, of barriers that are alike one for each."""
         if len(ops) == len(phase.twins) or not phase.twins:
             return [op.number for op in ops]
-        return [ops[0].number + n * self.own_columns for n in range(len(phase.twins))]
+        return [ops[0].number + n * self.ops.own for n in range(len(phase.twins))]
 
     @_both
     def renumber(self, to: Renumbering) -> None:
@@ -144,13 +195,13 @@ class VectorClocks:
         def all_moved(rows: Rows) -> Rows:
             return (*rows[:2], *map(to.flags, rows[2:]))
 
-        self._known_operations, self.own_columns = int(to.to.max(initial=-1)) + 1, to.columns
+        self.ops.known, self.ops.own = int(to.to.max(initial=-1)) + 1, to.columns
         self.done, self.read_done, self.done_fenced = map(to.flags, self.rows[2:])
         for held in (self._last_fence.rows, self._next_fence.rows):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
         for phase in each_once(self.phases.barriers, self.phases.places):
             for released in phase.releases:
-                released.moved(self.wave, all_moved)
+                released.moved(self.grid.wave, all_moved)
             for handed in (phase.handed, phase.handed_on):
                 handed.update({key: (all_moved(rows), foreign) for key, (rows, foreign) in handed.items()})
 
@@ -164,7 +215,7 @@ class VectorClocks:
         self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
         self._last_fence.rows = {scope: rows(held) for scope, held in first._last_fence.rows.items()}
         self._next_fence.rows = {scope: rows(held) for scope, held in first._next_fence.rows.items()}
-        self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, self.done.shape[1]
+        self.has_fenced, self.ops.have_news, self.ops.known = first.has_fenced, True, self.done.shape[1]
         self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
         for what, phase in ((what, phase) for what, phase in first.phases.barriers.items() if what in twins.used):
             barriers = twins.made[what]
@@ -183,12 +234,12 @@ class VectorClocks:
         fail.
         """
         wrong = late
-        for order in self.might_be:
-            if not set(but).isdisjoint(order.widens):
+        for order in self.orders.might_be:
+            if not set(but).isdisjoint(order.assumes.widens):
                 break
             wrong = late & test(order)
             if not wrong.any():
-                return late, order.widens[-1]
+                return late, order.assumes.widens[-1]
         return wrong, ""
 
     def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
@@ -198,13 +249,17 @@ class VectorClocks:
         phase, _ = self.phases.looked_at(what)
         if phase is None or phase.closed is None:
             return False
-        own = set(self.cta_of[warps].tolist())
-        return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
+        own = set(self.grid.cta_of[warps].tolist())
+        return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.grid.wave, {}))
 
     def closed(self, what: Any) -> list[Rows]:
         """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
         phase, n = self.phases.looked_at(what)
-        return [] if phase is None or phase.closed is None else [row_of(rows, n) for rows in phase.closed.known.get(self.wave, {}).values()]
+        return (
+            []
+            if phase is None or phase.closed is None
+            else [row_of(rows, n) for rows in phase.closed.known.get(self.grid.wave, {}).values()]
+        )
 
     def has_seen(self, warps: Any, others: Any) -> Any:
         """Up to which clocks warps have seen others of whom they may have heard."""
@@ -216,10 +271,10 @@ class VectorClocks:
         """The narrowest scope (its level) in which warps and a thread of a CTA, of this wave or another, include each
         other.
         """
-        if wave not in (None, self.wave):
+        if wave not in (None, self.grid.wave):
             return np.full(len(warps), GPU)
-        own = self.cta_of[warps]
-        near = np.where(own // self.cluster_size == cta // self.cluster_size, CLUSTER, GPU)
+        own = self.grid.cta_of[warps]
+        near = np.where(own // self.grid.cluster_size == cta // self.grid.cluster_size, CLUSTER, GPU)
         return np.where((own == cta) | (cta == EVERYWHERE), CTA, near)
 
     def foreign(self, warp: int, wave: int) -> np.ndarray | None:
@@ -234,12 +289,12 @@ class VectorClocks:
         """Warps by the CTA of their releases: all of one place if no thread outside of their CTA can be there."""
         if not self._is_far(what):
             return [(EVERYWHERE, warps)]
-        ctas = self.cta_of[warps]
+        ctas = self.grid.cta_of[warps]
         first = int(ctas[0])
         return [(first, warps)] if (ctas == first).all() else [(cta, warps[ctas == cta]) for cta in distinct(ctas).tolist()]
 
     def _is_far(self, what: Any) -> bool:
-        return self.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
+        return self.grid.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
 
     def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
         """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs
@@ -253,7 +308,7 @@ class VectorClocks:
         """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep
         to themselves?
         """
-        if not self.has_cohorts or self.cluster_size > 1 or self._others or self._last_fence.others or self._next_fence.others:
+        if not self.grid.has_cohorts or self.grid.cluster_size > 1 or self._others or self._last_fence.others or self._next_fence.others:
             return False
         phase = self.phases.barriers.get(barriers[0])
         if phase is not None:
@@ -261,8 +316,7 @@ class VectorClocks:
         else:
             ctas = [barrier.cta.index for barrier in barriers]
             are_alike = ctas == sorted(set(ctas)) and self.phases.barriers.keys().isdisjoint(barriers)
-        orders = [*self.might_be, *(order for order in (self.tensor, self.loose) if order is not None)]
-        return are_alike and all(order.are_alike(barriers) for order in orders)
+        return are_alike and all(order.are_alike(barriers) for order in self.orders.all)
 
     # ---- fences
 
@@ -287,7 +341,7 @@ class VectorClocks:
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
         self.has_fenced = True
         self.done_fenced[warps] |= self.done[warps]
-        self._have_learned = True
+        self.ops.have_news = True
         self._tick(warps)
 
     @_both
@@ -338,17 +392,17 @@ class VectorClocks:
 
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
-        if self.tensor is None:
+        if self.orders.tensor is None:
             return
         self.changes += 1
-        self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
-        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())) if releases else ():
+        self.orders.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
+        for order in (self, *self.orders.same_fences) if releases else ():
             order._tick(warps)  # clocks are the same in all orders
 
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
         if not len(warps):
             return
-        self._have_learned = True
+        self.ops.have_news = True
         if warps.ndim > 1:  # of barriers that are alike
             for matrix, more in zip(self.rows, known, strict=True):
                 if warps.size == len(matrix):
@@ -385,7 +439,7 @@ class VectorClocks:
     @_both
     def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
-        if scope == CTA and not relaxed and "arrive" in self.widens:
+        if scope == CTA and not relaxed and "arrive" in self.assumes.widens:
             scope = CLUSTER
         self._release(warps, self.phases.at(what).open, what, scope, relaxed=relaxed)
         self._tick(warps)
@@ -425,25 +479,25 @@ class VectorClocks:
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
         self.changes += 1
-        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())):
-            order._release(warps, order.phases.at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
+        for order in (self, *self.orders.same_fences):
+            order._release(warps, order.phases.at(what).open, what, CLUSTER, relaxed="relaxed" not in order.assumes.widens)
             order._tick(warps)
-        if self.tensor is not None:
-            self.tensor.release_if(warps, what)
+        if self.orders.tensor is not None:
+            self.orders.tensor.release_if(warps, what)
 
     def _release(self, warps: np.ndarray, into: Released, what: Any, scope: int, *, relaxed: bool) -> None:
         for cta, own in self._from(warps, what):
-            if not relaxed or self.is_loose:
-                into.add((self.wave, cta, scope), *self._joined(own))
+            if not relaxed or self.assumes.is_loose:
+                into.add((self.grid.wave, cta, scope), *self._joined(own))
                 continue
             for wide, held in self._last_fence.rows.items():
                 if wide <= scope:
-                    into.add((self.wave, cta, wide), *self._joined(own, held, self._last_fence.others.get(wide)))
+                    into.add((self.grid.wave, cta, wide), *self._joined(own, held, self._last_fence.others.get(wide)))
 
     @_both
     def left(self, warps: np.ndarray, what: Any) -> None:
         """Warps have exited, which counts as an arrival (rule order.exit)."""
-        self.phases.at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
+        self.phases.at(what).open.add((self.grid.wave, EVERYWHERE, GPU), *self._joined(warps))
 
     @_both
     def stored(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
@@ -457,14 +511,14 @@ class VectorClocks:
             for cta, some in self._from(warps, whats[0]):
                 for warp in some.tolist():
                     self._stored(phase, warp, whats[0], relaxed=relaxed, replaces=replaces, scope=scope)
-                    phase.carrier = self.wave, cta, scope
+                    phase.carrier = self.grid.wave, cta, scope
             phase.told.clear()
         self._tick(warps)
 
     def _stored(self, phase: Phase, warp: int, what: Any, *, relaxed: bool, replaces: bool, scope: int) -> None:
         own = np.array([warp])
         if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
-            mine = phase.own.get((self.wave, warp))
+            mine = phase.own.get((self.grid.wave, warp))
             phase.closed = None
             if mine is not None:
                 phase.closed = Released()
@@ -472,8 +526,8 @@ class VectorClocks:
         if phase.closed is None:
             phase.closed = Released()
         self._release(own, phase.closed, what, scope, relaxed=relaxed)
-        if not relaxed or self.is_loose:
-            self._release(own, phase.own.setdefault((self.wave, warp), Released()), what, scope, relaxed=False)
+        if not relaxed or self.assumes.is_loose:
+            self._release(own, phase.own.setdefault((self.grid.wave, warp), Released()), what, scope, relaxed=False)
 
     @_both
     def weakly_stored(self, what: Any) -> None:
@@ -484,11 +538,11 @@ class VectorClocks:
     def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
         """Can a relaxed atomic of warps pass on their knowledge at a fence, or an earlier release at its addresses?"""
         places = self.phases.table((space, memory))
-        if self.loose is not None or any(held[0][warps].any() for held in self._last_fence.rows.values()):
+        if self.orders.loose is not None or any(held[0][warps].any() for held in self._last_fence.rows.values()):
             return True
         if places and any((space, memory, place) in places for place in distinct(at).tolist()):
             return True
-        others = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
+        others = self.orders.might_be if self.orders.tensor is None else (*self.orders.might_be, self.orders.tensor)
         return any(order.hands_on_at(warps, space, memory, at) for order in others)
 
     def is_carrier(self, what: Any) -> bool:
@@ -519,7 +573,7 @@ class VectorClocks:
             self._all_meet(warps)
             return
         everybody = here | gone
-        known, self._have_learned = self._met(warps, here, everybody, self.rows), True
+        known, self.ops.have_news = self._met(warps, here, everybody, self.rows), True
         self._tick(warps[here])
         for matrix, rows in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], rows)
@@ -533,7 +587,7 @@ class VectorClocks:
     def _is_within_ctas(self) -> bool:
         """Does each CTA know only its own warps, without fenced relaxed knowledge?"""
         return not (
-            self.cluster_size > 1
+            self.grid.cluster_size > 1
             or self.phases.places
             or self._others
             or self._last_fence.rows
@@ -548,7 +602,7 @@ class VectorClocks:
     @property
     def is_plain(self) -> bool:
         """Is nothing known but the clocks of the own CTA, in this order alone?"""
-        return self._is_within_ctas and not self.might_be and self.tensor is None and self.loose is None and not self._have_learned
+        return self._is_within_ctas and not self.ops.have_news and not self.orders.all
 
     def _all_meet(self, warps: np.ndarray) -> None:
         """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own
@@ -556,8 +610,8 @@ class VectorClocks:
         """
         count, size = warps.shape
         all_meet(self.clock, self.seen, self.fenced, size, self.has_fenced)
-        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:]] if self._have_learned else []
-        joined, self._have_learned = [np.asarray(m.any(axis=1)) for m in flags], False
+        flags = [m.reshape(count, size, -1)[..., : self.ops.known] for m in self.rows[2:]] if self.ops.have_news else []
+        joined, self.ops.have_news = [np.asarray(m.any(axis=1)) for m in flags], False
         for flag, known in zip(flags, joined, strict=True):
             np.logical_or(flag, known[:, None, :], out=flag)
 
@@ -605,7 +659,7 @@ class VectorClocks:
         """
         phase = self.phases.at(what)
         phase.operations.append(operations)
-        phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
+        phase.open.add((self.grid.wave, EVERYWHERE, GPU), *self._joined(warps))
         self._tick(warps)
 
     @_both
@@ -614,10 +668,10 @@ class VectorClocks:
         that are alike each for a row of them.
         """
         flagged = np.flatnonzero(operations.reshape(-1, operations.shape[-1]).any(axis=0))
-        self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
+        self.ops.known = max(self.ops.known, int(flagged.max(initial=-1)) + 1)
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
         known = seen, fenced, done | operations, read_done | operations, done_fenced
-        self.phases.at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
+        self.phases.at(what).open.add((self.grid.wave, EVERYWHERE, GPU), known, foreign)
         self._tick(warps)
 
     @_both
@@ -626,11 +680,11 @@ class VectorClocks:
         phase = self.phases.at(what)
         if phase.operations:
             numbers = self.column(np.array([self._numbers(ops, phase) for ops in phase.operations]))
-            self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
-            rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
+            self.ops.known = max(self.ops.known, int(numbers.max()) + 1)
+            rows = tuple(m.copy() for m in phase.open.known[self.grid.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
                 row.reshape(numbers.shape[1], -1)[np.arange(numbers.shape[1]), numbers] = True
-            phase.open.add((self.wave, EVERYWHERE, GPU), rows)
+            phase.open.add((self.grid.wave, EVERYWHERE, GPU), rows)
         if phase.closed is not None:
             phase.open.update(phase.closed)
         phase.open, phase.operations, phase.closed = Released(), [], phase.open
@@ -650,7 +704,7 @@ class VectorClocks:
         phase = self.phases.found(what)
         if phase is None or phase.closed is None:
             return
-        if scope == CTA and not relaxed and "wait" in self.widens and not isinstance(what, tuple):
+        if scope == CTA and not relaxed and "wait" in self.assumes.widens and not isinstance(what, tuple):
             scope = CLUSTER
         sure = self._is_past(warps, phase) if by_parity else np.ones(warps.shape, bool)
         if sure.all() and not self.too_early:
@@ -679,7 +733,7 @@ class VectorClocks:
         """Warps have read at addresses of one space: they know what was released there. In the loose order only if
         what they have read `decides` something.
         """
-        if relaxed and self.is_loose and not decides:
+        if relaxed and self.assumes.is_loose and not decides:
             return
         table = self.phases.table(whats[0])
         phases = {id(phase): phase for phase in map(table.get, whats) if phase is not None}
@@ -690,7 +744,7 @@ class VectorClocks:
         """Warps know what is closed."""
         if phase.closed is None:
             return
-        new, told = set(warps.ravel().tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
+        new, told = set(warps.ravel().tolist()), phase.told.setdefault((self.grid.wave, scope, relaxed), set())
         if new <= told:  # a polling warp asks again and again
             return
         told |= new
@@ -726,7 +780,7 @@ class VectorClocks:
         if phase is None or not phase.over:
             return np.ones(warps.shape, bool)
         known = self._know(warps, phase, 0, n)
-        return known if self.tensor is None else known | self.tensor.know_last(warps, what)
+        return known if self.orders.tensor is None else known | self.orders.tensor.know_last(warps, what)
 
     def know_phase(self, warps: np.ndarray, what: Any, number: int) -> np.ndarray:
         """Which warps know that a phase of an mbarrier is complete, by their own wait or by what was released into it?
@@ -738,11 +792,11 @@ class VectorClocks:
         back = phase.over - 1 - number
         if back >= len(phase.history):
             return np.ones(warps.shape, bool)
-        released = phase.history[-1 - back].known.get(self.wave, {}).values()
+        released = phase.history[-1 - back].known.get(self.grid.wave, {}).values()
         if not any(row_of(rows, n)[0].any() for rows in released):
             return np.isin(warps, self.waited_for(what, number))
         known = self._know(warps, phase, back, n)
-        return known if self.tensor is None else known | self.tensor.know_phase(warps, what, number)
+        return known if self.orders.tensor is None else known | self.orders.tensor.know_phase(warps, what, number)
 
     def waited_for(self, what: Any, number: int) -> list[int]:
         """The warps that have waited for a phase of an mbarrier, or for a later one."""
@@ -757,7 +811,7 @@ class VectorClocks:
         if past.all():
             return past
         heard = np.ones(warps.shape, bool)
-        for rows in phase.history[-1 - back].known.get(self.wave, {}).values():
+        for rows in phase.history[-1 - back].known.get(self.grid.wave, {}).values():
             known = row_of(rows, n)
             seen, done = known[0][..., None, :], known[2][..., None, :]
             heard &= (self.seen[warps] >= seen).all(axis=-1) & (self.done[warps] >= done).all(axis=-1)
@@ -765,30 +819,30 @@ class VectorClocks:
 
     def _take(self, warps: np.ndarray, phase: Phase, released: Released, *, relaxed: bool, scope: int) -> None:
         """Warps acquire what was released."""
-        relaxed = relaxed and not self.is_loose
+        relaxed = relaxed and not self.assumes.is_loose
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
-        own = set((self.cta_of[warps] // self.cluster_size).ravel().tolist())
+        own = set((self.grid.cta_of[warps] // self.grid.cluster_size).ravel().tolist())
         if scope >= GPU:
-            self._hear(warps, released.near.get(self.wave), released.far, GPU if relaxed else None)
-        for (cta, wide), known in released.known.get(self.wave, {}).items():
-            if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
+            self._hear(warps, released.near.get(self.grid.wave), released.far, GPU if relaxed else None)
+        for (cta, wide), known in released.known.get(self.grid.wave, {}).items():
+            if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.grid.cluster_size not in own)):
                 continue  # heard already
             if cta == EVERYWHERE and len(warps):
-                self._hear(warps, known, released.foreign.get((self.wave, cta, wide), {}), CTA if relaxed else None)
+                self._hear(warps, known, released.foreign.get((self.grid.wave, cta, wide), {}), CTA if relaxed else None)
                 continue
             need = self.need(warps, cta)
             for narrowest in distinct(need[need <= min(wide, scope)]).tolist():
-                foreign = released.foreign.get((self.wave, cta, wide), {})
+                foreign = released.foreign.get((self.grid.wave, cta, wide), {})
                 self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps learn what was released, at once or after their next fence of that scope."""
-        if self.wave in foreign:  # what another wave has seen of this one stands in `seen`
-            own = foreign[self.wave]
+        if self.grid.wave in foreign:  # what another wave has seen of this one stands in `seen`
+            own = foreign[self.grid.wave]
             first, *rest = known or tuple(np.zeros(m.shape[1:], m.dtype) for m in self.rows)
             known = np.maximum(first, own), *rest
-            foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.wave}
+            foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.grid.wave}
         others = dict.fromkeys(warps.ravel().tolist(), foreign) if foreign else {}
         if fence is None:
             if known is not None:
@@ -810,8 +864,8 @@ class VectorClocks:
         """
         warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
         numbers, each = np.array([operation.number for _, over in waited for operation in over]), np.arange(ctas)[:, None]
-        warps, columns = warps + each * (len(self.clock) // ctas), self.column(numbers + each * self.own_columns)
-        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max()) + 1), True
+        warps, columns = warps + each * (len(self.clock) // ctas), self.column(numbers + each * self.ops.own)
+        self.ops.known, self.ops.have_news = max(self.ops.known, int(columns.max()) + 1), True
         self.read_done[warps, columns] = True
         if not only_read:
             self.done[warps, columns] = True
@@ -820,7 +874,7 @@ class VectorClocks:
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
         columns = self.column(np.array([operation.number for operation in operations], np.int64))
-        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max(initial=-1)) + 1), True
+        self.ops.known, self.ops.have_news = max(self.ops.known, int(columns.max(initial=-1)) + 1), True
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:
             self.done[np.ix_(warps, columns)] = True

@@ -50,7 +50,7 @@ class Messages:
         for threads, what in accesses:
             if i.op == "st":
                 warp = int(threads[-1]) >> 5
-                self._of(what)[what] = Stored(i, self.clocks.wave, warp, int(self.clocks.clock[warp]))
+                self._of(what)[what] = Stored(i, self.clocks.grid.wave, warp, int(self.clocks.clock[warp]))
             else:
                 self._of(what).pop(what, None)
 
@@ -65,7 +65,7 @@ class Messages:
             if stored is None:
                 continue
             for warp in distinct(threads >> 5).tolist():
-                own = self.clocks.wave, warp
+                own = self.clocks.grid.wave, warp
                 if own == (stored.wave, stored.warp):
                     continue
                 if id(i) in self.loads and not self._has_read(stored, warp) and self._is_message(warp, stored):
@@ -75,7 +75,7 @@ class Messages:
     def _has_read(self, stored: Stored, warp: int) -> bool:
         """Has a warp read it before, or seen that another one has?"""
         return any(
-            self._has_seen(self.clocks, warp, wave, reader, clock) or (wave, reader) == (self.clocks.wave, warp)
+            self._has_seen(self.clocks, warp, wave, reader, clock) or (wave, reader) == (self.clocks.grid.wave, warp)
             for (wave, reader), clock in stored.readers.items()
         )
 
@@ -85,19 +85,19 @@ class Messages:
         """
         clocks, wave, other, clock = self.clocks, stored.wave, stored.warp, stored.clock
         if (
-            clocks.loose is None
-            or not self._has_seen(clocks.loose, warp, wave, other, clock)
+            clocks.orders.loose is None
+            or not self._has_seen(clocks.orders.loose, warp, wave, other, clock)
             or self._has_seen(clocks, warp, wave, other, clock)
         ):
             return False
-        if wave == clocks.wave:
+        if wave == clocks.grid.wave:
             return bool(clocks.seen_behind_fence(np.array([warp]), np.array([other]))[0] < clock)
         seen = clocks.foreign_behind_fence(warp, wave)
         return seen is None or bool(seen[other] < clock)
 
     @staticmethod
     def _has_seen(clocks: VectorClocks, warp: int, wave: int, other: int, clock: int) -> bool:
-        if wave == clocks.wave:
+        if wave == clocks.grid.wave:
             return other // clocks.columns == warp // clocks.columns and bool(clocks.has_seen(warp, other) >= clock)
         seen = clocks.foreign(warp, wave)
         return seen is not None and bool(seen[other] >= clock)

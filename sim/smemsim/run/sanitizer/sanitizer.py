@@ -54,7 +54,7 @@ from smemsim.run.sanitizer.dispatch import Events
 from smemsim.run.sanitizer.epochs import LAST, STEP
 from smemsim.run.sanitizer.folding import Folding, Knowledge
 from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
-from smemsim.run.sanitizer.happens_before import EXCUSES, Formal, VectorClocks
+from smemsim.run.sanitizer.happens_before import EXCUSES, Assumed, Formal, Orders, VectorClocks
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.lanes import Lanes
 from smemsim.run.sanitizer.lifetimes import Endings, Lifetimes
@@ -127,7 +127,7 @@ class Sanitizer(Events, Observer):
             begin = Begin(number, 0 if history is None else history.enters(x, number))
         self.clocks = _order(x, begin)
         clocks = self.clocks
-        self.operations = Operations(x, clocks.clock, clocks.units, clocks.own_columns, are_shared=clocks.are_shared)
+        self.operations = Operations(x, clocks.clock, clocks.ops.units, clocks.ops.own, are_shared=clocks.ops.are_shared)
         self.reporting = Reporting(x, self.clocks, self.operations)
         self.groups = CommitGroups(self.clocks, self.operations, x.cohort)
         self.reporting.groups = self.groups
@@ -150,7 +150,7 @@ class Sanitizer(Events, Observer):
         # the knowledge of writes by operations without a wait
         self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
         self.unreleased = ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global)
-        self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.loose is not None else None
+        self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.orders.loose is not None else None
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
         self.freed = ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
@@ -627,13 +627,13 @@ class Sanitizer(Events, Observer):
     @property
     def held_slots(self) -> int:
         """The registers (a bit set) whose use by a block matters: in flight, or with a sum that nothing has read."""
-        return self.registers.in_flight | self.registers.of_sums | self.tensor.loading
+        return self.registers.in_flight | self.registers.of_sums | self.tensor.unwaited.registers
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
         if block.slots & (self.registers.in_flight | self.registers.of_sums):
             self.registers.named(block)
-        if block.slots & self.tensor.loading:
+        if block.slots & self.tensor.unwaited.registers:
             self.tensor.names(x, block)
 
     # ---- completion: groups and mbarriers
@@ -713,7 +713,7 @@ class Sanitizer(Events, Observer):
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads have found phases of mbarriers over: what these brought is what they expect to read."""
         for threads, barrier in waits:
-            if self.clocks.might_be and "cta" in i.modifiers and self.clocks.hears_afar(distinct(threads >> 5), barrier):
+            if self.clocks.orders.might_be and "cta" in i.modifiers and self.clocks.hears_afar(distinct(threads >> 5), barrier):
                 self.reporting.excuses["wait"] = i
             self.reporting.waits.update(dict.fromkeys(warps_of(threads).tolist(), (barrier, i.line, barrier.state.deliveries.last)))
 
@@ -766,7 +766,7 @@ class Sanitizer(Events, Observer):
         current phases.
         """
         for threads, barrier in arrivals:
-            if self.clocks.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
+            if self.clocks.orders.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
                 self.reporting.excuses["arrive"] = current(x)
             self._releases(threads, relaxed=relaxed)
         for warps, what in self.clocks.together([warps_of(threads) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
@@ -978,12 +978,12 @@ def _order(x: Wave, begin: Begin) -> VectorClocks:
         for places in ACROSS_WAVES(x.launch).released
     )  # fmt: skip
     excuses = _excuses(x)
-    widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
+    widened = [Assumed(tuple(excuses[: n + 1])) for n in range(len(excuses))]
     of_tensor = None
     if has_fenced_tensor(x):
-        of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
-    might_be = tuple(make(widens=w) for make, w in zip(might, widened, strict=False))
-    return formal(might_be=might_be, tensor=of_tensor, loose=might[-1](is_loose=True) if has_messages(x) else None)
+        of_tensor = formal(orders=Orders(tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))))
+    might_be = tuple(make(assumes=w) for make, w in zip(might, widened, strict=False))
+    return formal(orders=Orders(might_be, of_tensor, might[-1](assumes=Assumed(is_loose=True)) if has_messages(x) else None))
 
 
 def has_messages(x: Wave) -> bool:

@@ -873,7 +873,7 @@ class SharedShadow:
 
     def _order_of(self, op: Operation) -> VectorClocks:
         """The order in which an operation is issued after others."""
-        return self.clocks.tensor or self.clocks if op.kind.startswith("tcgen05") else self.clocks
+        return self.clocks.orders.tensor or self.clocks if op.kind.startswith("tcgen05") else self.clocks
 
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""

@@ -359,5 +359,7 @@ class Initialised:
             if self.clocks.has_seen(warp, made.warp) >= made.when:
                 made.seen_by.add(warp)
             else:
-                excuse = next((order.widens[-1] for order in self.clocks.might_be if order.has_seen(warp, made.warp) >= made.when), "")
+                excuse = next(
+                    (order.assumes.widens[-1] for order in self.clocks.orders.might_be if order.has_seen(warp, made.warp) >= made.when), ""
+                )
                 yield warp, made.warp, made.instruction, excuse

@@ -28,6 +28,7 @@ from smemsim.run.sanitizer.races import Access
 from smemsim.run.sanitizer.registers import Named
 from smemsim.run.sanitizer.reporting import Reporting
 from smemsim.run.sanitizer.taint import WORD, Taint, is_followed
+from smemsim.run.sanitizer.tensor_tables import Cells, Issued, Unwaited
 from smemsim.run.sanitizer.uninitialised import half_of_cells, uninitialised
 from smemsim.run.warps import WARP, warps_of
 
@@ -43,7 +44,6 @@ __all__ = ["PRODUCT", "TensorShadow"]
 
 PENDING = 1 << 30  # the clock of what its warp has not waited for
 PRODUCT, FILL, NUMBERS = 1, 2, 3
-_Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
 class TensorShadow:
@@ -54,22 +54,12 @@ class TensorShadow:
     ) -> None:
         self.x, self.operations, self.reporting, self.taint = x, operations, reporting, taint
         # that of everything, and that of tcgen05 instructions
-        self.all_order, self.clocks = clocks, clocks.tensor or clocks
+        self.all_order, self.clocks = clocks, clocks.orders.tensor or clocks
         self.ctas, self.per_cta = len(x.tensor), x.stride // WARP
         # While that is there, and all CTAs do the same, the tables are those of the first one.
-        self.knowledge = knowledge if self.ctas and clocks.tensor is None else None
+        self.knowledge = knowledge if self.ctas and clocks.orders.tensor is None else None
         shape = (1 if self.knowledge is not None else self.ctas, LANES, COLUMNS)
-        self.who = np.full(shape, NOBODY, np.int32)
-        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        groups = -(-self.per_cta // GROUP)
-        self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
-        self.read_line = np.zeros(shape, np.int32)
-        # operations that may still read, as entries of sets
-        self.read_by, self.sets = np.zeros(shape, np.int32), operation_sets.made()
-        self.unread = np.zeros(
-            shape, np.uint8
-        )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nothing has read
-        self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
+        self.cells, self.issued, self.unwaited = Cells(shape, -(-self.per_cta // GROUP)), Issued(), Unwaited()
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of uninitialised cells
         # for them, by line: what arrived later, to be reported when the value is used
         self.late: dict[int, Callable[[], None]] = {}
@@ -79,11 +69,6 @@ class TensorShadow:
         # tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
-        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
-        self._last: dict[int, list[Operation]] = {}  # by thread: what its last commit came after
-        self.loading = 0  # registers of loads without a wait, by their bits
-        self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
-        self._stores: dict[int, _Pending] = {}
 
     @functools.cached_property
     def named(self) -> Named:
@@ -96,7 +81,8 @@ class TensorShadow:
             knowledge, own = self.knowledge, vars(self).copy()
             vars(self).update(vars(first))
             vars(self).update({name: own[name] for name in ("x", "operations", "reporting", "taint", "all_order", "clocks", "ctas")})
-            self.knowledge, self.issued = knowledge, {thread: self._columns(flags, 0) for thread, flags in self.issued.items()}
+            self.knowledge = knowledge
+            self.issued.flags = {thread: self._columns(flags, 0) for thread, flags in self.issued.flags.items()}
             if knowledge is None:
                 self._unfold()
 
@@ -107,34 +93,15 @@ class TensorShadow:
             self._unfold()
 
     def _unfold(self) -> None:
-        every, apart, columns = range(self.ctas), np.arange(self.ctas, dtype=np.int32)[:, None, None], self.operations.columns
-        for name in ("when", "line", "read_line", "unread"):
-            setattr(self, name, np.repeat(getattr(self, name), self.ctas, axis=0))
-        self.read_when = np.repeat(self.read_when, self.ctas, axis=1)
-        who = np.repeat(self.who, self.ctas, axis=0)
-        self.who = who + np.where(who >= OPERATIONS, apart * columns, (who >= 0) * apart * self.per_cta).astype(np.int32)
-        self.read_by = operation_sets.entries_of_twins(self.read_by[0], self.ctas, columns, self.sets)
-        self.sets = operation_sets.of_twins(self.sets, self.ctas, columns)
-        self._added = {n: {d: (op.of(n), box) for d, (op, box) in self._added.get(0, {}).items()} for n in every}
-        self._stores = {
-            warp + n * self.per_cta: [((n, *at[1:]), by + n * self.per_cta, line) for at, by, line in stores]
-            for warp, stores in self._stores.items() for n in every
-        }  # fmt: skip
-        self._loads = {
-            warp + n * self.per_cta: [((at[0], n, *at[2:]), registers) for at, registers in loads]
-            for warp, loads in self._loads.items() for n in every
-        }  # fmt: skip
-        self.issued = {thread + n * self.x.stride: self._columns(flags, n) for thread, flags in self.issued.items() for n in every}
-        self._open = {(thread + n * self.x.stride, line): op.of(n) for (thread, line), op in self._open.items() for n in every}
-        self._last = {
-            thread + n * self.x.stride: [op.of(n) for op in ops if self.operations.remembers(op, n)]
-            for thread, ops in self._last.items() for n in every
-        }  # fmt: skip
+        self.cells.of_all(self.ctas, self.per_cta, self.operations.columns)
+        self.issued.of_all(self.ctas, self.x.stride, self.operations, self._columns)
+        self.unwaited.of_all(self.ctas, self.per_cta)
+        self._added = {n: {d: (op.of(n), box) for d, (op, box) in self._added.get(0, {}).items()} for n in range(self.ctas)}
 
     def _columns(self, flags: np.ndarray, cta: int) -> np.ndarray:
         """The columns of a CTA's operations, from those of the first one."""
-        found, columns = np.zeros(self.clocks.done.shape[1], bool), self.clocks.own_columns
-        begin = cta * columns if self.clocks.are_shared else 0
+        found, columns = np.zeros(self.clocks.done.shape[1], bool), self.clocks.ops.own
+        begin = cta * columns if self.clocks.ops.are_shared else 0
         found[begin : begin + columns] = flags[:columns]
         return found
 
@@ -181,29 +148,29 @@ class TensorShadow:
         for warp, cta, lane, first, end in self._to_look_at(boxes, lambda own: self.passes_load(own, lanes)):
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
-            if warp in self._stores:
+            if warp in self.unwaited.stores:
                 self._has_stored(i, at, warp)
             if not self._summed.isdisjoint(self._fills(at)):
                 self.x.launch.result.left_out.add(i.line)
-            self.unread[at] = 0
+            self.cells.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
-            self.read_line[at] = i.line
+            self.cells.read_line[at] = i.line
             if self.named.at_once(i):
-                self.read_when[(group, *at)] = self.clocks.clock[warp]
+                self.cells.read_when[(group, *at)] = self.clocks.clock[warp]
             else:
-                self.read_when[(group, *at)] = PENDING
-                self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
-                self.loading |= self.named.registers(i)
+                self.cells.read_when[(group, *at)] = PENDING
+                self.unwaited.loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
+                self.unwaited.registers |= self.named.registers(i)
         return is_unwritten
 
     def _has_stored(self, i: Instruction, at: Any, warp: int) -> None:
         """A remark if a warp loads cells that it has stored, with no tcgen05.wait::st between (rule
         tcgen05.own_stores).
         """
-        own = (self.who[at] == warp) & (self.when[at] == PENDING)
+        own = (self.cells.who[at] == warp) & (self.cells.when[at] == PENDING)
         if not own.any():
             return
-        other = self.reporting.lines.get(int(self.line[at][own][0]))
+        other = self.reporting.lines.get(int(self.cells.line[at][own][0]))
         if other is not None:
             said = races.own_tensor_access(
                 self.reporting.access("read", warp, i.line), self.reporting.access("write", warp, other.line), WANTED
@@ -218,13 +185,13 @@ class TensorShadow:
         """A remark if a warp stores to cells that it loads, with no tcgen05.wait::ld and no use of the loaded
         registers between (rule tcgen05.own_loads).
         """
-        read_when = self.read_when[(int(self.x.tid[warp * WARP]) // WARP // GROUP, *at)]
+        read_when = self.cells.read_when[(int(self.x.tid[warp * WARP]) // WARP // GROUP, *at)]
         if not read_when.any():
             return
-        for line in distinct(self.read_line[at][read_when > 0]).tolist():
+        for line in distinct(self.cells.read_line[at][read_when > 0]).tolist():
             load = self.reporting.lines.get(line)
             if load is not None and self.named.are_unused(
-                load, i, is_pending=bool((read_when[self.read_line[at] == line] == PENDING).any())
+                load, i, is_pending=bool((read_when[self.cells.read_line[at] == line] == PENDING).any())
             ):
                 said = races.own_tensor_access(
                     self.reporting.access("write", warp, i.line), self.reporting.access("read", warp, line), WANTED
@@ -237,8 +204,8 @@ class TensorShadow:
 
     def _fills(self, at: Any) -> set[int]:
         """The parts of the program whose tcgen05.st have put there what no instruction has read yet."""
-        fills = self.unread[at] >= FILL
-        lines = distinct(self.line[at][fills]).tolist() if fills.any() else ()
+        fills = self.cells.unread[at] >= FILL
+        lines = distinct(self.cells.line[at][fills]).tolist() if fills.any() else ()
         return {self._part_of_line.get(line, -1) for line in lines}
 
     @functools.cached_property
@@ -260,7 +227,7 @@ class TensorShadow:
             return False
         for warp, cta, lane, first, end in boxes:
             self._touched(cta)
-            cells = self.who[cta, lane : lane + lanes, first:end]
+            cells = self.cells.who[cta, lane : lane + lanes, first:end]
             who = int(cells.flat[0])
             if (cells != who).any() or not (
                 who == warp or (who >= OPERATIONS and self.clocks.done[warp, self.clocks.column(who - OPERATIONS)])
@@ -275,36 +242,36 @@ class TensorShadow:
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
             self._has_loaded(i, at, warp)
-            self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
-            self.unread[at] = FILL if are_alike else NUMBERS
-            self._stores.setdefault(warp, []).append((at, warp, i.line))
+            self.cells.who[at], self.cells.when[at], self.cells.line[at] = warp, PENDING, i.line
+            self.cells.unread[at] = FILL if are_alike else NUMBERS
+            self.unwaited.stores.setdefault(warp, []).append((at, warp, i.line))
 
     def waited(self, x: Wave, what: str) -> None:
         """tcgen05.wait of the running warps."""
         clock = self.clocks.clock
         for warp in self._warps(x):
             if what == "ld":
-                for at, _ in self._loads.pop(warp, ()):
-                    self.read_when[at] = clock[warp]
-                self.loading = 0 if not self._loads else self.loading
+                for at, _ in self.unwaited.loads.pop(warp, ()):
+                    self.cells.read_when[at] = clock[warp]
+                self.unwaited.registers = 0 if not self.unwaited.loads else self.unwaited.registers
             else:
-                for at, _, _ in self._stores.pop(warp, ()):
-                    mine = (self.who[at] == warp) & (self.when[at] == PENDING)
-                    self.when[at] = np.where(mine, clock[warp], self.when[at])
+                for at, _, _ in self.unwaited.stores.pop(warp, ()):
+                    mine = (self.cells.who[at] == warp) & (self.cells.when[at] == PENDING)
+                    self.cells.when[at] = np.where(mine, clock[warp], self.cells.when[at])
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block that names registers of loads: these are done."""
         first = self.named.first(block)
         for warp in self._warps(x):
-            waiting = self._loads.pop(warp, [])
+            waiting = self.unwaited.loads.pop(warp, [])
             for at, registers in waiting:
                 if registers & first:
-                    self.read_when[at] = self.clocks.clock[warp]
+                    self.cells.read_when[at] = self.clocks.clock[warp]
             left = [(at, registers) for at, registers in waiting if not registers & first]
             for at, _ in left:  # of the same cells, too
-                self.read_when[at] = PENDING
+                self.cells.read_when[at] = PENDING
             if left:
-                self._loads[warp] = left
+                self.unwaited.loads[warp] = left
 
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
         """tcgen05.dealloc by warps (warp, CTA, first column, end column): no operation may use the columns any more,
@@ -323,12 +290,9 @@ class TensorShadow:
     def empties(self, cta: int, first: int, end: int) -> None:
         """What is in columns of a CTA counts as unwritten from now on."""
         at = (cta, slice(0, LANES), slice(first, end))
-        self.who[at] = NOBODY
+        self.cells.empties(at)
         if self.marks is not None:
             self.marks[at] = 0
-        self.unread[at] = 0
-        self.read_by[at] = 0
-        self.read_when[(slice(None), *at)] = 0
 
     def passes_freed(self, given: Sequence[tuple[int, int, int, int]]) -> bool:
         """Does each warp know that all is over that others have done to the cells?"""
@@ -336,12 +300,12 @@ class TensorShadow:
         for warp, cta, first, end in given:
             self._touched(cta)
             at = (cta, slice(0, LANES), slice(first, end))
-            who, by, read_when = self.who[at], self.read_by[at], self.read_when[(slice(None), *at)]
-            numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *operation_sets.members_of(self.sets, distinct(by))]
+            who, by, read_when = self.cells.who[at], self.cells.read_by[at], self.cells.read_when[(slice(None), *at)]
+            numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *operation_sets.members_of(self.cells.sets, distinct(by))]
             by_warp = (who >= 0) & (who < OPERATIONS)
             if (
                 not clocks.done[warp, clocks.column(np.array(numbers, np.int64))].all()
-                or (clocks.seen[warp][who[by_warp]] < self.when[at][by_warp]).any()
+                or (clocks.seen[warp][who[by_warp]] < self.cells.when[at][by_warp]).any()
             ):
                 return False
             groups, lanes = np.arange(len(read_when))[:, None] * GROUP, np.arange(LANES) // WARP_LANES
@@ -355,19 +319,19 @@ class TensorShadow:
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
         """An operation that a thread issues; those of one line that one commit completes are one."""
         self.unfold()
-        op = self._open.get((thread, i.line))
+        op = self.issued.open.get((thread, i.line))
         return self._begun(thread, self.operations.begin(i, thread, kind)) if op is None else op
 
     def _begun(self, thread: int, op: Operation) -> Operation:
-        self._open[thread, op.instruction.line] = op
-        self.issued.setdefault(thread, np.zeros_like(self.clocks.done[0]))[self.clocks.column(op.number)] = True
+        self.issued.open[thread, op.instruction.line] = op
+        self.issued.flags.setdefault(thread, np.zeros_like(self.clocks.done[0]))[self.clocks.column(op.number)] = True
         return op
 
     def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
         """`begin` of several; see `Sanitizer.begin_together`."""
         knowledge = self.knowledge
         own = 0 if knowledge is None or not knowledge.is_the_same() else cast("Cohort", x.cohort).own_count(threads, *what)
-        held = [self._open[thread, i.line] for thread in threads[:own] if (thread, i.line) in self._open]
+        held = [self.issued.open[thread, i.line] for thread in threads[:own] if (thread, i.line) in self.issued.open]
         if own and len(held) == own:
             return held
         if knowledge is None or not own or held:
@@ -380,7 +344,7 @@ class TensorShadow:
     def are_unread_products(self, cells: np.ndarray) -> bool:
         """Do cells (places among all) hold a result of an mma that nothing has read?"""
         self.unfold()
-        return bool((self.unread.reshape(-1)[cells] == PRODUCT).all())
+        return bool((self.cells.unread.reshape(-1)[cells] == PRODUCT).all())
 
     def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
         """An mma reads and writes boxes. Have only operations accessed them that the tensor core has executed before
@@ -394,61 +358,55 @@ class TensorShadow:
             return False
         for member in members:
             self._touched(member.index)
-        if not all(self._is_of_piped(op, at) for at in (*of_reads, *of_writes)) or any((self.who[at] == NOBODY).any() for at in of_reads):
+        if not all(self._is_of_piped(op, at) for at in (*of_reads, *of_writes)) or any(
+            (self.cells.who[at] == NOBODY).any() for at in of_reads
+        ):
             return False
         read = {(n, first, end) for n, _, first, end in reads}
-        if any((n, first, end) not in read and _is_lost(self.unread[at]) for (n, _, first, end), at in zip(writes, of_writes, strict=True)):
+        if any(
+            (n, first, end) not in read and _is_lost(self.cells.unread[at])
+            for (n, _, first, end), at in zip(writes, of_writes, strict=True)
+        ):
             return False
         for at in of_writes:
             self._summed |= self._fills(at)
         for at in of_reads:
             self._joins(op, at)
-            self.unread[at] = 0
+            self.cells.unread[at] = 0
         for at in of_writes:
-            self.unread[at], self.who[at], self.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
+            self.cells.unread[at], self.cells.who[at], self.cells.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
         return True
 
     def _is_of_piped(self, op: Operation, at: Any) -> bool:
         """Have only operations accessed cells, if any, that the tensor core has executed before this one, and stores
         that its warp has seen?
         """
-        warp, cells = int(op.warps[0]), self.who[at]
-        if self.read_when[(slice(None), *at)].any():
+        warp, cells = int(op.warps[0]), self.cells.who[at]
+        if self.cells.read_when[(slice(None), *at)].any():
             return False
         by_warp = (cells >= 0) & (cells < OPERATIONS)
-        if by_warp.any() and (self.clocks.seen[warp][np.where(by_warp, cells, 0)] < self.when[at])[by_warp].any():
+        if by_warp.any() and (self.clocks.seen[warp][np.where(by_warp, cells, 0)] < self.cells.when[at])[by_warp].any():
             return False
-        who, by = distinct(cells), operation_sets.members_of(self.sets, distinct(self.read_by[at]))
+        who, by = distinct(cells), operation_sets.members_of(self.cells.sets, distinct(self.cells.read_by[at]))
         numbers = {*(who[who >= OPERATIONS] - OPERATIONS).tolist(), *by}
         return all(self._is_piped(op.instruction, warp, self.operations[n]) for n in numbers)
 
     def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Has any access touched a cell of boxes, in the form of `stored`?"""
         each = [(cta, slice(lane, lane + lanes), slice(first, end)) for _, cta, lane, first, end in boxes]
-        return any(
-            bool((self.who[at] != NOBODY).any() or self.read_by[at].any() or self.read_when[(slice(None), *at)].any()) for at in each
-        )
+        return any(self.cells.are_touched(at) for at in each)
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that cells or open commits refer to."""
-        of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
-        readers = operation_sets.members_of(self.sets, distinct(self.read_by))
         added = (op.number for held in self._added.values() for op, _ in held.values())
-        numbers = [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
+        numbers = [*self.cells.operations_named(), *added, *(op.number for op in self.issued.open.values())]
         every = range(1 if self.knowledge is None else self.ctas)
         return [number + n * self.operations.columns for number in numbers for n in every]
 
     def renumber(self, to: Renumbering) -> None:
         """Operations have new numbers."""
-        new = to.new
-        by = self.who >= OPERATIONS
-        self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
-        is_used = np.zeros(int(self.sets.used[0]), bool)
-        is_used[-self.read_by[self.read_by < 0]] = True
-        self.sets, entries = operation_sets.compacted(self.sets, is_used, new)
-        operation_sets.renumber(self.read_by.reshape(-1), new, entries)
-        for thread, row in self.issued.items():
-            self.issued[thread] = to.flags(row)
+        self.cells.renumber(to.new)
+        self.issued.renumber(to)
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
@@ -479,7 +437,7 @@ class TensorShadow:
         """Somebody touches tensor memory of a CTA: the tables get what was added there last."""
         for op, (_, lanes, first, end) in self._added.pop(cta, {}).values():
             at = (cta, lanes, slice(first, end))
-            self.who[at], self.read_by[at], self.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.line
+            self.cells.who[at], self.cells.read_by[at], self.cells.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.line
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
         """An operation reads boxes. Is something wrong with what is there?"""
@@ -490,31 +448,31 @@ class TensorShadow:
             is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
             self._joins(op, at)
             self._summed |= self._fills(at)
-            self.unread[at] = 0
+            self.cells.unread[at] = 0
         return is_doubtful
 
     def _joins(self, op: Operation, at: Any) -> None:
         """An operation joins the readers of cells; those leave them that are over, or that the tensor core executes
         before it.
         """
-        warp, before = int(op.warps[0]), self.read_by[at]
+        warp, before = int(op.warps[0]), self.cells.read_by[at]
         first = int(before.flat[0])
         if (before == first).all():  # most often one operation has read them all
-            self.read_by[at] = self._joined(op, warp, first)
+            self.cells.read_by[at] = self._joined(op, warp, first)
             return
         entries, which = np.unique(before, return_inverse=True)
         joined = np.array([self._joined(op, warp, entry) for entry in entries.tolist()], np.int32)
-        self.read_by[at] = joined[which.reshape(before.shape)]
+        self.cells.read_by[at] = joined[which.reshape(before.shape)]
 
     def _joined(self, op: Operation, warp: int, entry: int) -> int:
         if entry in (0, op.number + 1):
             return op.number + 1
         left = [
             n
-            for n in operation_sets.members_of(self.sets, np.array([entry]))
+            for n in operation_sets.members_of(self.cells.sets, np.array([entry]))
             if not self.clocks.done[warp, self.clocks.column(n)] and not self._is_piped(op.instruction, warp, self.operations[n])
         ]
-        self.sets, joined = operation_sets.entry_of(self.sets, {*left, op.number})
+        self.cells.sets, joined = operation_sets.entry_of(self.cells.sets, {*left, op.number})
         return joined
 
     def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
@@ -524,12 +482,12 @@ class TensorShadow:
         for which, lanes, first, end in boxes:
             self._touched(members[which].index)
             at = (members[which].index, lanes, slice(first, end))
-            by = distinct(self.who[at][self.who[at] >= OPERATIONS]) - OPERATIONS
+            by = distinct(self.cells.who[at][self.cells.who[at] >= OPERATIONS]) - OPERATIONS
             for before in (self.operations[n] for n in by.tolist()):
                 # .ashift leaves rows of A moved, too
                 if before.kind != "tcgen05.mma" or "ashift" in before.instruction.modifiers:
                     continue
-                where, i = self._where(at, self.who[at] == OPERATIONS + before.number), op.instruction
+                where, i = self._where(at, self.cells.who[at] == OPERATIONS + before.number), op.instruction
                 self.x.launch.find(
                     "R508", i, f"{where} holds 32-bit sums, and is read as {dtype} numbers of A", "the columns that hold A; or convert the sums first "
                     "(tcgen05.ld, cvt, tcgen05.st, tcgen05.wait::st)", because="PTX ISA 9.1 §9.7.16.10.4",
@@ -548,15 +506,15 @@ class TensorShadow:
             if is_product:
                 self._lost(i, at, warp)
                 self._summed |= self._fills(at)
-            self.unread[at] = PRODUCT if is_product else 0
-            self.who[at], self.line[at] = OPERATIONS + op.number, i.line
+            self.cells.unread[at] = PRODUCT if is_product else 0
+            self.cells.who[at], self.cells.line[at] = OPERATIONS + op.number, i.line
 
     def committed(self, thread: int) -> list[Operation]:
         """The operations that a commit of a thread is the first to come after; where there are none, those of its
         commit before. They may stand for those of all CTAs.
         """
         thread = thread if self.knowledge is None else thread % self.x.stride
-        return [op for key, op in self._open.items() if key[0] == thread] or self._last.get(thread, [])
+        return [op for key, op in self.issued.open.items() if key[0] == thread] or self.issued.last.get(thread, [])
 
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase
@@ -565,8 +523,8 @@ class TensorShadow:
         if self.knowledge is not None and not cast("Cohort", self.x.cohort).own_count([thread for thread, _ in commits]):
             self.unfold()
         threads = {thread if self.knowledge is None else thread % self.x.stride for thread, _ in commits}
-        self._last.update({thread: self.committed(thread) for thread in threads})
-        self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
+        self.issued.last.update({thread: self.committed(thread) for thread in threads})
+        self.issued.open = {key: op for key, op in self.issued.open.items() if key[0] not in threads}
         each = iter(commits)
         for warps, what in self.all_order.together(
             [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
@@ -577,7 +535,7 @@ class TensorShadow:
     def _issued_by(self, thread: int) -> np.ndarray:
         """The columns of the operations that a thread has issued so far."""
         cta, own = divmod(thread, self.x.stride) if self.knowledge is not None else (0, thread)
-        flags = self.issued.get(own)
+        flags = self.issued.flags.get(own)
         if flags is None:
             return np.zeros_like(self.clocks.done[0])
         return flags if self.knowledge is None else self._columns(flags, cta)
@@ -589,7 +547,7 @@ class TensorShadow:
         it reads uninitialised cells.
         """
         self._touched(at[0])
-        who, clocks, x = self.who[at], self.clocks, self.x
+        who, clocks, x = self.cells.who[at], self.clocks, self.x
         first = int(who.flat[0])
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
@@ -601,7 +559,7 @@ class TensorShadow:
         is_unwritten = done == "reads" and bool((who == NOBODY).any())
         if is_unwritten:
             if is_followed(i):
-                self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
+                self.early.setdefault(i.line, (i, np.zeros(self.cells.who.shape, bool)))[1][at] |= who == NOBODY
             else:
                 where = self._where(at, who == NOBODY)
                 said, _ = uninitialised(where, i)
@@ -625,18 +583,18 @@ class TensorShadow:
         if i.modifiers[0] in ("ld", "st", "dealloc"):
             by_warp &= who != warp
         if by_warp.any():
-            when = self.when[at]
+            when = self.cells.when[at]
             late_cells, formal = self.clocks.missing(lambda clocks: by_warp & (clocks.seen[warp][np.where(by_warp, who, 0)] < when))
             if late_cells.any():
                 place = tuple(a[0] for a in np.nonzero(late_cells))
-                pending, line = bool(when[place] == PENDING), int(self.line[at][place])
+                pending, line = bool(when[place] == PENDING), int(self.cells.line[at][place])
                 self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending, formal)
         return is_unwritten
 
     def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
         """May the cells be overwritten, or given back?"""
         cta, lanes = at[0], at[1]
-        for group, read_when in enumerate(self.read_when):
+        for group, read_when in enumerate(self.cells.read_when):
             when = read_when[at]
             if not when.any():
                 continue
@@ -649,18 +607,18 @@ class TensorShadow:
             if late.any():
                 place = tuple(a[0] for a in np.nonzero(late))
                 pending = bool(when[place] == PENDING)
-                reader, line = int(readers[place[0]]), int(self.read_line[at][place])
+                reader, line = int(readers[place[0]]), int(self.cells.read_line[at][place])
                 self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
-        by = self.read_by[at]
+        by = self.cells.read_by[at]
         first = by.flat[:1]
         kinds = first if (by == first[0]).all() else distinct(by)  # most often one operation has read them all
-        for number in operation_sets.members_of(self.sets, kinds):
+        for number in operation_sets.members_of(self.cells.sets, kinds):
             operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue
             unseen, formal = self.clocks.missing(lambda order, number=number: ~order.done[warp, [order.column(number)]])  # type: ignore[misc]
             if unseen.any():
-                having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.sets, np.array([entry]))]
+                having = [entry for entry in kinds.tolist() if number in operation_sets.members_of(self.cells.sets, np.array([entry]))]
                 self.reporting.tell(
                     i, races.tensor_memory(
                         self._access(i, warp, done), self.reporting.by(operation, "read"), self._where(at, np.isin(by, having)),
@@ -720,7 +678,7 @@ class TensorShadow:
         """The same of the bytes of cells: (..., 4)."""
         self.unfold()
         found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
-        nobody = self.who.reshape(-1)[cells] == NOBODY
+        nobody = self.cells.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.taint.origins.of(("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all()))
             found = self.taint.origins.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])
@@ -736,7 +694,7 @@ class TensorShadow:
             if not np.any(marks):
                 return
             self.unfold()
-            self.marks = np.zeros((*self.who.shape, WORD), np.int32)
+            self.marks = np.zeros((*self.cells.who.shape, WORD), np.int32)
         self.marks.reshape(-1, WORD)[cells] = marks
 
     def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
@@ -746,7 +704,7 @@ class TensorShadow:
         self.unfold()
         mark = np.int32(self.taint.origins.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
         before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
-        upper = np.where((self.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
+        upper = np.where((self.cells.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
         self.put_parts(cells, np.concatenate([marks, np.broadcast_to(upper, marks.shape)], axis=-1))
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
@@ -775,7 +733,7 @@ class TensorShadow:
         Not if the reader was complete before the operation was issued: then it could not wait.
         """
         for line, (reader, cells) in list(self.early.items()):
-            missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
+            missed = cells[at] & (self.cells.who[at] == NOBODY) & self._is_read_late(at, warp)
             if missed.any() and line != i.line:
                 del self.early[line]
                 said = races.tensor_read_early(reader, i, self._where(at, missed))
@@ -788,8 +746,8 @@ class TensorShadow:
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
         """The cells whose readers a warp does not know to be done."""
         lane = np.arange(LANES)[at[1]]
-        late = np.zeros(self.who[at].shape, bool)
-        for group, read_when in enumerate(self.read_when):
+        late = np.zeros(self.cells.who[at].shape, bool)
+        for group, read_when in enumerate(self.cells.read_when):
             readers = at[0] * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
             seen = self.clocks.seen[warp, readers]
             late |= read_when[at] > seen[:, None]
@@ -799,10 +757,10 @@ class TensorShadow:
         """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`:
         dead work changes no result. One number everywhere is no loss.
         """
-        held = self.unread[at]
+        held = self.cells.unread[at]
         if (held == PRODUCT).all():
-            by = int(self.who[at].flat[0]) - OPERATIONS
-            is_committed = all(op.number != by for op in self._open.values())
+            by = int(self.cells.who[at].flat[0]) - OPERATIONS
+            is_committed = all(op.number != by for op in self.issued.open.values())
             self.x.launch.find(
                 "X017", i, f"the product in {self._where(at, held > 0)} is overwritten, and no instruction has read it",
                 ("wait first until it has been read (another mbarrier, at which its readers arrive); or, if this belongs to the same sum, " * is_committed)
@@ -815,7 +773,7 @@ class TensorShadow:
                 "X017", i, f"the numbers that tcgen05.st wrote to {self._where(at, held > 0)} are overwritten, and no instruction has read them",
                 "enable-input-d true for the first instruction too, if the sum begins with the numbers in D", because="PTX ISA 9.1 §9.7.16.10",
                 milder=Severity.NOTE,
-                halves=(self._access(i, warp, "overwrites").half, self.reporting.access("write", warp, int(self.line[at].flat[0])).half),
+                halves=(self._access(i, warp, "overwrites").half, self.reporting.access("write", warp, int(self.cells.line[at].flat[0])).half),
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:

@@ -613,7 +613,7 @@ class TensorMemory(Columns, metaclass=OwnMembers):
 
     def check_columns(self, first: int, end: int) -> None:
         """`check_allocated` of all lanes of columns `first` to `end` - 1."""
-        if not self._allocated[first:end].all():
+        if 0 in self._allocated[first:end].tobytes():  # False is the byte 0
             self.check_allocated(0, np.arange(first, end))
 
     def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:

@@ -25,7 +25,7 @@ from smemsim.core.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.core.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.core.words.tensor_map import TensorMap
 from smemsim.core.words.tensor_map.traps import map_traps
-from smemsim.run.async_ops import AsyncOp, GlobalWrite, Lazily, SharedWrite
+from smemsim.run.async_ops import AsyncOp, GlobalWrite, Lazily, Once, SharedWrite
 from smemsim.run.engine.records import Load, Store
 from smemsim.run.engine.wave import OFFSET_MASK, WARP
 from smemsim.run.isa.asynchronous import (
@@ -186,11 +186,11 @@ _PADDED_TO_CLUSTER = (
 def _load(x: Wave, i: Instruction, issued: Issued, address: int, moves: _Moves, moved: tuple[int, ...]) -> AsyncOp:
     """Loads by the map at an address, each of which may go to several CTAs of its issuer's cluster."""
     boxes, (cta, _), size = moves.boxes, issued.issuers[0], moves.boxes.transaction_bytes
-    received = tuple(dataclasses.replace(d, transaction_bytes=size) for d in moves.received)
-    reached = tuple(d.cta_rank for d in received)
+    received = tuple([d.counting(size) for d in moves.received])
+    reached = tuple([d.cta_rank for d in received])
     by = [Delivery(i, cta.rank, rank, boxes.form.smem_address, size, reached) for rank in reached]
-    words = functools.cache(functools.partial(touched_runs, boxes.transfers[0], cta.shared.begin))
     begin, count = cta.shared.begin, len(received)
+    words = Once(functools.partial(touched_runs, boxes.transfers[0], begin))
 
     def write(n: int) -> SharedWrite:
         """The n-th: of each issuer one for each CTA that gets its box."""
