@@ -24,6 +24,7 @@ from smemsim.diagnosis.product import explain_product
 from smemsim.diagnosis.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
 from smemsim.diagnosis.result.sums import Code, explain_sums, is_product
+from smemsim.run.async_ops import is_bulk
 from smemsim.run.engine.records import Load, Mma, Store
 from smemsim.run.slots import Slot
 
@@ -356,11 +357,7 @@ def _code(run: Executed) -> Code:
     loops = list(dict.fromkeys(filter(None, (_loop(run, products), _loop(run, loads)))))
     loop_lines = [f"lines {first} to {last}" for first, last in loops]
     lines = sorted(
-        {
-            i.line
-            for i in body
-            if i.op == "cp" and i.modifiers[:1] == ("async",) and "bulk" not in i.modifiers and "shared" in "".join(i.modifiers)
-        }
+        {i.line for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and not is_bulk(i) and "shared" in "".join(i.modifiers)}
     )
     written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {listed(lines)})" if lines else ""
     stored = writers_of(run.launch) if any(i.op in ("wgmma", "tcgen05") for i in body) and not lines else ""

@@ -30,33 +30,37 @@ T = TypeVar("T")
 
 class Kind(NamedTuple):
     """What is true of all asynchronous operations of a kind (`AsyncOp.kind`). A kind that is not in KINDS has the
-    values that stand here.
+    values that stand here: those of a copy between global and shared memory.
 
     `is_copy`: a copy engine moves its bytes, and goes on when the thread that issued it, or its CTA, has ended.
     `is_generic`: it belongs to the generic proxy. `group`: the commit groups that its threads wait for ("cp.async",
     "bulk", "wgmma"). `is_in_order`: those of one thread complete in their order.
     """
 
-    is_copy: bool = False
+    is_copy: bool = True
     is_generic: bool = False
     group: str = "bulk"
     is_in_order: bool = False
 
 
 KINDS = {
-    "tma_load": Kind(is_copy=True),
-    "bulk": Kind(is_copy=True),
-    "tma_store": Kind(),
-    "tma_reduce": Kind(),
-    "cp.async": Kind(is_generic=True, group="cp.async"),
-    "st.async": Kind(is_generic=True),
-    "red.async": Kind(is_generic=True),
-    "wgmma": Kind(group="wgmma", is_in_order=True),
-    "tcgen05.mma": Kind(is_in_order=True),
-    "tcgen05.cp": Kind(is_in_order=True),
-    "tcgen05.shift": Kind(is_in_order=True),
-    "tcgen05.alloc": Kind(is_generic=True),
+    "tma_load": Kind(),
+    "bulk": Kind(),
+    "tma_store": Kind(is_copy=False),
+    "tma_reduce": Kind(is_copy=False),
+    "cp.async": Kind(is_copy=False, is_generic=True, group="cp.async"),
+    "st.async": Kind(is_copy=False, is_generic=True),
+    "red.async": Kind(is_copy=False, is_generic=True),
+    "wgmma": Kind(is_copy=False, group="wgmma", is_in_order=True),
+    "tcgen05.mma": Kind(is_copy=False, is_in_order=True),
+    "tcgen05.cp": Kind(is_copy=False, is_in_order=True),
+    "tcgen05.shift": Kind(is_copy=False, is_in_order=True),
+    "tcgen05.alloc": Kind(is_copy=False, is_generic=True),
+    "fence": Kind(is_copy=False),
+    "wait": Kind(is_copy=False),
 }
+# How the names of the instructions begin whose bytes a copy engine moves between global and shared memory.
+ENGINE_COPIES = ("cp.async.bulk", "cp.reduce.async.bulk")
 _OTHER = Kind()
 
 
@@ -70,10 +74,8 @@ def facts_of(kind: str) -> Kind:
 
 
 def is_bulk(i: Instruction) -> bool:
-    """Is an instruction one of the bulk copies: does a copy engine move bytes between global and shared
-    memory for it?
-    """
-    return i.op == "cp" and "bulk" in i.modifiers
+    """Is an instruction one of the bulk and tensor copies (ENGINE_COPIES), which a copy engine executes?"""
+    return i.name.startswith(ENGINE_COPIES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,11 +118,11 @@ class GlobalSource(Protocol):
         """An address in the array that it reads; None where there may be several."""
 
     def at(self) -> tuple[np.ndarray, int]:
-        """The addresses that it reads, and how many bytes at each."""
+        """The addresses that it reads, in the order of `places`, and how many bytes at each."""
 
     def places(self) -> np.ndarray | None:
-        """Where in the window the words go that lie at each address (n, words); None where they are not brought as
-        they are.
+        """Where in the window (bytes) the words go that lie at each address: (n, words), row k for the k-th address of
+        `at`. None where they are not brought as they are.
         """
 
 
@@ -166,8 +168,7 @@ def _nothing() -> None:
 
 @dataclasses.dataclass(eq=False)
 class AsyncOp:
-    """An asynchronous operation. `kind` is "tma_load", "tma_store", "tma_reduce", "bulk", "st.async", "red.async",
-    "cp.async", "wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"; `issuers` are CTAs and the thread of each (in
+    """An asynchronous operation. `kind` is one of KINDS, or another word; `issuers` are CTAs and the thread of each (in
     the wave) that issued it.
 
     With one issuer, `writes` has an entry for each CTA that gets bytes; with several, one for each issuer. `reads` has
@@ -222,7 +223,8 @@ class Once(Generic[T]):
     __slots__ = ("_made", "_make")
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self._make, self._made = make, None
+        self._make = make
+        self._made: T | None = None
 
     def __call__(self) -> T:
         if self._made is None:

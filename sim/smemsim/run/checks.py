@@ -19,7 +19,7 @@ from smemsim.run.accesses import Piece
 if TYPE_CHECKING:
     from smemsim.run.views import Wave
 
-__all__ = ["Cells", "Checks", "GlobalChecks", "LostUpdates", "NotedTables", "Releases", "SharedChecks", "Taint"]
+__all__ = ["Cells", "Checks", "GlobalChecks", "LanesApart", "LostUpdates", "NotedTables", "Releases", "SharedChecks", "Taint", "Wanted"]
 
 
 class Taint(Protocol):
@@ -216,18 +216,45 @@ class Releases(Protocol):
         """Has each access of compiled code to be reported?"""
 
 
+class LanesApart(Protocol):
+    """What some lanes of a warp do without the others."""
+
+    @property
+    def missing_writes(self) -> Releases:
+        """Releases by some lanes of a warp, of which the writes of the others are no part."""
+
+
+class Wanted(NamedTuple):
+    """What the sanitizer of a wave wants to see.
+
+    `shared`: has the wave shared memory? `declared`: has the launch variables in global memory that begin without a
+    value? `values`: the spaces of which it asks what stores leave there. `operands`: must it note what others than
+    matrix instructions read, for the operand check?
+    """
+
+    shared: bool
+    declared: bool
+    values: frozenset[str]
+    operands: bool = False
+
+    @classmethod
+    def by(cls, x: Wave, follows_global: bool, operands: bool = False) -> Wanted:
+        """What the sanitizer of a wave wants, which `follows_global` memory or does not."""
+        launch = x.launch
+        values = frozenset({"shared", "global"} if follows_global else {"shared"})
+        return cls(launch.window_bytes > 0, follows_global and launch.memory.has_declared, values, operands)
+
+
 class Checks(Protocol):
     """The sanitizer of a wave."""
 
     taint: Taint
-    has_shared: bool  # has the wave shared memory?
-    has_declared: bool  # has the launch variables in global memory that begin without a value?
-    values_wanted: frozenset[str]
+    wants: Wanted
     # Parts that compiled blocks ask: races in global memory, stores whose updates lanes may lose, releases by some
     # lanes.
     globals: GlobalChecks | None
     lost: LostUpdates
-    unreleased: Releases
+    apart: LanesApart
     shared: SharedChecks
 
     @property

@@ -28,6 +28,7 @@ from smemsim.core.finding import Finding, InLaunch, expect_words
 from smemsim.core.ptx.edits import Edit, instructions, replaced_by, with_number
 from smemsim.core.ptx.module import Function, Immediate, Instruction, Label, Module, Register, RegisterType, Special
 from smemsim.core.ptx.origins import origin
+from smemsim.run.async_ops import is_bulk
 
 __all__ = ["Candidate", "candidates_of"]
 
@@ -436,7 +437,7 @@ def _proxy_fence(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Itera
     if store is None or not (f.touched or at.arrays):  # a tensor map in global memory needs another fence
         return
     fence = "fence.proxy.async.shared::cta;" if f.touched else "fence.proxy.async;"
-    if store.name.startswith("cp.async") and "bulk" not in store.modifiers:
+    if store.name.startswith("cp.async") and not is_bulk(store):
         waits = code.named("cp.async.wait_group", "cp.async.wait_all")[:MOST_LINES]
         if waits:
             yield Candidate(tuple(code.put(fence, wait) for wait in waits), f"{fence[:-1]} after {_lines(waits)}")
@@ -521,7 +522,7 @@ def _group_kind(i: Instruction) -> str:
         return "wgmma"
     if i.op != "cp" or "async" not in i.modifiers or "commit_group" in i.modifiers or any(word.startswith("wait_") for word in i.modifiers):
         return ""
-    if "bulk" not in i.modifiers:
+    if not is_bulk(i):
         return "cp.async"
     return "bulk" if "bulk_group" in i.modifiers else ""
 

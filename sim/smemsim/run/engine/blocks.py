@@ -53,7 +53,7 @@ def _marks(wave: Wave, block: Block) -> Taint | None:
     checks: Checks | None = wave.checks
     if checks is None:
         return None
-    is_near = checks.has_declared or (checks.has_shared and block.has_loads) or checks.taint.concerns(block.slots)
+    is_near = checks.wants.declared or (checks.wants.shared and block.has_loads) or checks.taint.concerns(block.slots)
     return checks.taint if is_near else None
 
 

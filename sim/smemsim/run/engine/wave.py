@@ -169,7 +169,7 @@ class Wave:
         """The sanitizer, where there is one, and other observers hear what happens from now on."""
         self.checks = sanitizer
         self.taint = None if sanitizer is None else sanitizer.taint
-        self.values_wanted = frozenset() if sanitizer is None else sanitizer.values_wanted
+        self.values_wanted = frozenset() if sanitizer is None else sanitizer.wants.values
         if sanitizer is not None or others:
             self.events = Events([*filter(None, (sanitizer,)), *others])
         self.is_stepwise = any(interest_of(other).is_stepwise for other in others)

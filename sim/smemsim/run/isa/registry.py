@@ -129,16 +129,13 @@ def builders() -> dict[str, Builder]:
 
 def builder_of(i: Instruction) -> Builder | None:
     """The builder of an instruction: that of the longest beginning of its name that has one."""
-    return _builder_named((i.op, *i.modifiers))
+    return builders().get(_registered((i.op, *i.modifiers)))
 
 
 @functools.lru_cache(4096)  # names of instructions; kernels have a few hundred
-def _builder_named(words: tuple[str, ...]) -> Builder | None:
-    for count in range(len(words), 0, -1):
-        builder = builders().get(".".join(words[:count]))
-        if builder is not None:
-            return builder
-    return None
+def _registered(words: tuple[str, ...]) -> str:
+    """The longest beginning of a name that has a builder; "" for none."""
+    return next((name for count in range(len(words), 0, -1) if (name := ".".join(words[:count])) in builders()), "")
 
 
 _SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
@@ -147,13 +144,14 @@ _LIKE_A_TYPE = re.compile(r"[a-w]\d+$")  # .x8 and .x32 are counts
 
 def misspelt(i: Instruction, isa: str = "PTX") -> str:
     """The message for the first word of an instruction that PTX has nowhere, with the nearest one; "" if all are words of
-    PTX.
+    PTX, or of a name that has a builder.
 
     Which of them an instruction may have is not its question.
     """
+    of_builder = tuple(filter(None, _registered((i.op, *i.modifiers)).split(".")))
     for n, word in enumerate((i.op, *i.modifiers)):
         known = MODIFIERS if n else OPERATIONS
-        if word in known or (n and _SHAPE.match(word)):
+        if word in known or n < len(of_builder) or (n and _SHAPE.match(word)):
             continue
         dot, what = ("", f"{isa} has no instruction") if not n else (".", f"{isa} has no instruction with")
         near = nearest(word, TYPES if n and _LIKE_A_TYPE.match(word) else known)

@@ -607,7 +607,7 @@ class Segment:
         mask.
         """
         kept, sanitizer = x.sel, x.checks
-        if sanitizer.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
+        if sanitizer.apart.missing_writes.concerns(code) or _may_lose(x, frame, code, given[0]):
             return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
         first = given[0]

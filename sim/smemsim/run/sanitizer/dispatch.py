@@ -50,9 +50,9 @@ class Events(AsyncEvents):
 
     def _has_read(self: Any, x: Wave, access: Access) -> None:
         _, i, _, piece, size, is_strong, scope, is_joint, *_ = access
-        if is_joint and self.unreleased.stores:
-            self.unreleased.accessed(i, piece, size, "read")
-        self.unreleased.read(i, piece, size)
+        if is_joint and self.apart.missing_writes.stores:
+            self.apart.missing_writes.accessed(i, piece, size, "read")
+        self.apart.missing_writes.read(i, piece, size)
         if piece.space == "global":
             if self.globals is not None:
                 for_part(x, piece, lambda: self.globals.read(i, piece, size))
@@ -66,11 +66,11 @@ class Events(AsyncEvents):
 
     def _has_written(self: Any, x: Wave, access: Access) -> None:
         _, i, _, piece, size, is_strong, scope, is_joint, has_changed, values = access
-        if is_joint and self.unreleased.stores:
-            self.unreleased.accessed(i, piece, size, "overwritten")
+        if is_joint and self.apart.missing_writes.stores:
+            self.apart.missing_writes.accessed(i, piece, size, "overwritten")
         self.taint.writes(piece, size)
-        if self.unreleased.stores and has_changed:
-            self.unreleased.wrote(i, piece, size)
+        if self.apart.missing_writes.stores and has_changed:
+            self.apart.missing_writes.wrote(i, piece, size)
         if id(i) in self.lost.stores:
             for_part(x, piece, lambda: self.lost.look(i, piece, size, values))
         if piece.space == "global" and self.globals is not None:
@@ -147,7 +147,7 @@ class Events(AsyncEvents):
         """Threads go on: they acquire."""
         self.acquire(x, threads, barrier.key, meets=barrier.scope)
         if barrier.scope == CLUSTER:
-            self.lifetimes.waited(barrier.own.start // WARP, threads)
+            self.at_end.lifetimes.waited(barrier.own.start // WARP, threads)
 
     # ---- mbarriers
 
@@ -183,8 +183,8 @@ class Events(AsyncEvents):
     ) -> None:
         """Do they know that the phase before is over?"""
         releases = not is_async and not relaxed and scope >= CLUSTER
-        for threads, barrier in arrivals if self.lifetimes.is_needed else ():
-            self.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_async, releases=releases)
+        for threads, barrier in arrivals if self.at_end.lifetimes.is_needed else ():
+            self.at_end.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_async, releases=releases)
         if not is_async and i.op == "mbarrier":
             self.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in arrivals if barrier.state.phase])
             if x.launch.cluster_size > 1:
@@ -263,7 +263,7 @@ class Events(AsyncEvents):
     def tensor_allocated(self: Any, x: Wave, i: Instruction, warp: int, cta: Cta, column: int, group: int) -> None:
         """Columns of a pair: those of one CTA begin empty."""
         if group == 2:
-            self.pairs.allocated(i, warp, cta.index, column)
+            self.at_end.pairs.allocated(i, warp, cta.index, column)
 
     def allocation_written(self: Any, x: Wave, i: Instruction, piece: Piece) -> None:
         """An operation writes words of shared memory."""
@@ -275,7 +275,7 @@ class Events(AsyncEvents):
             self.tensor.freed(i, freed)
         else:
             for warp, cta, first, end in freed:
-                self.pairs.freed(i, warp, cta, first, end)
+                self.at_end.pairs.freed(i, warp, cta, first, end)
 
     def tensor_loaded(self: Any, x: Wave, i: Instruction, access: TensorAccess) -> None:
         """Registers have what is in cells."""

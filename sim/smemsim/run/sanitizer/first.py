@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.checks import Wanted
 from smemsim.run.cohort import Cohort, repeats
 from smemsim.run.sanitizer.across_waves import ACROSS_WAVES
 from smemsim.run.sanitizer.dispatch import Events
@@ -24,7 +25,7 @@ from smemsim.run.sanitizer.global_memory import GlobalShadow, GlobalsOfFirst, is
 from smemsim.run.sanitizer.history import History
 from smemsim.run.sanitizer.operations import Operation, columns_of
 from smemsim.run.sanitizer.release_missing_writes import unmet_loads, unmet_stores
-from smemsim.run.sanitizer.sanitizer import MATRIX, Begin, Sanitizer, has_excuses, has_fenced_tensor, has_messages
+from smemsim.run.sanitizer.sanitizer import MATRIX, AtEnd, Begin, LanesApart, Sanitizer, has_excuses, has_fenced_tensor, has_messages
 from smemsim.run.sanitizer.taint import Taint
 from smemsim.run.sanitizer.twins import Twins
 from smemsim.run.scopes import GPU
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     from smemsim.core.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.run.accesses import Piece, Values
     from smemsim.run.lower.program import Block
-    from smemsim.run.sanitizer.lifetimes import Lifetimes
     from smemsim.run.sanitizer.lost_updates import LostUpdates
-    from smemsim.run.sanitizer.release_missing_writes import ReleaseMissingWrites
     from smemsim.run.views import Cta, Wave
 
 __all__ = ["SanitizerOfFirst", "sanitizer_of"]
@@ -248,9 +247,7 @@ class SanitizerOfFirst(Events):
         room = columns_of(x.total // WARP, self.count, is_alone=False)
         self.view = cast("Wave", FirstCta(x))
         self.first = Sanitizer(self.view, None, Begin(number, 0, self.taint, room, x.total // WARP))
-        self.has_shared = self.first.has_shared
-        self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
-        self.has_declared = history is not None and x.launch.memory.has_declared
+        self.wants = Wanted.by(x, history is not None)
         # For each warp of the first CTA: the content of the last phase that it waited for, for each CTA.
         self.brought: dict[int, list[Any]] = {}
         assert x.cohort is not None
@@ -333,14 +330,14 @@ class SanitizerOfFirst(Events):
         return _Tensor(self) if self.of_all is None else self.of_all.tensor
 
     @property
-    def lifetimes(self) -> Lifetimes:
+    def at_end(self) -> AtEnd:
         """Asked for clusters alone."""
-        return (self.of_all or self.first).lifetimes
+        return (self.of_all or self.first).at_end
 
     @property
-    def unreleased(self) -> ReleaseMissingWrites:
-        """That of a program without such stores."""
-        return (self.of_all or self.first).unreleased
+    def apart(self) -> LanesApart:
+        """That of a program in which lanes store and load with their warp."""
+        return (self.of_all or self.first).apart
 
     @property
     def lost(self) -> LostUpdates:

@@ -49,7 +49,7 @@ def release(sanitizer: Any, x: Wave, piece: Piece, order: Ordering, which: np.nd
         else:
             apart.append((threads[wrote[threads]], what))
     # Lanes whose warp has other lanes that must hear of them: each releases alone.
-    are_followed = bool(turns and (sanitizer.unreleased.stores or len(sanitizer.freed.loads)))
+    are_followed = bool(turns and (sanitizer.apart.missing_writes.stores or len(sanitizer.apart.missing_reads.loads)))
     for some in [each for access in turns for each in _in_turn([access])] if are_followed else _in_turn(turns):
         for alike in some:
             sanitizer.loaded(alike, relaxed=not order.acquires, scope=order.level)

@@ -10,23 +10,23 @@ The sanitizer has one part for each kind of state, and passes each event to the 
     operations           operations.py        the asynchronous operations
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last synchronised
-    alone                partial_waits.py             waits of some lanes of a warp
+    apart                partial_waits.py             waits of some lanes of a warp
+                         release_missing_writes.py        releases by some lanes of a warp: stores of the others
+                         release_missing_reads.py             the same: reads of the others
     lost                 lost_updates.py              updates that lanes of a warp lose
-    unreleased           release_missing_writes.py        releases by some lanes of a warp: stores of the others
-    freed                release_missing_reads.py             the same: reads of the others
     named                named_barriers.py             which warps complete which phase of a named barrier
     shared               shared_memory.py            the last writer and the readers of each word of shared memory
     early                uninitialised_reads.py             reads of uninitialised shared memory
     tensor               tensor_memory.py            the same for the cells of tensor memory
     registers            registers.py         registers in flight
-    lifetimes            lifetimes.py         the begin and end of CTAs of a cluster, and operations in flight then
+    at_end               lifetimes.py         the begin and end of CTAs of a cluster, and operations in flight then
+                         pairs.py             tensor memory that pairs of CTAs allocate and deallocate
     taint                taint.py            uninitialised and early values, up to their use
     reporting            reporting.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 tensor_maps.py              tensor maps in global memory that the kernel makes
     siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
     messages             messages.py          data and flags passed by strong accesses alone
-    pairs                pairs.py             tensor memory that pairs of CTAs allocate and deallocate
     objects              mbarriers.py         mbarrier objects, up to their end
 """
 
@@ -37,12 +37,13 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from smemsim.base.distinct import distinct
 from smemsim.core.ptx.module import Instruction
+from smemsim.run.checks import Wanted
 from smemsim.run.events import Observer
 from smemsim.run.following import WHOLE
 from smemsim.run.lower.dataflow import passes_messages
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
     from smemsim.run.lower.program import Block, Program
     from smemsim.run.views import Cta, Wave
 
-__all__ = ["MATRIX", "Begin", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
+__all__ = ["MATRIX", "AtEnd", "Begin", "LanesApart", "Sanitizer", "has_excuses", "has_fenced_tensor", "has_messages"]
 
 
 COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
@@ -109,6 +110,24 @@ class Begin:
     taint: Taint | None = None
     room: int = 0
     warps: int = 0
+
+
+class LanesApart(NamedTuple):
+    """What some lanes of a warp do without the others: waits, and releases, of which the writes and the reads of the
+    other lanes are no part.
+    """
+
+    partial_waits: PartialWaits
+    missing_writes: ReleaseMissingWrites
+    missing_reads: ReleaseMissingReads
+
+
+class AtEnd(NamedTuple):
+    """What must be over at an end: accesses of CTAs of a cluster, operations in flight, allocations of CTA pairs."""
+
+    lifetimes: Lifetimes
+    in_flight: Endings
+    pairs: PairAllocations
 
 
 class Sanitizer(Events, Observer):
@@ -135,13 +154,16 @@ class Sanitizer(Events, Observer):
         self.mbarriers = MbarrierRules(x, self.clocks, self.operations, self.reporting, self.named)
         knowledge = Knowledge(x, self.clocks) if Folding.is_possible(x) else None
         self.shared = SharedShadow(x, self.clocks, self.operations, self.reporting, self.lanes, self.mbarriers.objects, knowledge)
-        self.alone = PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line)
         self.early = UninitialisedReads(x, self.reporting, self.shared.words, self.shared.beside)
         self.taint = begin.taint or Taint(x, self.shared.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.clocks, self.operations, self.reporting, self.taint, knowledge)
         self.registers = RegistersInFlight(x, self.groups, self.operations)
-        self.lifetimes = Lifetimes(x, self.clocks)
-        self.pairs = PairAllocations(x, self.tensor, self.lifetimes, self.reporting)
+        lifetimes = Lifetimes(x, self.clocks)
+        self.at_end = AtEnd(
+            lifetimes,
+            Endings(x, self.clocks, self.operations, self.groups),
+            PairAllocations(x, self.tensor, lifetimes, self.reporting),
+        )
         self.globals = (
             None
             if history is None
@@ -149,15 +171,17 @@ class Sanitizer(Events, Observer):
         )
         # the knowledge of writes by operations without a wait
         self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals
-        self.unreleased = ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global)
+        self.apart = LanesApart(
+            PartialWaits(x, self.clocks, self.operations, self.reporting, lambda: self.shared.line),
+            ReleaseMissingWrites(x, self.clocks, self.lanes, self.reporting, self._name_in_global),
+            ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared),
+        )
         self.messages = Messages(x, self.clocks, self.reporting) if self.clocks.orders.loose is not None else None
         self.lost = LostUpdates(x, self.reporting, self._name_in_global)
-        self.freed = ReleaseMissingReads(x, self.clocks, self.lanes, self.reporting, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.clocks, self.operations, self.reporting, self.globals)
-        self.endings = Endings(x, self.clocks, self.operations, self.groups)
         self.operations.holders += [
             *filter(None, (knowledge,)),
-            self.alone,
+            self.apart.partial_waits,
             self.clocks,
             self.groups,
             self.shared,
@@ -166,10 +190,7 @@ class Sanitizer(Events, Observer):
         ]
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
-        self.values_wanted = frozenset({"shared"} if history is None else {"shared", "global"})
-        self.has_shared = x.launch.window_bytes > 0
-        self.has_declared = self.globals is not None and x.launch.memory.has_declared
-        self._is_elsewhere = x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX)
+        self.wants = Wanted.by(x, history is not None, x.launch.checks_operands and not x.program.uses.isdisjoint(MATRIX))
 
     def spread(self, first: Sanitizer, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """The state of all CTAs, from that of the first one without a report. `brought` has, by warp, what the phases
@@ -178,8 +199,9 @@ class Sanitizer(Events, Observer):
         self.operations.spread(first.operations)
         for kept_once in ("groups", "registers", "tensor"):
             getattr(self, kept_once).spread(getattr(first, kept_once))
-        for part in ("clocks", "mbarriers", "lanes", "shared", "alone"):
+        for part in ("clocks", "mbarriers", "lanes", "shared"):
             getattr(self, part).spread(getattr(first, part), twins)
+        self.apart.partial_waits.spread(first.apart.partial_waits, twins)
         self.reporting.spread(first.reporting, twins, brought)
         for barrier, of_all in twins.made.items():
             kept = [op for op in barrier.copies if self.operations.remembers(op)]
@@ -201,14 +223,14 @@ class Sanitizer(Events, Observer):
     def ends_in_order(self, cta: Cta) -> bool:
         """All threads have exited: is there nothing to report for a wave of this CTA alone?"""
         taint = self.taint
-        if self.lifetimes.is_needed or self.mbarriers.are_needed or taint.overwrites.is_open or taint.origins.are_whole:
+        if self.at_end.lifetimes.is_needed or self.mbarriers.are_needed or taint.overwrites.is_open or taint.origins.are_whole:
             return False
-        return self.endings.are_over(cta)
+        return self.at_end.in_flight.are_over(cta)
 
     def wave_ended(self, x: Wave) -> None:
         """All threads have exited."""
-        self.lifetimes.ended()
-        self.endings.ended()
+        self.at_end.lifetimes.ended()
+        self.at_end.in_flight.ended()
         self.taint.overwrites.ended()
         self.taint.origins.abandon(self._is_race)
         self.mbarriers.ended()
@@ -233,7 +255,7 @@ class Sanitizer(Events, Observer):
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
         self._reach(x, i, flat)
         self._alone(i, flat, size, "read")
-        if self.taint.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere):
+        if self.taint.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self.wants.operands):
             return
         at, warps = self.shared.places(flat, size)
         who = self.shared.read(i, at, warps, flat, size)
@@ -247,9 +269,9 @@ class Sanitizer(Events, Observer):
 
     def follows_values(self) -> bool:
         """Must the sanitizer check each access of shared memory for more than its order?"""
-        if self.lifetimes.is_needed or self.freed.ticks:
+        if self.at_end.lifetimes.is_needed or self.apart.missing_reads.ticks:
             return True
-        return self.taint.shared is not None or self.alone.concerns(self.lanes.meetings)
+        return self.taint.shared is not None or self.apart.partial_waits.concerns(self.lanes.meetings)
 
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """Is a read unsuspicious, and completely recorded? Else `read` must be called, and nothing has
@@ -257,7 +279,7 @@ class Sanitizer(Events, Observer):
         """
         if self.follows_values():
             return False
-        return self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere)
+        return self.shared.is_read(i, flat, size, stops_at_operations=self.wants.operands)
 
     def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """The same of a write that no two threads make at one place."""
@@ -288,8 +310,8 @@ class Sanitizer(Events, Observer):
         self._alone(i, flat, size, "overwritten")
         if self.taint.shared is not None:
             self.taint.shared.clear(flat, size)
-        if self.freed.ticks:
-            self.freed.look(i, *self.shared.places(flat, size))
+        if self.apart.missing_reads.ticks:
+            self.apart.missing_reads.look(i, *self.shared.places(flat, size))
         if not self.shared.is_written(i, flat, size, values):
             self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
 
@@ -304,8 +326,8 @@ class Sanitizer(Events, Observer):
         if self.taint.shared is not None and is_whole:
             self.taint.shared.clear(flat, size)
         at, warps = self.shared.places(flat, size)
-        if changed and self.freed.ticks:
-            self.freed.look(i, at, warps)
+        if changed and self.apart.missing_reads.ticks:
+            self.apart.missing_reads.look(i, at, warps)
         blank = at[:0] if is_whole else at[self.shared.blank_of(at, flat, size) != 0]
         if size < WORD:
             self.shared.fill_part(at, flat, size)
@@ -361,9 +383,9 @@ class Sanitizer(Events, Observer):
 
     def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
         """Do lanes touch words that only other lanes of their warp have waited for?"""
-        if self.alone.waits and self.alone.concerns(self.lanes.meetings):
+        if self.apart.partial_waits.waits and self.apart.partial_waits.concerns(self.lanes.meetings):
             at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
-            self.alone.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
+            self.apart.partial_waits.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
 
     def _name_in_global(self, i: Instruction, memory: np.ndarray, at: int) -> str:
         return "global memory" if self.globals is None else self.globals.name(i, memory, at)
@@ -372,12 +394,12 @@ class Sanitizer(Events, Observer):
         return distinct(x.threads >> 5)
 
     def _reach(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
-        if self.lifetimes.is_needed:
-            self.lifetimes.touch(i, flat // x.pitch, x.threads >> 5)
+        if self.at_end.lifetimes.is_needed:
+            self.at_end.lifetimes.touch(i, flat // x.pitch, x.threads >> 5)
 
     def _elsewhere(self, who: np.ndarray) -> None:
         """Note for the operand check the operations `who` whose bytes are read by others than matrix instructions."""
-        if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
+        if self.wants.operands and (by := who[who >= OPERATIONS]).size:
             self.operations.read_elsewhere(distinct(by - OPERATIONS).tolist())
 
     def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
@@ -394,9 +416,7 @@ class Sanitizer(Events, Observer):
     # ---- asynchronous operations
 
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
-        """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async"
-        "wgmma" "tcgen05.mma" "tcgen05.cp" "tcgen05.shift". Returns its handle.
-        """
+        """An asynchronous operation of a kind (`AsyncOp.kind`) that a thread issues. Returns its handle."""
         return self.operations.begin(i, thread, kind)
 
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
@@ -429,9 +449,9 @@ class Sanitizer(Events, Observer):
         enough; or runs of words).
         """
         runs = self.shared.of_cta(cta, offsets)
-        self.lifetimes.touch(op.instruction, cta.index, op.warps)
-        if self.unreleased.is_exposed(self.x.shared):
-            self.unreleased.op_reads(op, self.x.shared, runs.words)
+        self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
+        if self.apart.missing_writes.is_exposed(self.x.shared):
+            self.apart.missing_writes.op_reads(op, self.x.shared, runs.words)
         is_elsewhere = self._notes_reads_of(op)
         is_ordered = not self.shared.has_holes(runs) and self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
@@ -470,28 +490,28 @@ class Sanitizer(Events, Observer):
         """Operations of one instruction read the same words of CTAs' windows, without a finding. False: each must be
         reported to `op_reads`.
         """
-        if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared) or self.shared.parts.has_holes:
+        if self._follows(ops[0]) or self.apart.missing_writes.is_exposed(self.x.shared) or self.shared.parts.has_holes:
             return False
         ctas = ctas[: len(ops)]
         if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
-        for op, cta in zip(ops, ctas, strict=True) if self.lifetimes.is_needed else ():
-            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        for op, cta in zip(ops, ctas, strict=True) if self.at_end.lifetimes.is_needed else ():
+            self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         return True
 
     def _notes_reads_of(self, op: Operation) -> bool:
         """Is it to be noted what others than matrix instructions read, and this operation is one?"""
-        return self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
+        return self.wants.operands and op.kind not in ("wgmma", "tcgen05.mma")
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | WordRanges, lay_there: np.ndarray | None = None) -> None:
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves
         unchanged.
         """
         runs = self.shared.of_cta(cta, offsets)
-        self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         op.has_written |= len(runs.begins) * runs.count > 0
-        if self.freed.ticks:
-            self.freed.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
+        if self.apart.missing_reads.ticks:
+            self.apart.missing_reads.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
         self.early.comes(op, runs, functools.partial(self.shared.is_unordered, op))
         if lay_there is not None or not self.shared.is_written_by(op, runs):
             self.shared.written_by_operation(op, runs.words, lay_there)
@@ -508,7 +528,7 @@ class Sanitizer(Events, Observer):
 
     def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: WordRanges) -> bool:
         """Are such writes unsuspicious, and all of them recorded? Else each must be handled alone."""
-        if self.early.has_read or self.freed.ticks or self.taint.shared is not None:
+        if self.early.has_read or self.apart.missing_reads.ticks or self.taint.shared is not None:
             return False
         ctas = ctas[: len(ops)]
         for op in ops:  # before those of other CTAs are made of them
@@ -516,7 +536,7 @@ class Sanitizer(Events, Observer):
         if not self.shared.are_written_by(ops, ctas, runs):
             return False
         for op, cta in zip(ops, ctas, strict=True):
-            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+            self.at_end.lifetimes.touch(op.instruction, cta.index, op.warps)
         return True
 
     def reads_what_changes(self, address: int) -> bool:
@@ -562,8 +582,8 @@ class Sanitizer(Events, Observer):
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
         numbers = self._copies(x, i)
         self._reach(x, i, flat)
-        if self.freed.ticks:
-            self.freed.look(i, *self.shared.places(flat, size))
+        if self.apart.missing_reads.ticks:
+            self.apart.missing_reads.look(i, *self.shared.places(flat, size))
         if not self.shared.is_copied(i, flat, size, numbers, values):
             self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
         if self.taint.shared is not None:
@@ -774,10 +794,10 @@ class Sanitizer(Events, Observer):
 
     def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
         """Threads are about to release, or to fence: do lanes of their warps take no part?"""
-        if self.unreleased.stores:
-            self.unreleased.releases(current(self.x), threads, relaxed=relaxed)
-        if len(self.freed.loads):
-            self.freed.releases(current(self.x), threads, relaxed=relaxed)
+        if self.apart.missing_writes.stores:
+            self.apart.missing_writes.releases(current(self.x), threads, relaxed=relaxed)
+        if len(self.apart.missing_reads.loads):
+            self.apart.missing_reads.releases(current(self.x), threads, relaxed=relaxed)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: findings that depend on that
@@ -817,8 +837,8 @@ class Sanitizer(Events, Observer):
                 decides = self.messages.decides(i)
             warps = distinct(strong[0][0] >> 5)
             self.clocks.loaded(warps, [what for _, what in strong], relaxed=relaxed, scope=scope, decides=decides)
-            for threads, what in strong if self.alone.waits and not relaxed else ():
-                self.alone.heard(threads, what)
+            for threads, what in strong if self.apart.partial_waits.waits and not relaxed else ():
+                self.apart.partial_waits.heard(threads, what)
         self.lanes.learn_each([threads for threads, _ in strong])
 
     def _is_strong(self, what: Any) -> bool:
@@ -837,7 +857,7 @@ class Sanitizer(Events, Observer):
         for _, what in self.clocks.together([_NO_WARPS] * len(whats), whats):
             self.clocks.complete(what)
         for what in whats:
-            self.lifetimes.complete(what)
+            self.at_end.lifetimes.complete(what)
 
     def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, meets: int) -> None:
         """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope
@@ -858,16 +878,16 @@ class Sanitizer(Events, Observer):
         each = iter(waits)
         for warps, what in self.clocks.together([warps_of(threads) for threads, _ in waits], [barrier for _, barrier in waits]):
             now = list(itertools.islice(each, count_of(what)))
-            if self.has_shared:
-                self.alone.waits_now(np.concatenate([threads for threads, _ in now]), self.lanes.meetings)
+            if self.wants.shared:
+                self.apart.partial_waits.waits_now(np.concatenate([threads for threads, _ in now]), self.lanes.meetings)
             self.clocks.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
-            for threads, barrier in now if self.alone.waits else ():
-                self.alone.waited(i, threads, barrier, relaxed=relaxed)
+            for threads, barrier in now if self.apart.partial_waits.waits else ():
+                self.apart.partial_waits.waited(i, threads, barrier, relaxed=relaxed)
             if self.globals is not None:
                 self.globals.hears(now)
             self.lanes.learn(np.concatenate([threads for threads, _ in now]))
-            for _, barrier in now if self.lifetimes.is_needed else ():
-                self.lifetimes.acquire(barrier, warps)
+            for _, barrier in now if self.at_end.lifetimes.is_needed else ():
+                self.at_end.lifetimes.acquire(barrier, warps)
 
     def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> None:
         """Threads of these CTAs (by index) synchronise at a barrier: release, complete and acquire in one.
@@ -921,16 +941,16 @@ class Sanitizer(Events, Observer):
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have all arrived at its barrier."""
         self.mbarriers.initialised.met(set(range(first, first + count)))
-        self.lifetimes.met(first, count)
+        self.at_end.lifetimes.met(first, count)
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations
         ordered after it.
         """
         warps = self._running(x)
-        self.unreleased.fences_proxy(warps)
-        if len(self.freed.loads):
-            self.freed.fences_proxy(warps)
+        self.apart.missing_writes.fences_proxy(warps)
+        if len(self.apart.missing_reads.loads):
+            self.apart.missing_reads.fences_proxy(warps)
         if self.globals is not None and not is_for_shared(i):
             self.globals.fence_async(i, warps)
         self.clocks.fence_proxy(warps)
