@@ -438,11 +438,17 @@ def box_form(
     is_plain = type(smem_address) is int and type(shared_end) is int and type(mode) in _NAMES and type(arch) in _NAMES
     if not is_plain or (im2col_offsets is not NO_OFFSETS and not _are_ints(im2col_offsets)):
         return _box_form(tm, smem_address, im2col_offsets, mode, arch, shared_end, is_store)
-    known: dict[Any, BoxForm] = tm.__dict__.setdefault("_forms", {})
-    key = (smem_address, im2col_offsets, mode, arch, shared_end, is_store, in_force())
-    found = known.get(key)
+    forms: dict[Any, dict[tuple[int, int], BoxForm]] = tm.__dict__.setdefault("_forms", {})
+    known = forms.setdefault((im2col_offsets, mode, arch, is_store, in_force()), {})
+    found = known.get((smem_address, shared_end))
     if found is None:
-        found = known[key] = _box_form(tm, smem_address, im2col_offsets, mode, arch, shared_end, is_store)
+        other = next(iter(known.values()), None)
+        found = (
+            _box_form(tm, smem_address, im2col_offsets, mode, arch, shared_end, is_store)
+            if other is None
+            else other.at(smem_address, shared_end)
+        )
+        known[smem_address, shared_end] = found
     return found
 
 
@@ -457,14 +463,19 @@ def _are_ints(values: Any) -> bool:
 def _box_form(
     tm: TensorMap, smem_address: Any, im2col_offsets: Any, mode: str | None, arch: str | None, shared_end: Any, is_store: bool
 ) -> BoxForm:
-    end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
-    address = _address("smem_address", smem_address)
+    address, end = _place(smem_address, shared_end)
     if type(arch) is not str and arch is not None:
         arch = any_architecture(arch).name
     broken = "" if arch is None else next(iter(tm.broken_on(arch)), "")
     if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
         tm = tm.as_im2col
     return BoxForm(tm, address, is_store, geometry_of(tm, mode, arch, is_store=is_store), arch, end, im2col_offsets, broken)
+
+
+def _place(smem_address: Any, shared_end: Any) -> tuple[int, int]:
+    """The address of boxes, and the end of their window. Raises InputError for what is none."""
+    end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
+    return _address("smem_address", smem_address), end
 
 
 def prepare(tm: TensorMap, *, mode: str, arch: str, is_store: bool = False) -> None:
@@ -476,8 +487,10 @@ def prepare(tm: TensorMap, *, mode: str, arch: str, is_store: bool = False) -> N
         return
     known.add(key)
     with contextlib.suppress(SmemsimError):
-        form = box_form(tm, smem_address=LIMITS.smem_alignment, mode=mode, arch=arch, is_store=is_store)
-        form.boxes([(0,) * (1 + GATHERED_ROWS if mode in GATHERS else tm.rank)])
+        form = box_form(tm, smem_address=LIMITS.smem_alignment, im2col_offsets=(), mode=mode, arch=arch, is_store=is_store)
+        at = (0,) * (1 + GATHERED_ROWS if mode in GATHERS else tm.rank)
+        for each in ([at], [at, at]):  # their arrays have types of their own
+            form.boxes(each)
 
 
 @dataclasses.dataclass(eq=False)
@@ -495,6 +508,13 @@ class BoxForm:
     im2col_offsets: Any
     broken: str  # the rule that the map breaks on the architecture, "" for none
     _halo: tuple[tuple[int, ...] | None] | None = None  # as soon as it is known
+
+    def at(self, smem_address: int, shared_end: int) -> BoxForm:
+        """The same of another address, in a window with another end. What is known of the map stays known. Raises
+        InputError for what is no address.
+        """
+        address, end = _place(smem_address, shared_end)
+        return dataclasses.replace(self, smem_address=address, shared_end=end)
 
     def halo(self) -> tuple[int, ...] | None:
         """The im2col offsets of a walk; None for tiles. Raises what comes from the map alone, and for offsets that no
