@@ -565,7 +565,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._freed
-            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.cohort.threads) else OF_ALL
         self._freed = barrier.offset, threads
         return None if self.first.not_waited_for(barrier, threads) is None else OF_ALL
 
@@ -575,7 +575,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._ended
-            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.cohort.threads) else OF_ALL
         self._ended = barrier.offset, threads
         return self.first.ends(i, barrier, threads) if self.first.mbarriers.objects.is_over(barrier, threads) else OF_ALL
 
@@ -589,7 +589,7 @@ class SanitizerOfFirst(Events):
         index = barrier.cta.index
         if index:
             offset, own = self._used
-            return None if offset == barrier.offset and repeats(threads, own, index * self.x.stride) else OF_ALL
+            return None if offset == barrier.offset and repeats(threads, own, index * self.cohort.threads) else OF_ALL
         if self._is_new(threads >> 5, barrier):
             return OF_ALL
         self._used = barrier.offset, threads
@@ -602,7 +602,7 @@ class SanitizerOfFirst(Events):
 
     @_or_of_all
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
-        count = self._own_pairs(waits, self.x.stride)
+        count = self._own_pairs(waits, self.cohort.threads)
         if not count:
             return OF_ALL
         for n, (threads, _) in enumerate(waits[:count]):
@@ -614,7 +614,7 @@ class SanitizerOfFirst(Events):
     def acquire_at(
         self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
     ) -> Any:
-        count = self._own_pairs(waits, self.x.stride)
+        count = self._own_pairs(waits, self.cohort.threads)
         if not count or not self.are_alive_alike:
             return OF_ALL
         return self.first.acquire_at(i, waits[:count], relaxed=relaxed, scope=scope, by_parity=by_parity)
@@ -623,12 +623,12 @@ class SanitizerOfFirst(Events):
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
         if not arrivals:
             return None
-        count = self._own_pairs(arrivals, self.x.stride // WARP)
+        count = self._own_pairs(arrivals, self.cohort.threads // WARP)
         return self.first.arrive(i, arrivals[:count]) if count else OF_ALL
 
     @_or_of_all
     def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> Any:
-        count = self._own_pairs(arrivals, self.x.stride)
+        count = self._own_pairs(arrivals, self.cohort.threads)
         return self.first.release_at(self.view, arrivals[:count], relaxed=relaxed, scope=scope) if count else OF_ALL
 
     @_or_of_all
@@ -676,7 +676,7 @@ class SanitizerOfFirst(Events):
             return None
         if self.history.before or not self.is_alike:
             return OF_ALL
-        warps, entered = self.x.stride // WARP, self.begin_of_all.entered
+        warps, entered = self.cohort.threads // WARP, self.begin_of_all.entered
         for known in self.first.clocks.known_at_fence(np.unique(self.view.threads >> 5)):
             for n in range(self.count):
                 self.history.triggers(entered // warps + n, entered + n * warps, known)
