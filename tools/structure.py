@@ -33,7 +33,7 @@ class Entered:
     def __init__(self) -> None:
         self.functions: dict[str, set[tuple[str, str]]] = {}
 
-    def by(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def by(self, name: str, run: Any) -> Callable[..., Any]:
         """The step, noted under a name when it is called first."""
 
         def enter(frame: FrameType, event: str, arg: object) -> None:
@@ -76,7 +76,8 @@ def conditions() -> Iterator[tuple[str, str]]:
     """Each condition (if, conditional expression) of the functions of WAY, with the function."""
     for name, functions in WAY.items():
         module = ast.parse((SOURCES / name).read_text(encoding="utf-8"))
-        for scope in (module, *(node for node in module.body if isinstance(node, ast.ClassDef))):
+        scopes: list[ast.Module | ast.ClassDef] = [module, *(node for node in module.body if isinstance(node, ast.ClassDef))]
+        for scope in scopes:
             of = f"{scope.name}." if isinstance(scope, ast.ClassDef) else ""
             for node in scope.body:
                 if isinstance(node, ast.FunctionDef) and of + node.name in functions:
