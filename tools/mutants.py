@@ -1,7 +1,8 @@
 """Mutants: does a test fail if one place of the code is changed?
 
-`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`run/sanitizer`, `diagnosis`), by a fixed seed, and runs the tests on
-a copy of the checkout with that change: first the files of tests that name something of the changed module, then all others. A mutant is killed if a test fails.
+`python -m tools.mutants PACKAGE ...` draws changes of one place from the files of each package (`run/sanitizer`, `diagnosis`), by a fixed seed. It works on a copy of the
+checkout. First all tests run once on the unchanged code, with a probe at each drawn place: this shows which tests reach it. Then each mutant gets the tests that reach
+its place, and the files of tests that name most of its module. With `--all` it gets all other tests, too. A mutant is killed if a test fails.
 The survivors are printed with their change: for each, either a law is missing from the tests, or the change makes no difference to any behaviour, which a person decides.
 """
 
@@ -23,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Mutant", "draw", "main", "mutants_of", "witnesses_of"]
+__all__ = ["Mutant", "draw", "main", "mutants_of", "probed", "witnesses_of"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "sim" / "smemsim"
@@ -44,6 +45,19 @@ COPIED = (
 FAILED = 1  # pytest's exit code
 # Files whose tests look at the sources themselves: a changed line may fail there for its form.
 NO_WITNESS = frozenset({"test_house.py", "test_docs.py", "test_bench.py"})
+# A probe writes which test runs when its place is reached. Programs that tests start inherit the names of the test and of the folder.
+PROBE = "smemsim_probe"
+PROBE_TEXT = """import os
+SEEN = set()
+def hit(place):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    folder = os.environ.get("SMEMSIM_PROBES")
+    if folder and (place, test) not in SEEN:
+        SEEN.add((place, test))
+        with open(os.path.join(folder, f"{os.getpid()}"), "a") as file:
+            file.write(f"{place} {test}\\n")
+"""
+AT_ONCE = 40  # more tests than this are run by two workers
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -56,13 +70,16 @@ COMPUTED = {
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """A file with one place changed: `before` became `after` at a line; `text` is the whole file."""
+    """A file with one place changed: `before` became `after` at a line; `text` is the whole file, `begin` and `end` are the place in bytes."""
 
     path: pathlib.Path
     line: int
     before: str
     after: str
     text: str = dataclasses.field(repr=False)
+    begin: int = dataclasses.field(repr=False)
+    end: int = dataclasses.field(repr=False)
+    is_statement: bool = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.before!r} -> {self.after!r}"
@@ -132,7 +149,18 @@ def mutants_of(path: pathlib.Path) -> list[Mutant]:
             written = ast.unparse(ast.fix_missing_locations(copy.deepcopy(other)))
             after = written if isinstance(other, (ast.stmt, ast.Constant)) else f"({written})"
             whole = (data[:begin] + after.encode() + data[end:]).decode()
-            found.append(Mutant(path, node.lineno, " ".join(data[begin:end].decode().split()), " ".join(after.split()), whole))
+            found.append(
+                Mutant(
+                    path,
+                    node.lineno,
+                    " ".join(data[begin:end].decode().split()),
+                    " ".join(after.split()),
+                    whole,
+                    begin,
+                    end,
+                    isinstance(node, ast.stmt),
+                )
+            )
     return sorted(found, key=lambda m: (m.line, m.before, m.after))
 
 
@@ -158,14 +186,76 @@ def witnesses_of(path: pathlib.Path) -> list[str]:
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
-def _fails(copy_of: pathlib.Path, files: Iterable[str], seconds: float) -> str:
-    """The first test of these that fails; "" if all pass. A mutant that does not come to its end is killed too."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "--no-header", *(f"tests/{name}" for name in files)]
-    paths = os.pathsep.join((str(copy_of / "sim"), str(copy_of)))  # for programs that tests start, too
-    try:
-        done = subprocess.run(
-            command, cwd=copy_of, capture_output=True, text=True, timeout=seconds, check=False, env=os.environ | {"PYTHONPATH": paths}
+def _is_machine_code(text: str, line: int) -> bool:
+    """Is the line in a function that is compiled? Such a function cannot hold a probe."""
+    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.end_lineno is not None)
+    return any(f.lineno <= line <= f.end_lineno and any("compiled" in ast.unparse(d) for d in f.decorator_list) for f in functions)
+
+
+def probed(mutants: Iterable[tuple[int, Mutant]], path: pathlib.Path) -> str:
+    """The text of a file with a probe at the place of each of these mutants, by number; places that can have none are left out.
+
+    >>> path = SOURCES / "core" / "layout" / "swizzle.py"
+    >>> probed([(7, mutants_of(path)[0])], path).count("hit(7)")
+    1
+    """
+    text = path.read_text(encoding="utf-8")
+    parts: list[tuple[int, int, int, str]] = []  # where, ends before beginnings, the outer one outside, what
+    for number, m in mutants:
+        call = f'__import__("{PROBE}").hit({number})'
+        own = [(m.begin, 1, -m.end, f"{call}; " if m.is_statement else f"({call}, ")]
+        own += [] if m.is_statement else [(m.end, 0, -m.begin, ")[1]")]
+        try:
+            ast.parse(_with(text, own))
+        except SyntaxError:  # a number of a pattern
+            continue
+        parts += [] if _is_machine_code(text, m.line) else own
+    return _with(text, parts)
+
+
+def _with(text: str, parts: Iterable[tuple[int, int, int, str]]) -> str:
+    data = text.encode()
+    for at, *_, what in sorted(parts, reverse=True):
+        data = data[:at] + what.encode() + data[at:]
+    return data.decode()
+
+
+def _reached(mutants: list[Mutant], copy_of: pathlib.Path) -> list[set[str]]:
+    """For each mutant the tests that reach its place; "" is among them if a module that is being imported reaches it."""
+    paths = {m.path for m in mutants}
+    for path in paths:
+        (copy_of / path.relative_to(ROOT)).write_text(
+            probed([(n, m) for n, m in enumerate(mutants) if m.path == path], path), encoding="utf-8"
         )
+    (copy_of / f"{PROBE}.py").write_text(PROBE_TEXT, encoding="utf-8")
+    hits = copy_of.with_name("hits")
+    hits.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--no-header"]
+    subprocess.run(command, cwd=copy_of, capture_output=True, check=False, env=_environment(copy_of) | {"SMEMSIM_PROBES": str(hits)})
+    found: list[set[str]] = [set() for _ in mutants]
+    for file in hits.iterdir():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            number, _, test = line.partition(" ")
+            found[int(number)].add(test)
+    for path in paths:
+        shutil.copyfile(path, copy_of / path.relative_to(ROOT))
+    return found
+
+
+def _environment(copy_of: pathlib.Path) -> dict[str, str]:
+    """For programs that tests start, too."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join((str(copy_of / "sim"), str(copy_of)))}
+
+
+def _fails(copy_of: pathlib.Path, tests: Iterable[str], seconds: float, workers: int = 2) -> str:
+    """The first of these tests that fails; "" if all pass. A mutant that does not come to its end is killed too."""
+    listed = copy_of.with_name("tests.txt")
+    listed.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
+    if not listed.stat().st_size:
+        return ""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", f"{workers}", "--no-header", f"@{listed}"]
+    try:
+        done = subprocess.run(command, cwd=copy_of, capture_output=True, text=True, timeout=seconds, check=False, env=_environment(copy_of))
     except subprocess.TimeoutExpired:
         return f"no end within {seconds:.0f} s"
     if done.returncode == 0:
@@ -174,13 +264,23 @@ def _fails(copy_of: pathlib.Path, files: Iterable[str], seconds: float) -> str:
     return failed[0] if failed else f"pytest ended with {done.returncode}"
 
 
-def _killed(mutant: Mutant, copy_of: pathlib.Path, first: int, seconds: float) -> str:
+def _killed(mutant: Mutant, reached: set[str], copy_of: pathlib.Path, first: int, seconds: float, *, every: bool) -> str:
     """Which test kills it, "" if none does."""
     place = copy_of / mutant.path.relative_to(ROOT)
-    files = witnesses_of(mutant.path)
+    files = [f"tests/{name}" for name in witnesses_of(mutant.path)]
+    order = {name: n for n, name in enumerate(files)}
+    tests = sorted(
+        (t for t in reached if t and t.partition("::")[0].rpartition("/")[2] not in NO_WITNESS),
+        key=lambda t: (order.get(t.partition("::")[0], len(order)), t),
+    )
     place.write_text(mutant.text, encoding="utf-8")
     try:
-        return _fails(copy_of, files[:first], seconds) or _fails(copy_of, files[first:], seconds)
+        return (
+            _fails(copy_of, tests[:AT_ONCE], seconds, 0)
+            or _fails(copy_of, tests[AT_ONCE:], seconds)
+            or _fails(copy_of, files[:first], seconds)
+            or (_fails(copy_of, files[first:], seconds) if every else "")
+        )
     finally:
         shutil.copyfile(mutant.path, place)
 
@@ -191,7 +291,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("packages", nargs="+", metavar="PACKAGE", help="folders or modules of sim/smemsim")
     parser.add_argument("--count", type=int, default=6, metavar="N", help="mutants of each package (6)")
     parser.add_argument("--seed", type=int, default=1, help="other mutants (1)")
-    parser.add_argument("--first", type=int, default=6, metavar="N", help="how many files of tests are run before all others (6)")
+    parser.add_argument(
+        "--first", type=int, default=6, metavar="N", help="how many files of tests that name most of the module are run (6)"
+    )
+    parser.add_argument("--all", action="store_true", help="run all tests on each mutant that these do not kill")
     parser.add_argument("--seconds", type=float, default=900.0, help="a mutant whose tests take longer counts as killed (900)")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append a line for each mutant")
@@ -209,9 +312,9 @@ def main(argv: list[str] | None = None) -> int:
         for part in COPIED:
             source = ROOT / part
             (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy_of / part)
-        for mutant in drawn:
+        for mutant, reached in zip(drawn, _reached(drawn, copy_of), strict=True):
             begun = time.monotonic()
-            by = _killed(mutant, copy_of, given.first, given.seconds)
+            by = _killed(mutant, reached, copy_of, given.first, given.seconds, every=given.all)
             print(f"{'killed by ' + by if by else 'SURVIVED'}  {mutant}  ({time.monotonic() - begun:.0f} s)", flush=True)
             survivors += [mutant] if not by else []
             if given.json is not None:

@@ -5,8 +5,10 @@ import dataclasses
 import importlib
 import json
 import math
+import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -706,3 +708,43 @@ def test_a_mutant_is_killed_by_a_test_that_names_what_it_changes():
     assert mutants.witnesses_of(mutants.SOURCES / "core" / "layout" / "cute.py")[0] == "core/test_cute.py"
     names = {name.rpartition("/")[2] for name in mutants.witnesses_of(mutants.SOURCES / "core" / "layout" / "cute.py")}
     assert not names & mutants.NO_WITNESS
+
+
+MUTATED = """
+def compiled(f):
+    return f
+
+@compiled
+def loop(x):
+    return x + 1
+
+def law(x, found):
+    if x > 3 and not x == 9:
+        found.append(x * 2 if x < 5 else -x)
+    match x:
+        case 4:
+            return loop(x) - 5
+    return True
+"""
+
+
+def test_probes_note_which_test_reaches_a_place_and_change_nothing(tmp_path, monkeypatch):
+    """Places of patterns and of compiled functions have no probe."""
+    path = tmp_path / "mutated.py"
+    path.write_text(MUTATED)
+    every = mutants.mutants_of(path)
+    text = mutants.probed(enumerate(every), path)
+    probe, names, found = types.ModuleType(mutants.PROBE), {}, []
+    exec(mutants.PROBE_TEXT, probe.__dict__)
+    monkeypatch.setitem(sys.modules, mutants.PROBE, probe)
+    monkeypatch.setenv("SMEMSIM_PROBES", str(tmp_path / "hits"))
+    (tmp_path / "hits").mkdir()
+    exec(text, names)
+    assert (names["law"](4, found), names["law"](4, found), names["law"](2, found), found) == (0, 0, True, [8, 8])
+    lines = [line for file in (tmp_path / "hits").iterdir() for line in file.read_text().splitlines()]
+    reached = {every[int(line.partition(" ")[0])] for line in lines}
+    assert {line.partition(" ")[2] for line in lines} == {os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]}
+    assert len(lines) == len(reached)
+    left = {m for m in every if m not in reached}
+    assert {(m.line, m.before) for m in left} == {(7, "x + 1"), (7, "1"), (13, "4")}
+    assert {(m.line, m.before) for m in reached} >= {(10, "not x == 9"), (11, "found.append(x * 2 if x < 5 else -x)"), (11, "2"), (14, "5")}
