@@ -350,6 +350,15 @@ def test_sums_that_pass_64_bits_wrap_around():
     assert ((last >= 0) == (np.arange(512) < 256)).all()
 
 
+@pytest.mark.parametrize("first", [0, -1, -3])
+def test_one_row_in_bounds_whose_address_has_the_highest_bit_faults(first):
+    """The box ends with row 0, or begins with it; a box whose rows are all out of bounds is fill."""
+    far = (8, (1 << 27) + 1)
+    with pytest.raises(HardwareTrap, match="no GPU maps"):
+        tma_load(ragged(64), (0, first, *far), smem_address=0x400)
+    assert (tma_load(ragged(64), (0, -4, *far), smem_address=0x400).global_address < 0).all()
+
+
 @pytest.mark.parametrize("turn", [(1 << 30) - 1, 1 << 27, (1 << 30) - (1 << 20)])
 def test_sums_that_do_not_come_back_to_the_array_still_fault(turn):
     with pytest.raises(HardwareTrap, match="no GPU maps"):

@@ -344,6 +344,22 @@ def test_a_cute_layout_whose_elements_do_not_fill_bytes_is_a_sentence(layout):
         check(scenario)
 
 
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ("(64,64):(128,2)", "neither mode begins with stride 1"),
+        ("((1,64),64):((1,128),2)", "neither mode begins with stride 1"),  # a mode of one element has no next one
+        ("(64,8,8):(64,1,8)", "has 3 modes; needs two"),
+        ("Sw<1,4,2> o (64,64):(64,1)", "is the XOR of no swizzle mode"),
+    ],
+)
+def test_a_cute_layout_that_no_operand_has_is_a_sentence(layout, why):
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    scenario["buffer"]["s"]["layout"] = layout
+    with pytest.raises(InputError, match=rf"buffer\.s\.layout = .*: .*{why}"):
+        check(scenario)
+
+
 @examples(100)
 @given(st.data())
 def test_damage_to_what_was_written_is_never_taken_for_health(data):

@@ -136,6 +136,23 @@ def test_a_product_that_is_not_doubled_with_its_operands_is_told():
     assert judged == found > 2
 
 
+def test_every_law_of_sums_holds_for_zeros_too_and_finds_one_wrong_bit():
+    """The law on one element at a time and the exact one look at D itself, the others at what changed operands give."""
+    found = collections.Counter()
+    for seed in range(6):
+        p = arithmetic.Product(random.Random(seed))
+        laws = arithmetic.INTEGER_LAWS if p.is_integer else arithmetic.LAWS
+        assert {law(p, random.Random(1)) for law in laws.values()} <= {"", None}
+        plain, (p.a, p.b, p.c) = p.d, (np.zeros_like(x) for x in (p.a, p.b, p.c))
+        assert p.block or not p.d().any()  # a scale of 255 is a NaN
+        assert {law(p, random.Random(1)) for law in laws.values()} <= {"", None}
+        for name, law in laws.items():
+            p.d = lambda plain=plain, by=name in ("step by step", "exact"), **changes: plain(**changes) ^ plain().dtype.type(by or bool(changes))
+            found[name] += (law(p, random.Random(1)) or "") != ""
+    assert found.keys() == arithmetic.LAWS.keys() | arithmetic.INTEGER_LAWS.keys()
+    assert all(found[name] for name in found if name != "doubled"), found  # of zeros that law says nothing
+
+
 def test_a_chunk_of_instruction_descriptors_counts_every_word_once():
     result = space("idesc-f16").run(0, 8)
     assert sum(result.classes.values()) == result.cases == 1 << 24

@@ -265,6 +265,21 @@ def test_a_mutated_kernel_differs_from_its_original_in_a_line():
     assert changed == {512} | {512 ^ 1 << bit for bit in range(8)}  # a number is another one in one of its lowest eight bits
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_difference_of_cohorts_is_told_of_generated_and_of_recorded_kernels(number, monkeypatch):
+    """Each case runs with cohorts and without: here the two leave other bytes."""
+    asked = []
+
+    def fake(gpu, ptx, config, arrays, *, cohorts, tiers=""):
+        asked.append(cohorts)
+        return ((bytes([cohorts]),), 0, (), ())
+
+    monkeypatch.setattr("smemsim.campaign.spaces.cohorts.outcome", fake)
+    case = space("cohorts").case(5, 0, number)
+    assert (case.wrong, case.of.partition(" ")[0]) == ("other bytes in an array", "wrong:")
+    assert asked[:2] == [True, False]
+
+
 def test_every_recorded_kernel_is_read():
     """None is refused for what its launch file expects of outputs."""
     assert len(recorded_kernels()) > 100

@@ -64,12 +64,18 @@ def verdict(pipeline):
     return [(len(ring.stages), ring.effective, ring.allowed, [(h.load, h.needs, h.newer) for h in ring.held]) for ring in pipeline.rings]
 
 
+def alarms(pipeline):
+    """The lines of a picture's text that are bad news."""
+    return re.findall('class="s alarm"[^>]*>([^<]*)<', pipeline.svg())
+
+
 def test_a_ring_whose_waits_are_right_works_with_all_its_stages():
     run, _, pipeline = usual(RIGHT)
     (ring,) = pipeline.rings
     assert run.ok
     assert (len(ring.stages), ring.effective, ring.depth, ring.held) == (4, 4, 4, ())
     assert pipeline.sentences()[0].endswith("all stages work; its barriers allow 4 loads in flight at once.")
+    assert alarms(pipeline) == []
 
 
 def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number():
@@ -86,6 +92,7 @@ def test_a_wait_for_another_stage_holds_the_ring_back_and_changes_no_number():
     assert "wgmma.wait_group" in text[last.origin.first.line - 1]
     for part in ("4 stages work as 1", "needs the MMAs of load 11", "waits for those of load 14", "all 12 loads that overwrite another"):
         assert part in pipeline.sentences()[0]
+    assert " ".join(alarms(pipeline)) == pipeline.sentences()[0]
 
 
 def test_groups_of_cp_async_are_not_held_back():
@@ -154,6 +161,7 @@ def test_of_a_kernel_that_hangs_no_ring_is_called_right(tmp_path, instead, overd
     came = "; warp 4 arrived at line " if overdue else "2 of 2 arrivals are missing; warps 4 to 11 have never arrived there."
     assert came in pipeline.sentences()[0]
     assert "|~empty[0] phase 0: 0 read~" in pipeline.text()
+    assert " ".join(alarms(pipeline)) == " ".join(pipeline.sentences()[:-1])  # the ring has no verdict
     dots = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', pipeline.svg())
     assert (len(dots), len({y for _, y in dots})) == (3, 2)  # stage 0 is full, stage 0 is free (stage 2 is full then, too); the legend
     drawn = ("waits for ever", "accumulator is computed", "empty, and the next load waits")
