@@ -109,6 +109,18 @@ def test_every_class_of_descriptors_comes_in_a_sweep():
     assert seen == {name for name, _ in smem.CLASSES if "wrong" not in name} | {"legal"}
 
 
+def test_no_swizzle_mode_comes_much_more_often_than_another_and_few_words_have_none():
+    words, of, _ = smem._some(0, 0, range(2000))
+    modes = collections.defaultdict(collections.Counter)
+    for word, operand in zip(words.view(np.uint64).tolist(), of.tolist(), strict=True):
+        arch = smem.context(operand)["arch"]
+        modes[arch][str(SmemDescriptor.decode(word, arch=arch).swizzle)] += 1
+    for found in modes.values():
+        valid = [count for name, count in found.items() if name != "invalid"]
+        assert 3 * min(valid) > max(valid), found
+        assert 6 * found["invalid"] < found.total(), found
+
+
 @examples(60)
 @given(st.sampled_from(["f16", "f8f6f4", "mxf8f6f4", "mxf4"]), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1), st.booleans())
 def test_instruction_descriptors_are_classified_as_problems_does(kind, word, bits, near):
@@ -147,7 +159,9 @@ def test_every_law_of_sums_holds_for_zeros_too_and_finds_one_wrong_bit():
         assert p.block or not p.d().any()  # a scale of 255 is a NaN
         assert {law(p, random.Random(1)) for law in laws.values()} <= {"", None}
         for name, law in laws.items():
-            p.d = lambda plain=plain, by=name in ("step by step", "exact"), **changes: plain(**changes) ^ plain().dtype.type(by or bool(changes))
+            p.d = lambda plain=plain, by=name in ("step by step", "exact"), **changes: (
+                plain(**changes) ^ plain().dtype.type(by or bool(changes))
+            )
             found[name] += (law(p, random.Random(1)) or "") != ""
     assert found.keys() == arithmetic.LAWS.keys() | arithmetic.INTEGER_LAWS.keys()
     assert all(found[name] for name in found if name != "doubled"), found  # of zeros that law says nothing
