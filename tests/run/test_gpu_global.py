@@ -1355,3 +1355,49 @@ def test_the_source_of_a_copy_is_followed_however_a_kernel_runs(kind, setting, o
         ("{copy} {wait} @%p4 " + STORES, {"X008"}),  # the other CTA has waited for its own copy
     ):
         assert copying(kind, body, grid=2, **options) == codes
+
+
+# The first CTA copies 16 bytes and says so by a flag. The last one, of another wave, then stores there.
+FREED_SOURCE = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra COPIES;
+setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; st.global.u32 [%d20], 5; bra END;
+COPIES: {} END:"""
+SOURCE_IS_READ = BROUGHT.replace(" FULL:", "\n FULL:").split("\n")
+SAYS_SO = "st.release.gpu.global.u32 [%d20+16], 1;"
+COPIED = "cp.async.ca.shared.global [here], [%d20], 16;"
+
+
+@pytest.mark.parametrize(
+    ("does", "codes"),
+    [
+        ((SOURCE_IS_READ[0], *SOURCE_IS_READ[1:], SAYS_SO), set()),
+        ((SOURCE_IS_READ[0], SAYS_SO, *SOURCE_IS_READ[1:]), {"X008"}),
+        ((COPIED, "cp.async.wait_all;", SAYS_SO), set()),
+        ((COPIED, SAYS_SO, "cp.async.wait_all;"), {"X008"}),
+    ],
+)
+def test_a_flag_after_the_wait_frees_the_source_of_a_copy(does, codes):
+    assert set(found(FREED_SOURCE.format(" ".join(does)), np.zeros(8, np.uint32), grid=9, block=1024)) == codes
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "codes"),
+    [
+        (("copy", "wait", "fence.acq_rel.gpu;", LETS), "", []),
+        (("copy", "fence.acq_rel.gpu;", LETS, "wait"), "", ["X008"]),
+        (("copy", "wait", LETS), "", ["X008"]),
+        (("copy", "fence.acq_rel.gpu;", LETS, "wait"), "griddepcontrol.wait;", []),
+    ],
+)
+@pytest.mark.parametrize(
+    ("copy", "wait"), [(SOURCE_IS_READ[0], " ".join(SOURCE_IS_READ[1:])), (COPIED, "cp.async.wait_all;")], ids=["bulk", "cp.async"]
+)
+def test_a_dependent_launch_leaves_the_source_of_a_copy(copy, wait, first, second, codes):
+    body = " ".join({"copy": copy, "wait": wait}.get(part, part) for part in first)
+    ptx = f""".version 8.0 .target sm_90a .address_size 64
+    .visible .entry first(.param .u64 a) {{ .reg .pred %p<4>; .reg .b64 %d<21>; .shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; ld.param.u64 %d20, [a]; {body} ret; }}
+    .visible .entry second(.param .u64 a) {{ .reg .b64 %d<4>; ld.param.u64 %d1, [a]; {second} st.global.u32 [%d1], 7; ret; }}"""
+    gpu = Gpu("sm_90a")
+    a = gpu.array(np.zeros(4, np.uint32))
+    run = gpu.launch(ptx, "first", args=[a], progress=False)
+    assert run.findings == []
+    assert [f.code for f in gpu.launch(ptx, "second", args=[a], progress=False, after=run).findings] == codes
