@@ -538,3 +538,13 @@ def test_a_fault_that_check_refuses_is_no_trouble_and_says_why(monkeypatch):
     assert faults.judged(scenario, "D308") == ("refused", "")
     monkeypatch.setattr(faults, "check", lambda scenario: (_ for _ in ()).throw(smemsim.InputError("")))
     assert faults.judged(scenario, "D308") == ("refused", "an InputError without a sentence")
+
+
+def test_processes_of_a_pool_import_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    """Modules that multiprocessing imports before it takes over the path of its parent."""
+    monkeypatch.chdir(tmp_path)
+    for module in ("pickle", "selectors", "signal", "socket", "struct", "tempfile"):
+        (tmp_path / f"{module}.py").write_text("import os; os._exit(7)")
+    with processes.pool(1) as pool:
+        assert pool.submit(abs, -3).result(timeout=60) == 3
+    assert "PYTHONSAFEPATH" not in os.environ

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib
 import multiprocessing
+import multiprocessing.context
 import os
 import pathlib
 import signal
@@ -22,6 +23,7 @@ from smemsim.base.errors import InputError
 __all__ = ["Lost", "close_client", "dask_client", "pool", "version", "without_main"]
 
 
+SAFE_PATH = "PYTHONSAFEPATH"
 AWAY = 20.0  # seconds that a Dask scheduler may not answer
 
 
@@ -29,8 +31,40 @@ def pool(count: int, begin: Callable[..., None] | None = None, arguments: tuple[
     """`count` fresh processes, each of which calls `begin` first. They end with this one, and Ctrl-C is this one's
     alone.
     """
-    context = multiprocessing.get_context("spawn")  # threads of this process are nothing to fork
-    return concurrent.futures.ProcessPoolExecutor(count, context, initializer=_begin, initargs=(begin, arguments))
+    with _safe_path():  # it starts a process that watches semaphores
+        return concurrent.futures.ProcessPoolExecutor(count, _Context(), initializer=_begin, initargs=(begin, arguments))
+
+
+_starts = threading.RLock()
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Pythons that start meanwhile import nothing from the current folder (Python's `-P`): multiprocessing starts them
+    by `-c`, which looks there first.
+    """
+    with _starts:
+        before = os.environ.get(SAFE_PATH)
+        os.environ[SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            os.environ.pop(SAFE_PATH)
+            if before is not None:
+                os.environ[SAFE_PATH] = before
+
+
+class _Process(multiprocessing.context.SpawnProcess):
+    """A fresh process: threads of this one are nothing to fork."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802  (multiprocessing's name)
+        with _safe_path():
+            return multiprocessing.context.SpawnProcess._Popen(process_obj)
+
+
+class _Context(multiprocessing.context.SpawnContext):
+    Process = _Process
 
 
 @contextlib.contextmanager
