@@ -135,7 +135,7 @@ _WGMMA = RuleTopic(
             "A program may use registers of D only after wgmma.wait_group. "
             "If it uses them earlier, ptxas inserts a wait, serialises the instructions, or takes other registers. "
             "ptxas warns with C7517, C7514, C7515 or C7511. It does not do this for registers of A.",
-            "add.f32 %f1, %f1, 1.0 stands between wgmma.commit_group and wgmma.wait_group 0. ptxas inserts a wait before it.",
+            "`add.f32 %f1, %f1, 1.0` stands between `wgmma.commit_group` and `wgmma.wait_group 0`. ptxas inserts a wait before it.",
             "A use before the wait is X007.",
         ),
     },
@@ -513,13 +513,13 @@ _MEMORY = RuleTopic(
             "An operand in shared memory may have a .shared address or a generic address. "
             "The low 32 bits of a generic address of shared memory are its .shared address.",
             "A pointer from C++ is passed to tcgen05.alloc without cvta.to.shared: it works.",
-            "This is silent.",
+            "It reports nothing.",
         ),
         "shared.width": RuleText(
             "Addresses have 32 bits in .shared, .local, .const and .param",
             "Addresses in these state spaces have 32 bits. The sum of a 32-bit register and a number wraps at 2^32. "
             "Of a 64-bit register only the low 32 bits count.",
-            "ld.shared.u32 %r1, [%r2 + 16] with %r2 = 0xfffffff0 reads address 0.",
+            "`ld.shared.u32 %r1, [%r2 + 16]` with %r2 = 0xfffffff0 reads address 0.",
             "It computes addresses in this way. An address outside of the window is X001.",
         ),
         "shared.static": RuleText(
@@ -602,19 +602,19 @@ _COUNTERS = RuleTopic(
             "Atomics and cp.async.ca cost the number of lanes in that bank. "
             "In a load of 8 or 16 B, two groups cost as much as one if neighbouring lanes read the same address.",
             "32 lanes read 4 B each at a stride of 8 B: each of 16 banks has two words, so the load costs 2 wavefronts.",
-            "run --counters prints the sum. Many conflicts are P901 and P902.",
+            "`run --counters` prints the sum. Many conflicts are P901 and P902.",
         ),
         "counters.sectors": RuleText(
             "Sectors of a global-memory access",
             "An access of global memory costs the number of different 32-byte sectors of its lanes. So does a load of another CTA's shared memory.",
             "32 lanes read 4 B each at a stride of 128 B: 32 sectors. Without gaps they are 4 sectors.",
-            "run --counters prints the sum. Many more sectors than needed are P903.",
+            "`run --counters` prints the sum. Many more sectors than needed are P903.",
         ),
         "counters.copies": RuleText(
             "Bank accesses of TMA and bulk copies",
             "TMA and bulk copies access a bank once for each 4-byte word of shared memory, with any swizzle. They cost no wavefront.",
             "A copy of 4096 B makes 1024 bank accesses, and 0 wavefronts.",
-            "run --counters prints both numbers.",
+            "`run --counters` prints both numbers.",
         ),
     },
 )
@@ -627,20 +627,20 @@ _BARRIERS = RuleTopic(
             "More warps than the barrier counts",
             "More warps arrive at a barrier than its thread count allows. The first ones complete its phase, the others begin the next phase. "
             "Which warps are first is unspecified.",
-            "Four warps execute bar.sync 1, 64: all go on. With three warps, the last one waits for ever.",
-            "X010. With three warps also X006.",
+            "Four warps execute `bar.sync 1, 64`: all go on. With three warps, the last one waits for ever.",
+            "It reports X010, and with three warps also X006.",
         ),
         "barrier.arrive_sync": RuleText(
             "bar.arrive, then bar.sync in the same phase",
             "If a warp executes bar.arrive and then bar.sync in the same phase, it counts twice.",
-            "Warp 0 executes bar.arrive 1, 64 and bar.sync 1, 64. Alone it completes the phase.",
+            "Warp 0 executes `bar.arrive 1, 64` and `bar.sync 1, 64`. Alone it completes the phase.",
             "It counts in this way.",
         ),
         "order.named_phases": RuleText(
             "An arrival may count in the previous phase",
             "A warp arrives at a barrier of some warps. If the warp is not ordered after all arrivals of the previous phase, its arrival may count in that phase.",
-            "Warp 1 executes bar.arrive 1, 64 twice, with nothing between. The second arrival may complete the first phase.",
-            "X010, if a warp waits in the previous phase or the arriving warp itself waits.",
+            "Warp 1 executes `bar.arrive 1, 64` twice, with nothing between. The second arrival may complete the first phase.",
+            "It reports X010, if a warp waits in the previous phase or the arriving warp itself waits.",
         ),
     },
 )
@@ -653,7 +653,7 @@ _LANES = RuleTopic(
         "order.lanes": RuleText(
             "Lanes are threads",
             "A write of one lane is visible to another lane only after both have executed bar.warp.sync, or another instruction together (.sync, .aligned).",
-            "Lane 0 stores a word of shared memory, lane 1 loads it. Between them __syncwarp() is required.",
+            "Lane 0 stores a word of shared memory, lane 1 loads it. Between them `__syncwarp()` is required.",
             "A missing barrier is X008.",
         ),
         "order.lanes_only_wait": RuleText(
@@ -668,31 +668,31 @@ _LANES = RuleTopic(
             "An arrival of one lane frees only its own reads",
             "An arrival of one lane covers only its own reads. The reads of the other lanes are not ordered before a later overwrite.",
             "All lanes load a stage, lane 0 arrives at the mbarrier empty, and TMA overwrites the stage.",
-            "X005 or X008. It is a remark if the arriving lane executed the same load instruction, because libraries free stages in this way.",
+            "It reports X005 or X008. It is a remark if the arriving lane executed the same load instruction, because libraries free stages in this way.",
         ),
         "order.warp_synchronous": RuleText(
             "Volatile accesses without __syncwarp",
             "One lane stores a word of shared memory by a volatile store, and another lane of the warp loads it by a volatile load. If the lanes do not synchronise in between, the load may return the old value.",
-            "The last steps of an old reduction: s[i] += s[i + 16]; s[i] += s[i + 8]; with volatile s.",
-            "X008, except for a loop that waits for the value.",
+            "The last steps of an old reduction, with volatile s: `s[i] += s[i + 16]; s[i] += s[i + 8];`.",
+            "It reports X008, except for a loop that waits for the value.",
         ),
         "order.shuffles": RuleText(
             "Shuffles from lanes that do not take part",
             "The result of shfl.sync is undefined if its source lane does not execute the instruction, or is not in the member mask.",
             "Lanes 0 to 15 execute shfl.sync.down by 16 with mask 0xffff: the source lanes 16 to 31 do not take part.",
-            "X011 where the value is used.",
+            "It reports X011 where the value is used.",
         ),
         "order.lane_updates": RuleText(
             "Several lanes update one word",
             "Several lanes of a warp load one word, compute new values, and store them there by one instruction. All updates except one are lost.",
-            "histogram[bin] += 1 in two lanes with the same bin.",
-            "X008. In global memory it is a remark if each address has the same number of lanes, and these lanes store one value.",
+            "`histogram[bin] += 1` in two lanes with the same bin.",
+            "It reports X008. In global memory it is a remark if each address has the same number of lanes, and these lanes store one value.",
         ),
         "order.same_value": RuleText(
             "Writes of the same bytes",
             "A write of the bytes that are already there is no race, because no order of such writes gives another result.",
             "All threads of a CTA store 0 to one counter.",
-            "Such writes are silent.",
+            "It reports nothing.",
         ),
     },
 )
@@ -705,7 +705,7 @@ _FENCES = RuleTopic(
             "Relaxed accesses with fences",
             "A relaxed or volatile store, or a relaxed arrival, releases what an earlier fence of its thread covers. "
             "A relaxed or volatile load, or a relaxed wait, acquires at the next fence of its thread.",
-            "st data; fence.acq_rel.gpu; st.relaxed flag. The reader: ld.relaxed flag; fence.acq_rel.gpu; ld data.",
+            "The writer: `st data; fence.acq_rel.gpu; st.relaxed flag`. The reader: `ld.relaxed flag; fence.acq_rel.gpu; ld data`.",
             "Without a fence the access of data is X008.",
         ),
         "order.carrier": RuleText(
@@ -714,7 +714,7 @@ _FENCES = RuleTopic(
             "If another thread has overwritten that value by a store, the reader acquires nothing. "
             "If another thread has changed the value by an atomic operation, the reader still acquires. "
             "A plain (weak) store releases nothing. An atomic operation that does not change the value releases nothing.",
-            "Thread A stores flag = 1 with release. Thread B executes atom.add flag, 1. Thread C reads 2 with acquire: C acquires what A released.",
+            "Thread A stores flag = 1 with release. Thread B executes `atom.add flag, 1`. Thread C reads 2 with acquire: C acquires what A released.",
             "A reader that acquires nothing races with the data: X008.",
         ),
         "order.observation": RuleText(
@@ -728,14 +728,14 @@ _FENCES = RuleTopic(
             "Data and flag with no fence between",
             "A thread stores data and then a flag by relaxed or volatile stores, with no fence between. "
             "A thread that reads the flag and then the data may read old data.",
-            "st.relaxed data; st.relaxed flag. The reader: ld.relaxed flag; ld.relaxed data.",
-            "The remark X008, because no accesses race.",
+            "The writer: `st.relaxed data; st.relaxed flag`. The reader: `ld.relaxed flag; ld.relaxed data`.",
+            "It reports the remark X008, because no accesses race.",
         ),
         "order.fenced_by_others": RuleText(
             "Fences of several threads around a barrier",
             "Release: each thread executes a fence, all meet at a barrier, and then one thread executes a relaxed atomic. The atomic releases the writes of all these threads. "
             "Acquire: one thread executes a relaxed read, all meet at a barrier, and then each executes a fence. After its fence each thread has acquired.",
-            "__threadfence(); __syncthreads(); thread 0: atomicAdd(flag, 1). Another CTA: thread 0 polls flag; __syncthreads(); __threadfence().",
+            "One CTA: `__threadfence(); __syncthreads();`, then thread 0 executes `atomicAdd(flag, 1)`. Another CTA: thread 0 polls flag, then all execute `__syncthreads(); __threadfence();`.",
             "The pattern is silent. Without the fences it is X008.",
         ),
         "order.reader_fence": RuleText(
@@ -743,46 +743,46 @@ _FENCES = RuleTopic(
             "A thread observes a relaxed operation, executes no fence, and reads the data by a plain load. "
             "The value is old only if the L1 has an older copy of the 128 bytes.",
             "The last block of a reduction: atomicInc tells a CTA that it is the last one, and the CTA sums the partial results.",
-            "A remark if, in this launch, only the own CTA has loaded from these 128 bytes, and only after the operation. Otherwise X008. "
+            "It reports a remark if, in this launch, only the own CTA has loaded from these 128 bytes, and only after the operation. Otherwise X008. "
             "A plain store in place of the load is always a remark.",
         ),
         "order.barrier_fences": RuleText(
             "A relaxed read before a barrier",
             "A relaxed load acquires at a later bar.sync for the threads of the CTA, and at barrier.cluster for those of the cluster. It acquires nothing for other threads.",
-            "Thread 0 polls a flag by ld.relaxed. After __syncthreads() all threads of the CTA may read the data.",
-            "This is silent.",
+            "Thread 0 polls a flag by ld.relaxed. After `__syncthreads()` all threads of the CTA may read the data.",
+            "It reports nothing.",
         ),
         "order.fence_sc": RuleText(
             "fence.sc and membar",
             "fence.sc and membar order like fence.acq_rel. The order of two such fences in a run is not used.",
             "Two threads each store one word, execute fence.sc, and read the other word by a plain load.",
-            "X008 for the plain accesses: either fence may be the first one.",
+            "It reports X008 for the plain accesses, because either fence may be the first one.",
         ),
         "order.scope": RuleText(
             "Scopes must include the other thread",
             "A release and an acquire synchronise if the scope of each includes the other thread. "
             "Two strong accesses are no race under the same condition. It also holds for the write and the read between a release and an acquire.",
             "CTAs 0 and 1 both execute atom.add.cta on one word: the scope .cta does not include the other CTA.",
-            "X008.",
+            "It reports X008.",
         ),
         "order.update": RuleText(
             "Two threads update one word",
             "Two threads each load a word, compute a new value, and store it there, by relaxed or volatile accesses. If nothing orders the two threads, one update can be lost.",
-            "Two CTAs: ld.relaxed count; add 1; st.relaxed count.",
-            "X008. Write red.add.",
+            "Two CTAs each execute `ld.relaxed count; add 1; st.relaxed count`.",
+            "It reports X008. The fix is red.add.",
         ),
         "order.looks_again": RuleText(
             "A plain read before an atomic",
             "A plain load of a word is followed by an atomic operation (cas, min, max, and, or) at the same address. "
             "The load races with the atomic operations of other threads. The atomic operation reads the word again and decides by the new value.",
-            "if (x < *best) atomicMin(best, x);",
-            "The remark X008.",
+            "`if (x < *best) atomicMin(best, x);`",
+            "It reports the remark X008.",
         ),
         "order.past_l1": RuleText(
             "Weak accesses with .cg, .cv or .wt",
             "Two accesses of a word are not ordered, and both have .cg, .cv or .wt, or one of them has and the other one is strong. They race by the PTX ISA, but both bypass the L1. They order no other word.",
             "st.global.cg by one CTA, ld.global.cg by another one.",
-            "The remark X008.",
+            "It reports the remark X008.",
         ),
     },
 )
@@ -793,8 +793,8 @@ _MBARRIERS = RuleTopic(
     {
         "order.parity": RuleText(
             "A wait for a parity",
-            "Phase n and phase n - 2 have the same parity. A thread waits for the parity of phase n. If it does not know that phase n - 1 is complete, the old phase n - 2 may satisfy the wait. "
-            "Then the thread acquires only what was released up to phase n - 2.",
+            "Phase n and phase n-2 have the same parity. A thread waits for the parity of phase n. If it does not know that phase n-1 is complete, the old phase n-2 may satisfy the wait. "
+            "Then the thread acquires only what was released up to phase n-2.",
             "A consumer waits for parity 0 of phase 2, and has not waited for phase 1. The end of phase 0 satisfies the wait.",
             "The read of the data is X004 or X008.",
         ),
@@ -803,7 +803,7 @@ _MBARRIERS = RuleTopic(
             "A thread arrives at an mbarrier. If it does not know that the previous phase is complete, its arrival may count in that phase. "
             "Bytes of mbarrier.expect_tx count in the present phase for certain only if an arrival of the same phase comes after it. Otherwise the phase may end first.",
             "One thread executes expect_tx, and the last arrival comes from another thread at any time. The bytes may count in the next phase.",
-            "X010, if nothing else is wrong.",
+            "It reports X010, if nothing else is wrong.",
         ),
         "order.mbarrier_lives": RuleText(
             "The life of an mbarrier",
@@ -817,32 +817,32 @@ _MBARRIERS = RuleTopic(
             "mbarrier operations without a scope",
             "By the PTX ISA an mbarrier operation without a scope has .cta. smemsim counts it for the whole cluster, because CUTLASS relies on this. An explicit .cta does not order other CTAs.",
             "mbarrier.arrive.shared::cluster.b64 frees a stage of another CTA.",
-            "This is silent. Ordinary stores and cp.async copies that rely on it are a finding (see the next rules).",
+            "It reports nothing. Ordinary stores and cp.async copies that rely on it are a finding (see the next rules).",
         ),
         "order.narrow_wait": RuleText(
             "Waits with .acquire.cta",
             "A wait with an explicit .acquire.cta orders only threads of its CTA.",
             "CTA 1 waits with .acquire.cta for data that CTA 0 stored into the shared memory of CTA 1.",
-            "A remark in shared and tensor memory, if nothing else is missing. X008 in global memory.",
+            "It reports a remark in shared and tensor memory, if nothing else is missing. X008 in global memory.",
         ),
         "order.narrow_arrival": RuleText(
             "Arrivals with .release.cta at another CTA",
             "An arrival with .release.cta at another CTA's mbarrier releases nothing to that CTA.",
             "CTA 1 reads a stage and arrives with .release.cta at the mbarrier of CTA 0.",
-            "A remark if only reads or complete asynchronous operations rely on it. X008 or X004 if ordinary stores or cp.async copies rely on it.",
+            "It reports a remark if only reads or complete asynchronous operations rely on it. X008 or X004 if ordinary stores or cp.async copies rely on it.",
         ),
         "order.sibling_arrivals": RuleText(
             "One instruction arrives at several CTAs",
             "The lanes of a warp arrive by one instruction at the mbarriers of several CTAs. Nothing orders the arrivals of two lanes. "
             "Another warp waits for the phase at one CTA. It then relies on the other arrivals too.",
             "Lanes 0 and 1 free a stage in CTAs 0 and 1. A producer of CTA 0 waits there, and then arrives in CTA 1 for the next phase.",
-            "The remark X010 for the arrival that nothing else orders.",
+            "It reports the remark X010 for the arrival that nothing else orders.",
         ),
         "order.relaxed_cluster_arrive": RuleText(
             "barrier.cluster.arrive.relaxed",
             "barrier.cluster.arrive.relaxed releases nothing.",
             "CTA 0 stores into its shared memory and arrives relaxed. CTA 1 waits and reads the word.",
-            "The remark X008, if nothing else is missing.",
+            "It reports the remark X008, if nothing else is missing.",
         ),
     },
 )
@@ -854,7 +854,7 @@ _ASYNC = RuleTopic(
         "order.groups": RuleText(
             "Groups belong to one thread",
             "A bulk group or a cp.async group belongs to the thread that issued the operations. Only commit_group and wait_group of that thread count.",
-            "Thread 0 issues a bulk store. Thread 1 executes cp.async.bulk.wait_group 0: it waits for nothing.",
+            "Thread 0 issues a bulk store. Thread 1 executes `cp.async.bulk.wait_group 0`: it waits for nothing.",
             "A use of the bytes is X004 or X005.",
         ),
         "order.proxy_reads": RuleText(
@@ -869,7 +869,7 @@ _ASYNC = RuleTopic(
             "The four warps of a warpgroup store an operand. Each executes fence.proxy.async after its stores. "
             "Then wgmma.mma_async reads the stores of all four warps. It concerns all four, but no barrier orders them.",
             "Each warp fills 16 rows with zeros, executes fence.proxy.async, and all execute wgmma.",
-            "A remark, if nothing else is missing.",
+            "It reports a remark, if nothing else is missing.",
         ),
         "order.tcgen05_fence": RuleText(
             "tcgen05.fence",
@@ -883,7 +883,7 @@ _ASYNC = RuleTopic(
             "tcgen05.dealloc may block until both CTAs execute it. So before its own dealloc, a CTA must not wait for an event that comes after the dealloc of the other CTA. "
             "The CTA that allocates must know that the other one has begun.",
             "CTA 0 waits for a flag, and then deallocates. CTA 1 deallocates, and then sets the flag. Both may wait for ever.",
-            "X012 for the order, X006 for the hang. A CTA that does not know that the other one has begun is the remark X009.",
+            "It reports X012 for the order, X006 for the hang. A CTA that does not know that the other one has begun is the remark X009.",
         ),
         "order.tensormap_proxy": RuleText(
             "Tensor maps that a kernel writes",
@@ -903,7 +903,7 @@ _ASYNC = RuleTopic(
             "Several warps change one tensor map",
             "Several warps of a CTA change fields of one map in global memory by tensormap.replace, and nothing orders them. They write the same values.",
             "Each epilogue warp makes the same map in the same place.",
-            "The remark X008.",
+            "It reports the remark X008.",
         ),
     },
 )
@@ -915,8 +915,8 @@ _LAUNCHES = RuleTopic(
         "order.exit": RuleText(
             "Exits count as arrivals",
             "A thread that has exited counts as arrived at barrier.cluster, and at a bar.sync of all threads. Its accesses happen before those of the threads that wait there.",
-            "Warp 3 returns early. The other warps execute __syncthreads() and read what warp 3 stored.",
-            "This is silent.",
+            "Warp 3 returns early. The other warps execute `__syncthreads()` and read what warp 3 stored.",
+            "It reports nothing.",
         ),
         "order.same_multiprocessor": RuleText(
             "CTAs on one multiprocessor",
@@ -929,7 +929,7 @@ _LAUNCHES = RuleTopic(
             "A read of global memory is no race if its value is not used. "
             "A value is used if it reaches one of these: a store that the warp executes, a branch, a guard, an atomic operation, shared memory, a matrix instruction.",
             "A small Triton block: warps load elements that belong to other warps, and their stores are guarded off.",
-            "This is silent.",
+            "It reports nothing.",
         ),
         "order.dependent_launch": RuleText(
             "Programmatic dependent launch",
@@ -938,13 +938,13 @@ _LAUNCHES = RuleTopic(
             "The same holds for accesses of an earlier launch that the previous launch has not waited for. "
             "A fence of device scope before griddepcontrol.launch_dependents synchronises with the start of the next launch. The exit of a CTA does not.",
             "Launch 1 writes an array. Launch 2 reads it without griddepcontrol.wait.",
-            "X008.",
+            "It reports X008.",
         ),
         "order.non_coherent": RuleText(
             "Read-only loads of data that the launch has written",
             "ld.global.nc requires memory that is read-only during the launch. If the launch has written the data, the load may return an old value.",
-            "A kernel stores p[i] and later loads it by __ldg(&p[i]).",
-            "A remark.",
+            "A kernel stores p[i] and later loads it by `__ldg(&p[i])`.",
+            "It reports the remark X008.",
         ),
     },
 )
