@@ -308,7 +308,7 @@ def test_a_missing_arrival_of_the_peer_is_named():
     )
     found = first(own, cluster=2)
     assert found.code == "X006"
-    assert "1 of 2 arrivals are missing; CTA 1 has arrived at the mbarrier of CTA 1" in found.message
+    assert "1 of 2 arrivals is missing; CTA 1 has arrived at the mbarrier of CTA 1" in found.message
     assert "let CTA 1 arrive here too: mapa of the address to rank 0" in found.repair
     alone = PEERS.format("setp.eq.u32 %p3, %r7, 0; and.pred %p3, %p3, %p9;").replace("WHO", "@%p3").replace("TO", "1")
     found = first(alone, cluster=2)

@@ -766,7 +766,7 @@ def test_a_finding_shows_its_lines(tmp_path):
     assert finding.code == "X001"
     assert finding.where.startswith(f"k.ptx:{finding.line} ({source}:2)")
     assert text.splitlines()[finding.line - 1].startswith("ld.global.u32")
-    assert finding.excerpt() == [f"{source}:2 | acc = load(far)", f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
+    assert finding.excerpt() == ["kernel.py:2 | acc = load(far)", f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
     assert all(line in run.text() for line in finding.excerpt())
     page = run.html()
     assert "acc = load(far)" in page

@@ -318,7 +318,7 @@ def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; "
             "W: mbarrier.try_wait.shared::cta.b64 %p1, [bar], %d5; @!%p1 bra W;",
-            "1 of 129 arrivals are missing; so far: arrivals by line",
+            "1 of 129 arrivals is missing; so far: arrivals by line",
         ),
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; bar.sync 0; "
@@ -530,7 +530,7 @@ def test_a_hang_names_the_cta_whose_mbarrier_lacks_an_arrival():
     and.b32 %r8, %r7, 1; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], %r8; @!%p1 bra W; add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, 4; @%p3 bra AGAIN;"""
     told = found(body, np.zeros(1, np.uint32), grid=3)
     assert set(told) == {"X006"}
-    assert "1 of 32 arrivals are missing" in told["X006"]
+    assert "1 of 32 arrivals is missing" in told["X006"]
     assert "of CTA 1" in told["X006"]
     assert not any(f"of CTA {other}" in told["X006"] for other in (0, 2))
 

@@ -197,7 +197,7 @@ setp.eq.u32 skip, {found[1]}, of; setp.ge.and.u32 skip, me, 256, skip;
     rows = {half.does: half.text for half in first.halves}
     assert rows["came"] == "warp 4 of CTA (0, 0, 0)"
     assert rows["overdue"].startswith("warp 8 of CTA (0, 0, 0) waits at line ")
-    assert "1 of 2 arrivals are missing" in first.why
+    assert "1 of 2 arrivals is missing" in first.why
 
 
 # ---- Kernels that an H200 timed: tools/capture/pipeline_twins.py

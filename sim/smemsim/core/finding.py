@@ -610,7 +610,7 @@ class Finding(metaclass=OwnMembers):
         chain = location.chain if location is not None else ()
         for place in sorted(chain, key=lambda place: place is not first):
             if source := source_line(place.file, place.line, self.folders):
-                yield f"{place} | {_cut(source)}"
+                yield f"{str(place).rpartition('/')[2]} | {_cut(source)}"
 
     def others(self) -> str:
         """The other instructions with this finding, in words; "" if there are none."""
@@ -667,7 +667,7 @@ class Finding(metaclass=OwnMembers):
             yield from (Labelled(half.does, told(half.text)) for half in self.halves)
         if self.why or self.because:
             because = self._follows_from or self.because
-            yield Labelled("why", told(self.why or because), because if self.why else "")
+            yield (Labelled("why", told(self.why), because) if self.why else _alone(because))
         yield from _fix_rows(self._fix())
 
     def _fix(self) -> dict[str, Any]:
@@ -877,8 +877,14 @@ def _rows_of(found: Mapping[str, Any]) -> Iterator[Labelled]:
     if (ctas := found.get("ctas")) is not None and ctas["count"] > 1:
         yield Labelled("in", f"{ctas['count']} CTAs, first CTA {ctas['first']}")
     if found["why"] or found.get("because"):
-        yield Labelled("why", told(found["why"] or found["because"]), found.get("because", "") if found["why"] else "")
+        yield (Labelled("why", told(found["why"]), found.get("because", "")) if found["why"] else _alone(found["because"]))
     yield from _fix_rows(found["fix"])
+
+
+def _alone(because: str) -> Labelled:
+    """The row of a finding without a reason of its own: the finding that it follows from, or the document."""
+    cause = because.removeprefix("follows from ")
+    return Labelled("rule", told(because)) if cause == because else Labelled("cause", cause)
 
 
 def _line_is(line: int, location: str) -> str:

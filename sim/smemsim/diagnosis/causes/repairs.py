@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from smemsim.core.finding import Fix, Path, Value
+from smemsim.core.finding import Fix, Path, Value, ranges
 from smemsim.core.spec.architectures import any_architecture
 from smemsim.core.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.core.spec.smem_descriptor import REACH, START
@@ -23,6 +23,7 @@ from smemsim.diagnosis.scenario_machine import (
 __all__ = ["Repair", "changes_of", "descriptor_repairs", "named_changes", "transposed_repair", "word_fix"]
 
 MOST_WORDS = 8  # descriptors that a fix lists
+MOST_OFFSETS = 16  # of K steps, that a fix lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +99,22 @@ def named_changes(read: Read, s: FoundDescriptor) -> str:
     """All fields of the word that must change, except the swizzle and the start."""
     named = [*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]
     return ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in named)
+
+
+def _offsets(used: list[int], needed: list[int]) -> str:
+    """What the byte offsets of the K steps must be; of many steps only those that differ.
+
+    >>> _offsets([0, 64], [0, 32])
+    'the byte offsets [0, 64] of the K steps must be [0, 32]'
+    >>> _offsets([0, 0, *[32] * 30], [0, 64, *[32] * 30])
+    'the byte offset of K step 1 must be [64] (now [0])'
+    """
+    if len(used) <= MOST_OFFSETS:
+        return f"the byte offsets {used} of the K steps must be {needed}"
+    odd = [n for n, (now, wanted) in enumerate(zip(used, needed, strict=True)) if now != wanted]
+    now, wanted = ([of[n] for n in odd[:MOST_OFFSETS]] for of in (used, needed))
+    more = f" and {len(odd) - MOST_OFFSETS} more" if len(odd) > MOST_OFFSETS else ""
+    return f"the byte offset{'s' * (len(odd) > 1)} of K step{'s' * (len(odd) > 1)} {ranges(odd[:MOST_OFFSETS])}{more} must be {wanted} (now {now})"
 
 
 def _listed(starts: np.ndarray) -> str:
@@ -212,7 +229,7 @@ def _start_in_bytes(read: Read, s: FoundDescriptor, repair: Callable[..., Repair
     if raw[0, 0] != s.starts[0, 0] & START.mask or not raw[0, 0]:
         return None
     used, needed = (of[0] - of[0, 0] for of in (raw << START.shift, s.starts))
-    steps = f", and the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}" if (used != needed).any() else ""
+    steps = f", and {_offsets(used.tolist(), needed.tolist())}" if (used != needed).any() else ""
     text = f"start {int(raw[0, 0]) << START.shift:#x} must be {int(s.starts[0, 0]):#x}{steps}: shift addresses and advances right by {START.shift}"
     return repair("D301", "the start address was written in bytes", text, f"the field counts units of {1 << START.shift} B")
 
@@ -239,7 +256,7 @@ def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Calla
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
         used, needed = (of[0] - of[0, 0] for of in (raised, s.starts))
-        steps = f"the byte offsets {used.tolist()} of the K steps must be {needed.tolist()}"
+        steps = _offsets(used.tolist(), needed.tolist())
         if raised[0, 0] != s.starts[0, 0]:
             steps += f", and start {int(raised[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
         if read.starts is None and s.words.size <= MOST_WORDS:  # there are words alone, and no offsets in the scenario
@@ -264,7 +281,7 @@ def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tu
         return repair(
             "R503" if panel else "R502",
             "the K steps after the first swizzle row start in the wrong place" if panel else "later K steps start in the wrong place",
-            f"the byte offsets {table[0]} of the K steps must be {table[1]}{also}",
+            f"{_offsets(*table)}{also}",
             f"the next {mode.width} B of K lie in another block of the tile"
             if panel
             else "each K step must start at the address of its first k",

@@ -271,7 +271,7 @@ class Reporting:
         if by == warp:
             return f"warp {self.warp(by)} has waited for it; another warp that takes part has not"
         if by >= 0:
-            return f"warp {self.warp(by)} has waited for it; warp {self.warp(warp)} has not, and no barrier follows the wait of warp {self.warp(by)}"
+            return f"only warp {self.warp(by)} has waited for it, and no barrier after that wait includes warp {self.warp(warp)}"
         i, left, _ = self._weak_wait(op)
         return "no thread has waited for it" if i is None else f"{i.name} {left} of line {i.line} leaves it pending"
 
@@ -289,7 +289,7 @@ class Reporting:
             return WAIT.get(kind, "before this line, wait for the mbarrier or the group that counts the operation") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        return f"a barrier after the wait of warp {self.warp(by)}: warp {self.warp(by)} arrives there ({how}), warp {self.warp(warp)} waits there"
+        return f"let warp {self.warp(by)} arrive at a barrier after its wait ({how}), and let warp {self.warp(warp)} wait there"
 
     def commit_of(self, i: Instruction) -> str:
         """How to wait for an operation of tcgen05: its commit is proposed if no tcgen05.commit can follow it."""

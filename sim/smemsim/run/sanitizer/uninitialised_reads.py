@@ -115,8 +115,8 @@ class UninitialisedReads:
         if by is None:
             return f"write it before line {i.line} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
         return (
-            f"let line {by.line} ({by.name}), which writes the bytes next to it, write these too (are all threads and trips there?); or let line {i.line} read no more "
-            "than was written"
+            f"write these bytes first: line {by.line} ({by.name}) writes only bytes next to them (do some threads or iterations skip it?); or read only "
+            "what was written"
         )
 
     def nothing_came(self) -> None:

@@ -105,11 +105,11 @@ def _unseen(barrier: Mbarrier) -> str:
     by = f"phases {state.passed.seen} to {last} completed without a wait"
     if state.arrivals.run_ahead:
         return (
-            "let the arriving threads wait for the waiting thread before they arrive again (a second mbarrier); or one of the arrivals belongs to another "
-            f"mbarrier: {by}, and the same threads arrived in each"
+            "before they arrive again, let the arriving threads wait until this thread has gone on (a second mbarrier), or let one of them arrive at "
+            f"another mbarrier: {by}, and the same threads arrived in each"
         )
     came = (last - state.passed.seen + 2) * state.expected - state.pending
-    return f"correct the {state.expected} arrivals of mbarrier.init, or let fewer threads arrive: {by} ({came} arrivals so far)"
+    return f"correct the count of mbarrier.init ({state.expected} for a phase), or let fewer threads arrive: {by} ({came} arrivals so far)"
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
@@ -158,7 +158,7 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             text += f"; CTA {cta.number} has never arrived"
         repair = repair or (
             f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
-            f"shared::cluster there; or correct the {barrier.state.expected} arrivals of mbarrier.init"
+            f"shared::cluster there; or correct the count of mbarrier.init ({barrier.state.expected} for a phase)"
         )
     return text, repair
 
@@ -418,7 +418,9 @@ def _check_cluster(barrier: Mbarrier, x: Wave) -> None:
     state = barrier.state
     if (barrier.waits or state.passed.seen) and (surprise := unexpected(barrier, x)) is not None:
         at, why, right = surprise
-        x.launch.find("T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3")
+        x.launch.find(
+            "T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3", why="the surplus bytes take the mbarrier's byte count below 0"
+        )
     if (
         state.bytes.expected == state.bytes.brought
         and (again := twice(barrier, x)) is not None
@@ -671,7 +673,9 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
     """The arrivals and bytes that a phase lacks, and the threads that have ever taken part, for a report of a hang."""
     state, left = barrier.state, []
     if state.pending:
-        left.append(f"{state.pending} of {state.expected} arrivals are missing{missing_arrivals(barrier, x)[0]}")
+        left.append(
+            f"{state.pending} of {state.expected} arrivals {'is' if state.pending == 1 else 'are'} missing{missing_arrivals(barrier, x)[0]}"
+        )
     if state.tx > 0:
         last = state.byte_rounds[-1]
         counted = last.phase == state.phase and last.expected - last.brought == state.tx
