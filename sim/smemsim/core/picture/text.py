@@ -42,8 +42,8 @@ def picture_text(picture: Picture, widest: int | None = None) -> RenderableType:
     from rich.text import Text
 
     parts = [Text(picture.title, "bold"), *map(Text, picture.subtitles)]
-    parts += [_grid(picture.grids[-1], widest)] if picture.grids else []
     parts += [Text(legend_text(picture), "dim")] if picture.cell else []
+    parts += [_grid(picture.grids[-1], widest)] if picture.grids else []
     parts += [Text("; ".join(_stride(picture)))] if picture.strides else []
     parts += [Text(wrapped("; ".join(picture.notes)))] if picture.notes else []
     if picture.table is not None:
@@ -55,7 +55,12 @@ def picture_text(picture: Picture, widest: int | None = None) -> RenderableType:
 
 def _stride(picture: Picture) -> list[str]:
     """A line for each stride: the bytes, and from where to where it leads."""
-    return [f"{s.name} {s.bytes} B: {s.begin:#x} -> {s.end:#x}" if s.used else f"{s.name} {s.bytes} B: not used" for s in picture.strides]
+    return [
+        f"{s.name} {s.bytes} B: {s.begin:#x} -> {s.end:#x}{' (with the swizzle)' * (s.end - s.begin != s.bytes)}"
+        if s.used
+        else f"{s.name} {s.bytes} B: not used"
+        for s in picture.strides
+    ]
 
 
 def _grid(grid: Grid, widest: int | None) -> Text:
