@@ -11,7 +11,7 @@ from its numbers.
 | X003 | fence.proxy.async after the ordinary stores, or before what orders them |
 | X004, X005, X007 | a smaller N of wait_group; a wait_group, a commit_group; .acquire for .relaxed; the other parity, a counted one |
 | X006, X010 | the count of mbarrier.init or of a barrier; the other parity, a counted one; the mask of a multicast; the number of a barrier |
-| X008 | a counted parity; a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
+| X008 | a wait for a copy whose source is overwritten; a counted parity; a wider scope, .release and .acquire; bar.warp.sync between lanes, bar.sync between warps, barrier.cluster before the end |
 | X011 | the member mask |
 | X012 | tcgen05.wait::ld and ::st, tcgen05.fence on both sides, also before the next arrival |
 | X014 | wgmma.fence |
@@ -600,6 +600,8 @@ def _new_groups(kind: str, op: Instruction, access: Instruction, code: _Code, *,
 
 
 def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[Candidate]:
+    if at.other is not None and _is_load(at.other):
+        yield from _source(at.other, i, code)
     yield from _scopes(f, at, i, code)
     if f.touched and not at.within_warp:
         for wait in code.nearest([other for other in code.named("mbarrier.") if _is_wait(other)], i)[:2]:
@@ -617,6 +619,19 @@ def _barrier(f: Finding, at: InLaunch, i: Instruction, code: _Code) -> Iterator[
     ):  # shared memory of a CTA that may have ended
         edits = tuple(code.put("barrier.cluster.arrive; barrier.cluster.wait;", end, is_before=True) for end in ends)
         yield Candidate(edits, f"barrier.cluster.arrive and barrier.cluster.wait before {_lines(ends)}", is_all=False)
+
+
+def _is_load(i: Instruction) -> bool:
+    """Does a copy bring bytes from global to shared memory?"""
+    return _group_kind(i) == "cp.async" or (is_bulk(i) and "global" in i.modifiers and "bulk_group" not in i.modifiers)
+
+
+def _source(copy: Instruction, write: Instruction, code: _Code) -> Iterator[Candidate]:
+    """A wait for a copy before its source in global memory is overwritten."""
+    if is_bulk(copy):
+        yield from (candidate._replace(is_other=False) for candidate in _missing_wait(write, code))
+    else:
+        yield from _of_groups("cp.async", copy, write, code, is_all=False)
 
 
 def _order_of_mbarriers(i: Instruction, code: _Code) -> Iterator[Candidate]:

@@ -996,7 +996,7 @@ class GlobalShadow:
             why = "nothing orders the write after a wait for the copy" if is_waited_for else "no thread has waited for the copy"
             return Said(
                 races.unordered(mine, theirs, where, f"{why}: a copy reads its source until it is complete"),
-                f"{self._completion(other)} before line {i.line}; in other threads, then {self._order(is_near)}",
+                self._completion(other, i, is_near),
             )  # fmt: skip
         scopes = self.history.numbers.scope[self.history.numbers.index(i)], self.history.numbers.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
@@ -1008,12 +1008,16 @@ class GlobalShadow:
         commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"
         return wait if self.reporting.following(copy, commit) is not None else f"{commit} and {wait}"
 
-    @staticmethod
-    def _completion(copy: Instruction) -> str:
+    def _completion(self, copy: Instruction, write: Instruction, near: bool) -> str:
         """How threads wait until a copy has read its source."""
-        if is_bulk(copy):
-            return f"wait for the mbarrier of line {copy.line} (mbarrier.try_wait)"
-        return f"cp.async.wait_all (or cp.async.wait_group) in the threads that execute line {copy.line},"
+        wait = (
+            f"wait for the mbarrier of line {copy.line} (mbarrier.try_wait)"
+            if is_bulk(copy)
+            else f"cp.async.wait_all or cp.async.wait_group in the threads that execute line {copy.line}"
+        )
+        if not near:
+            return f"{wait}, then {self._order(near)}"
+        return f"{wait} before line {write.line}; if other threads write: {BARRIER} between"
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; ""
