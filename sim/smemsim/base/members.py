@@ -61,7 +61,7 @@ class OwnMembers(type):
     - `dir` and `help` of a class with few members show all of its own.
     - For other classes they show only what is called on the class itself. The docstring then ends with the names of all
       members. `dir` of an instance has all of them.
-    - A class lists members that only smemsim uses in `_internal`.
+    - A class lists members that only smemsim uses in `_internal`. Members of a user's class that inherits are all shown.
 
     >>> from smemsim.base.errors import HardwareTrap
     >>> dir(HardwareTrap)
@@ -82,8 +82,13 @@ class OwnMembers(type):
     def __dir__(cls) -> list[str]:
         members = public_members(cls)
         if len(members) > FEW:
-            return [name for name, of in members.items() if isinstance(of, classmethod | staticmethod)]
-        return list(members)
+            members = {name: of for name, of in members.items() if isinstance(of, classmethod | staticmethod)}
+        theirs = [name for c in cls.__mro__ if not _is_ours(c) for name in vars(c) if name in _own(cls)]
+        return sorted({*members, *theirs})
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 MEMBERS = "Members (`help` of one explains it): "
