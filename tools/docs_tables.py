@@ -148,7 +148,7 @@ def evidence(_: Page) -> str:
             r = RULES[name]
             items = [
                 f"Example: {_marked(r.example)}",
-                f"What smemsim does: {_marked(r.reports)}",
+                f"In smemsim: {_marked(r.reports)}",
                 f"Evidence: {_grades(r)}.{f' Recorded cases: {_listed(r.traces)}.' if r.traces else ''}",
                 f"Source: {_marked(r.source)}.",
             ]
