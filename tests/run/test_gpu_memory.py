@@ -411,6 +411,15 @@ def test_sums_in_the_systems_part_are_those_of_the_window():
     assert out.numpy().tolist() == [there] * 2
 
 
+@pytest.mark.parametrize("below", [16, -16])
+def test_only_the_ctas_of_a_cluster_have_windows_and_systems_parts(below):
+    """An address of one CTA more, in its window or below it, is outside (error 719)."""
+    for rank, status in ((0, 0), (1, 0), (2, 719), (3, 719)):
+        body = f"mov.u32 %r2, sm; mapa.shared::cluster.u32 %r2, %r2, 0; add.u32 %r2, %r2, {(rank << 24) - below}; ld.shared::cluster.b32 %r3, [%r2]; barrier.cluster.arrive; barrier.cluster.wait;"
+        run = Gpu("sm_90a").launch(kernel(0, body), grid=2, cluster=2, block=1, progress=False)
+        assert (run.launch.status, "X001" in {f.code for f in run.findings}) == (status, status > 0 or below > 0), rank
+
+
 def test_shared_addresses_of_another_cta_end_the_kernel_where_the_space_is_a_ctas():
     """715 on a card, in its window and below it."""
     gpu = Gpu("sm_90a")
