@@ -1112,6 +1112,21 @@ def test_a_proxy_fence_lies_on_the_way_from_one_wave_to_another(copy, where, fla
     assert set(found(body, np.zeros(8, np.uint32), grid=9, block=1024)) == codes
 
 
+# Each CTA copies what it has stored itself; the last one is of another wave.
+OWN_COPY = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mul.wide.u32 %d1, %r8, 16;
+add.u64 %d20, %d20, %d1; st.global.u32 [%d20], 5; setp.eq.u32 %p1, %r8, {lacks}; @%p1 bra COPY; {fence} COPY: {copy} END:"""
+
+
+@pytest.mark.parametrize("copy", [BROUGHT, PUT], ids=["loads", "stores"])
+@pytest.mark.parametrize("fence", [ASYNC, "fence.proxy.async.global;"])
+@pytest.mark.parametrize("lacks", [0, 8, 9])
+def test_a_cta_of_any_wave_needs_a_proxy_fence_for_what_it_has_stored(lacks, fence, copy):
+    body = OWN_COPY.replace("{lacks}", str(lacks)).replace("{fence}", fence).replace("{copy}", copy)
+    told = found(body, np.zeros(36, np.uint32), grid=9, block=1024)
+    assert set(told) == ({"X003"} if lacks < 9 else set())
+    assert all(f"CTA {lacks}" in message for message in told.values()), told
+
+
 # Lanes of one warp load the word that `key` (in %r4) names, and store there what `op` makes of it, in global memory or shared memory.
 COUNTED = """mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; mov.u32 %r7, 0; st.shared.u32 [%r6], %r7; bar.warp.sync -1; {key} mul.wide.u32 %d1, %r4, 4;
 add.u64 %d2, %d20, %d1; mad.lo.u32 %r8, %r4, 4, %r5; ld.{space}.u32 %r9, [{at}]; {op} st.{space}.u32 [{at}], %r9;"""
