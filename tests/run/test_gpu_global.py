@@ -1112,6 +1112,23 @@ def test_a_proxy_fence_lies_on_the_way_from_one_wave_to_another(copy, where, fla
     assert set(found(body, np.zeros(8, np.uint32), grid=9, block=1024)) == codes
 
 
+AGAIN_AND_AGAIN = """mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; mov.u32 %r5, 0; L: ld.global.u32 %r3, [%d1]; add.u32 %r3, %r3, %r5;
+st.global.u32 [%d1], %r3; atom.global.add.u32 %r4, [%d1], 1; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 4; @%p1 bra L; """
+
+
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+@pytest.mark.parametrize("begin", [0, 4, 8, 12])
+def test_an_array_may_begin_at_any_address_of_its_elements(begin, tier, monkeypatch):
+    """Also for accesses that find their array again; one element further is outside."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    for size, codes in ((32, set()), (31, {"X001"})):
+        gpu = Gpu("sm_90a")
+        x = gpu.array(np.arange(size, dtype=np.uint32), address=0x10000000 + begin)
+        run = gpu.launch(kernel(1, AGAIN_AND_AGAIN), block=32, args=[x], progress=False)
+        assert {f.code for f in run.findings} == codes
+        assert codes or (x.numpy() == np.arange(32) + 10).all()
+
+
 # Each CTA copies what it has stored itself; the last one is of another wave.
 OWN_COPY = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mul.wide.u32 %d1, %r8, 16;
 add.u64 %d20, %d20, %d1; st.global.u32 [%d20], 5; setp.eq.u32 %p1, %r8, {lacks}; @%p1 bra COPY; {fence} COPY: {copy} END:"""

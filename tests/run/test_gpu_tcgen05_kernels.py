@@ -668,6 +668,23 @@ def taken_over(ptx: str, grid: int, size: int = 1, **given: object) -> tuple[sme
     return run, done[:, 0].tolist(), int(began.numpy()[0])
 
 
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ("add.u32 %r1, %r1, 48;", ""),
+        ("add.u32 %r1, %r1, 65536;", "X010"),
+        ("sub.u32 %r1, %r1, 16;", "X010"),
+        ("add.u32 %r1, %r1, 8;", "X002"),
+    ],
+)
+def test_an_answer_lies_in_the_window_at_a_multiple_of_16_bytes(where: str, code: str) -> None:
+    ask = ASKS.format("")
+    run = taken_over(
+        taking_over().replace(ask, f"{where} {ask}").replace("ld.shared.b128 %answer, [%r1]", "mov.b128 %answer, {%rd5, %rd5}"), 1
+    )[0]
+    assert [f.code for f in run.findings] == [code] * bool(code), run.text()
+
+
 @pytest.mark.parametrize("ctas", [1, 2])
 @pytest.mark.parametrize(("cancel", "begin"), [("never", 12), ("resident", 12), ("one", 6), ("always", 1)])
 def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -> None:

@@ -786,6 +786,39 @@ def test_python_programs_on_the_driver_api_run_as_they_are(name, said, tmp_path)
     assert f"{launches}; the program: exit code 0" in done.stderr
 
 
+COMPILES = """
+import sys
+from smemsim.virtual import process
+sys.argv[1:] and process.open_on_import()
+from cuda.bindings import nvrtc
+_, program = nvrtc.nvrtcCreateProgram(b"", b"k.cu", 0, [], [])
+for options in ([b"-G"], [b"--fmad=false", b"-lineinfo"], [b"--fmad=false"], []):
+    assert nvrtc.nvrtcCompileProgram(program, len(options), options)[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS
+"""
+STAND_IN = """#include <stdio.h>
+int nvrtcCreateProgram(void **program, const char *s, const char *n, int c, const char **h, const char **i) { *program = program; return 0; }
+int nvrtcCompileProgram(void *program, int count, const char **options) {
+    for (int n = 0; n < count; n++) printf("%s ", options[n]);
+    return puts(".") < 0 || fflush(stdout);
+}
+"""
+
+
+def test_nvrtc_of_cuda_bindings_is_asked_for_lines_once_the_card_is_there(tmp_path):
+    """In a process that `exec` did not start. What the program asks for itself stays."""
+    compiler = shutil.which("cc")
+    if importlib.util.find_spec("cuda") is None or compiler is None:
+        pytest.skip("needs cuda-bindings and a C compiler")
+    (tmp_path / "nvrtc.c").write_text(STAND_IN)
+    for version in (12, 13):
+        subprocess.run([compiler, "-shared", "-fPIC", "nvrtc.c", "-o", f"libnvrtc.so.{version}"], cwd=tmp_path, check=True)
+    env = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    for opened, added in (((), ""), (("open",), "-lineinfo ")):
+        command = [sys.executable, "-c", COMPILES, *opened]
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout.splitlines() == ["-G .", "--fmad=false -lineinfo .", f"--fmad=false {added}.", f"{added}."], done.stderr
+
+
 def test_two_programs_at_once_have_devices_of_their_own(runtime):
     both = [
         subprocess.Popen(  # each of them waited for below
