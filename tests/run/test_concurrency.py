@@ -202,6 +202,14 @@ def stored_by(commit: str = "@%p1", wait: str = "@%p1", read: str = ".read", iss
     {commit} cp.async.bulk.commit_group; {wait} cp.async.bulk.wait_group{read} 0; bar.sync 0; st.shared.u32 [%r6], %r3;"""
 
 
+LAST_STORE = "st.shared.u32 [%r6], %r3;"
+OVERWRITES = {
+    "cp.async": "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4; cp.async.wait_all;",
+    "cp.async of 16 bytes": "setp.lt.u32 %p12, %r1, 16; mad.lo.u32 %r20, %r1, 16, %r5; @%p12 cp.async.cg.shared.global [%r20], [%rd2], 16; cp.async.wait_all;",
+    "atomics": "atom.shared.add.u32 %r20, [%r6], 1;",
+}
+
+
 def copied_by(commit: str = "cp.async.commit_group;", wait: str = "cp.async.wait_group 0;", *, who: str = "", begin: str = "") -> str:
     """cp.async of each thread's word, for which some threads wait; `who` reads what it has copied, else each reads its neighbour's."""
     return f"""{LANE_1} {HALVES} not.pred %p15, %p11; {begin} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4; {commit} {wait}
@@ -664,6 +672,8 @@ KERNELS = (
     Kernel("bulk stores, another lane waits",          stored_by(wait="@%p14"), "X005"),
     Kernel("bulk stores, another lane waits for all",  stored_by(wait="@%p14", read=""), "X005", cluster=2),
     Kernel("bulk stores, another lane commits",        stored_by("@%p14", ""), "X005"),
+    *(Kernel(f"bulk stores, {over} over them, {'another' if found else 'the same'} lane waits", stored_by(wait=wait).replace(LAST_STORE, text), found)
+      for over, text in OVERWRITES.items() for wait, found in (("@%p1", ""), ("@%p14", "X005"))),
     Kernel("bulk stores, of whole warps",              stored_by("@%p2", "@%p2", issue="@%p2")),
     Kernel("bulk stores, of whole warps, a lane waits", stored_by("@%p2", "@%p1", issue="@%p2"), "X005"),
     Kernel("cp.async, half of the lanes wait",         copied_by(wait="@%p11 cp.async.wait_group 0;"), "X004"),
