@@ -496,6 +496,11 @@ def test_behind_a_limit_nothing_runs_and_the_program_is_told_so(limit, capsys):
     assert device.error == 702
     assert "limit" in capsys.readouterr().err
     assert "1 not run" in device.summary()
+    for _ in range(2):
+        with pytest.raises(CudaError):
+            device.launch(f, 1, 4, [word(a), word(1, 4)])
+    assert [one.number for one in device.launches] == [n + 1 for n in range(len(device.launches))]
+    assert len(device.launches) > 2
 
 
 def test_many_schedules_of_launches_behind_one_another_change_nothing():

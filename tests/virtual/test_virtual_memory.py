@@ -1,6 +1,7 @@
 """What lies in memory that a program allocates on the virtual card, and what is found in kernels that use it before anybody has written it."""
 
 import gc
+import random
 import re
 import weakref
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from launches import kernel
 from smemsim import TensorMap
 from smemsim.virtual import Policy, VirtualDevice
+from smemsim.virtual.memory import DeviceMemory
 
 
 def word(value):
@@ -154,6 +156,25 @@ def test_memory_that_is_given_again_is_nobodys_again():
     b = device.allocate(4096)
     assert before.any()
     assert (device.view(b, 4096).view(np.uint16) & 0x7F00 == 0x7B00).all()
+
+
+def test_addresses_that_are_given_again_are_nobodys_then():
+    memory, rng, held, given, refused = DeviceMemory(), random.Random(5), [], set(), 0
+    for _ in range(200):
+        if held and rng.random() < 0.45:
+            assert memory.give_back(*held.pop(rng.randrange(len(held))))
+            continue
+        size = rng.choice((1 << 35, 1 << 36, 3 << 36, 1 << 38))
+        try:
+            address = memory.reserve(size, 1 << 21)
+        except MemoryError:
+            refused += 1
+            continue
+        assert all(address + size <= begin or begin + other <= address for begin, other in held)
+        held.append((address, size))
+        given.add(address)
+    assert refused < 60
+    assert len(given) < 60  # some twice
 
 
 def test_what_a_sum_makes_of_garbage_is_seen_and_a_product_with_zero_is_zero():

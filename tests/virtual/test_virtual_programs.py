@@ -390,6 +390,18 @@ print(cu.cuStreamCopyAttributes(at[1], at[0]), policy(rt.cudaStreamGetAttribute,
 value[0] = 5
 print(cu.cuStreamSetAttribute(at[0], 3, value), rt.cudaStreamSetAttribute(at[0], 2, value))
 """
+MANAGED = """
+import ctypes
+cu, rt, at, got, size = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13"), ctypes.c_uint64(), (ctypes.c_int * 3)(), ctypes.c_size_t(4096)
+def said(*attributes):
+    return [(cu.cuMemRangeGetAttribute(got, ctypes.c_size_t(4), n, at, size), got[0])[-1] for n in attributes]
+def to(kind, number): return ctypes.c_uint64(kind | (number & 0xffffffff) << 32)
+print(rt.cudaFree(None), cu.cuMemAllocManaged(ctypes.byref(at), ctypes.c_size_t(8192), 1), said(1, 2, 4, 5, 6, 7, 8))
+print([cu.cuMemAdvise(at, size, advice, device) for advice, device in ((1, 0), (3, 0), (5, 0), (5, -1))], said(1, 2, 5, 6))
+print(cu.cuMemRangeGetAttribute(got, ctypes.c_size_t(12), 3, at, size), list(got), cu.cuMemRangeGetAttribute(got, ctypes.c_size_t(4), 9, at, size))
+print(cu.cuMemPrefetchAsync(at, size, 0, None), said(4, 7, 8), cu.cuMemPrefetchAsync_v2(at, size, to(2, -1), 0, None), said(4, 7, 8))
+print([cu.cuMemAdvise(at, size, advice, -1) for advice in (2, 3, 6)], said(1, 2, 3, 5), cu.cuMemAdvise(at, size, 7, 0), cu.cuMemAdvise_v2(at, size, 3, to(5, 0)))
+"""
 CONTEXTLESS = """
 import ctypes
 cu, rt = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
@@ -1174,11 +1186,22 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
     assert asked["nvml"] == "True 0 2\n[9, 0] 7 2 0 NVIDIA H200\n"
 
 
+def test_advice_and_prefetches_of_managed_memory_are_its_attributes(asked):
+    """Read mostly, preferred location, accessed by, last prefetch; types and numbers of places. Nowhere is -2, the host -1."""
+    assert asked["managed"].splitlines() == [
+        "0 0 [0, -2, -2, 0, -2, 0, -2]",
+        "[0, 0, 0, 0] [1, 0, 1, 0]",
+        "0 [0, -1, -2] 1",
+        "0 [0, 1, 0] 0 [-1, 2, -1]",
+        "[0, 0, 0] [0, -1, 0, 2] 1 1",
+    ]
+
+
 @pytest.fixture(scope="session")
 def asked(once):
     """What each of these prints, one after the other in one program, and what smemsim told."""
     asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "physical": PHYSICAL, "absent": ABSENT, "nvml": NVML_ASKING,
-            "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS, "pointers": POINTERS,
+            "textures": TEXTURES, "attributes": ATTRIBUTES, "managed": MANAGED, "contextless": CONTEXTLESS, "pointers": POINTERS,
             "runtime textures": RUNTIME_TEXTURES, "old launches": OLD_LAUNCHES}  # fmt: skip
 
     def ran(path):
