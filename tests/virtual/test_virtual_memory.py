@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from launches import kernel
 from smemsim import TensorMap
 from smemsim.virtual import Policy, VirtualDevice
-from smemsim.virtual.memory import DeviceMemory
 
 
 def word(value):
@@ -159,7 +158,7 @@ def test_memory_that_is_given_again_is_nobodys_again():
 
 
 def test_addresses_that_are_given_again_are_nobodys_then():
-    memory, rng, held, given, refused = DeviceMemory(), random.Random(5), [], set(), 0
+    memory, rng, held, given, refused = card().memory, random.Random(5), [], set(), 0
     for _ in range(200):
         if held and rng.random() < 0.45:
             assert memory.give_back(*held.pop(rng.randrange(len(held))))
