@@ -844,7 +844,7 @@ def _by_source(text: str, sources: Mapping[int, str]) -> str:
 
     def source(found: re.Match[str]) -> str:
         at = sources.get(int(found[1]))
-        return found[0] if at is None else f"{at.rpartition('/')[2]} (PTX line {found[1]})"
+        return f"PTX line {found[1]}" if at is None else f"{at.rpartition('/')[2]} (PTX line {found[1]})"
 
     return _LINE.sub(source, text) if sources else text
 

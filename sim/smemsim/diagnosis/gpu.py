@@ -357,11 +357,11 @@ class Gpu(Device, metaclass=OwnMembers):
         if done.interrupted or done.out_of_time:
             return ""
         if done.launch.status:
-            return f"this run completed each operation at once, which hides a fault: with --schedule latest (operations complete as late as they may) the kernel ends with CUDA error {done.launch.status}"
+            return f"with --schedule latest (each operation completes as late as it may) the kernel ends with CUDA error {done.launch.status}; this run completed each operation at once"
         differing = [one for one in apart(usual.launch, left.by_address, others, regions, done.launch.result.summed) if not one.summed]
         if not differing:
             return ""
-        return f"this run completed each operation at once, which hides wrong results: with --schedule latest (operations complete as late as they may) {'; '.join(one.short for one in differing)}"
+        return f"with --schedule latest (each operation completes as late as it may) {'; '.join(one.short for one in differing)}; this run completed each operation at once"
 
     def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""

@@ -290,7 +290,10 @@ def operands_checked(a: Sequence[int], b: Sequence[int]) -> str:
     counts = [(side, done, of) for side, (done, of) in (("A", a), ("B", b)) if of]
     if len(counts) == 2 and counts[0][1:] == counts[1][1:]:
         counts = [("A and B", *counts[0][1:])]
-    some = [f"all {of:,}" if 1 < of == done else f"{done:,} of {of:,}" if done else f"none of {of:,}" for _, done, of in counts]
+    some = [
+        "the only" if 1 == of == done else f"all {of:,}" if done == of else f"{done:,} of {of:,}" if done else f"none of {of:,}"
+        for _, done, of in counts
+    ]
     sides = [f"{side} in {many}" for (side, *_), many in zip(counts, some, strict=True)]
     sides[:1] = [f"{side} matrix instruction{'s' * (counts[0][2] != 1)}" for side in sides[:1]]
     return ", ".join(sides)
@@ -328,7 +331,7 @@ class Judged:
     >>> print(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
     checked: operand layouts: A and B in all 96 matrix instructions (24 CTAs); 2 tensor maps
     >>> print(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
-    checked: operand layouts: B in none of 8 matrix instructions (1 CTA); 1 tensor map
+    checked: 1 tensor map
     not checked: operands of 4 or 6 bits (8 instructions)
     """
 
@@ -348,7 +351,7 @@ class Judged:
     def lines(self) -> list[str]:
         """What was checked, and what was not, a line each."""
         said = []
-        if self.of and (sides := operands_checked(self.a, self.b)):
+        if (self.a[0] or self.b[0]) and (sides := operands_checked(self.a, self.b)):
             said.append(f"operand layouts: {sides} ({self.ctas:,} CTA{'s' * (self.ctas != 1)})")
         if self.scales[1]:
             said.append(f"scale factors of {self.scales[0]:,} of {self.scales[1]:,} instructions")

@@ -436,7 +436,7 @@ def checked_of(launches: list[Launched], arch: str) -> list[str]:
     told = [f"checked: races, waits and uninitialised values in {of}"] if seen else []
     counts = {side.upper(): [sum(j[side][n] for j in checked) for n in (0, 1)] for side in "ab"}
     layouts = operands_checked(counts["A"], counts["B"])
-    told += [f"checked: operand layouts: {layouts}"] if layouts else []
+    told += [f"checked: operand layouts: {layouts}"] if layouts and any(done for done, _ in counts.values()) else []
     left = [side for side, (done, of) in counts.items() if done < of]
     missed: collections.Counter[str] = collections.Counter()
     for j in checked:

@@ -164,7 +164,7 @@ class _Run:
             if wave.launch.is_over:
                 raise OutOfTime
         if wave.progress.steps > self.limit:
-            wave.progress.endless = f"the launch may run {self.limit:,} blocks of instructions (--limit), and that is not its end"
+            wave.progress.endless = f"it reached its limit of {self.limit:,} blocks of instructions (--limit), and had not ended"
             wave.progress.way_out = (
                 f"a higher limit, such as --limit {10 * self.limit}; if the launch reaches that too, look for an endless loop here"
             )

@@ -84,7 +84,7 @@ def access(i: Instruction, c: Linker) -> Access:
         raise unmodelled(i, ".mmio of a vector" if count > 1 else f".mmio of .{space}")
     policy = "L2::cache_hint" in hints
     if len(i.operands) != 2 + policy:
-        raise InputError(f"takes {2 + policy} operands")
+        raise InputError(f"takes {2 + policy} operands, not {len(i.operands)}")
     return form
 
 
