@@ -40,7 +40,7 @@ class Numbers:
         self.scope, self.asynchronous = np.zeros(64, np.int64), np.zeros(64, bool)
         self.waited, self.told = np.zeros(256, np.int32), np.zeros(256, np.int32)
         self.copies = 0  # that have a place in `waited`
-        self.tellers, self._tellers = np.zeros((16, 4), np.int64), 1  # how many rows are in use; row 0 is none
+        self.tellers, self._tellers = np.zeros((16, 4), np.int32), 1  # how many rows are in use; row 0 is none
         self._index: dict[int, int] = {}
 
     def index(self, i: Instruction) -> int:
