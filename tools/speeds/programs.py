@@ -89,7 +89,7 @@ def _tier(mode: str | None) -> Iterator[None]:
 
 
 def started(
-    file: LaunchFile, *, sanitizer: bool, mode: str | None = None, arch: str = "sm_90a", workers: int = 1
+    file: LaunchFile, *, sanitizer: bool, mode: str | None = None, arch: str = "sm_90a", workers: int = 1, counters: bool = False
 ) -> tuple[Callable[[], object], dict[str, Any]]:
     """A launch that has run once, and finds nothing; its arrays."""
     gpu = Gpu(arch)
@@ -98,10 +98,10 @@ def started(
 
     def call() -> object:
         with _tier(mode):
-            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=workers, sanitize=sanitizer)).findings
-        if found:
-            raise Differs(f"{file.name}: {found[0]}")
-        return found
+            run = gpu.run(text, file.config(args), RunOptions(progress=False, workers=workers, sanitize=sanitizer, counters=counters))
+        if run.findings:
+            raise Differs(f"{file.name}: {run.findings[0]}")
+        return run.counters if counters else run.findings
 
     call()
     return call, arrays
@@ -125,6 +125,17 @@ def _watch(grown: Grown) -> Callable[[], Race]:
     def start() -> Race:
         ours, without = (started(grown.file(), sanitizer=sanitizer)[0] for sanitizer in (True, False))
         return Race(processor(ours), processor(without), "2.0x the time: the sanitizer costs as much as the launch")
+
+    return start
+
+
+def _counted(grown: Grown, calls: int = 1) -> Callable[[], Race]:
+    """The counters alone against the sanitizer alone; small launches several times."""
+
+    def start() -> Race:
+        sides = [started(grown.file(), sanitizer=not counters, counters=counters)[0] for counters in (True, False)]
+        ours, watched = (lambda call=call: [call() for _ in range(calls)] for call in sides)
+        return Race(processor(ours), processor(watched), "counting costs at most the sanitizer's time")
 
     return start
 
@@ -167,6 +178,17 @@ def _products(sanitizer: bool, arch: str = "sm_90a") -> Callable[[], Race]:
     return start
 
 
+COUNTED = {
+    **{name: (grown, 1) for name, grown in GROWN.items()},
+    "Triton's bf16 product, 512 x 512 x 512": (Grown("triton_matmul_512", (4, 4, 1), {}), 1),
+    "an elementwise sum of 4 CTAs": (Grown("triton_add_f32", (4, 1, 1), dict.fromkeys(("x", "y", "out"), (4096,)), {3: 4096}), 20),
+    "softmax of 4 rows": (Grown("triton_softmax", (4, 1, 1), dict.fromkeys(("x", "out"), (4, 704))), 20),
+    "SGEMM on CUDA cores, one CTA": (Grown("matmul_simt", (1, 1, 1), dict.fromkeys("ABC", (32, 32)), dict.fromkeys((3, 4, 5), 32)), 20),
+}
+COUNTED_WORK = {**WORK, "Triton's bf16 product, 512 x 512 x 512": (512**3, "MAC"), "an elementwise sum of 4 CTAs": (4096, "elements"),
+                "softmax of 4 rows": (4, "rows"), "SGEMM on CUDA cores, one CTA": (32**3, "MAC")}  # fmt: skip
+
+
 PEERED = {
     "add": Grown("triton_add_f32", (256, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 18,)), {3: 1 << 18}),
     "softmax": Grown("triton_softmax", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 704))),
@@ -201,6 +223,8 @@ ROWS_OF_PROGRAMS = (
     *(Row("run", f"{name}, {'watched' if sanitizer else 'unwatched'}", "closures", *WORK[name], _tiers(grown, sanitizer=sanitizer), rounds=2, long=True)
       for name, grown in GROWN.items() for sanitizer in (False, True)),
     *(Row("run", f"{name}, the sanitizer on", "without the sanitizer", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
+    *(Row("run", f"{name}, counted", "the sanitizer in place of the counters", *COUNTED_WORK[name], _counted(grown, calls), asked=1.0, rounds=5, long=True)
+      for name, (grown, calls) in COUNTED.items()),
     *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
           _products(sanitizer), asked=1 / 3 if sanitizer else 1 / 1.8, rounds=8, long=True) for sanitizer in (False, True)),
     *(Row("run", f"Triton's bf16 product by tcgen05, 512 x 512 x 512, {'watched' if sanitizer else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",

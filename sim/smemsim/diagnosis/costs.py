@@ -55,6 +55,7 @@ class _Buffer(NamedTuple):
 
 def cost_notes(launch: Launch, counting: Counting) -> list[Finding]:
     """The notes of a launch."""
+    counting.finish()
     return [*_conflicts(launch, counting), *_uncoalesced(counting), *_idle(counting)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,22 +12,40 @@ from smemsim.core.ptx.module import Instruction, Location
 from smemsim.core.spec.cards import card_of
 from smemsim.core.spec.occupancy import cta_fit, registers_for
 from smemsim.run.counters import Counters, Counting
+from smemsim.run.counters.classes import class_of
+from smemsim.run.counters.table import Words
 from smemsim.run.counters.totals import MatrixCount, Residence
 from smemsim.run.engine.records import Bulk, Load, Mma, Store
 
 if TYPE_CHECKING:
     from smemsim.run.engine.launch import Launch
+    from smemsim.run.lower.program import Program
 
 __all__ = ["counters_of", "residence_of"]
 
 
-def counters_of(launch: Launch, counting: Counting, place: Callable[[Location], Location]) -> Counters:
-    """The table of a launch; `place` is the source line that a kernel author knows an instruction by."""
+_WORDS: weakref.WeakKeyDictionary[Program, dict[int, Words]] = weakref.WeakKeyDictionary()
 
-    def source(i: Instruction) -> str:
-        return "" if i.location is None else str(place(i.location))
 
-    return Counters.of(counting, source, _copied(launch), _products(launch), residence_of(launch, counting.tensor_columns))
+def counters_of(launch: Launch, counting: Counting, places: Callable[[], Callable[[Location], Location]]) -> Counters:
+    """The table of a launch; `places` gives the source line that a kernel author knows an instruction by. It is asked
+    for instructions that have not run before.
+    """
+    known = _WORDS.setdefault(launch.program, {})
+    place = functools.cache(places)
+
+    def words_of(i: Instruction) -> Words:
+        found = known.get(id(i))
+        if found is None:
+            found = known[id(i)] = ("" if i.location is None else str(place()(i.location)), i.line, i.name, class_of(i))
+        return found
+
+    return Counters.of(counting, words_of, _copied(launch), _products(launch), residence_of(launch, counting.tensor_columns))
+
+
+@functools.cache
+def _registers_for(arch: str, threads: int, ctas: int) -> int:
+    return registers_for(card_of(arch), threads, ctas)
 
 
 def residence_of(launch: Launch, tensor_columns: int = 0) -> Residence:
@@ -35,7 +55,7 @@ def residence_of(launch: Launch, tensor_columns: int = 0) -> Residence:
     free = cta_fit(card, launch.threads, launch.asked_bytes)
     fit = free if registers is None else cta_fit(card, launch.threads, launch.asked_bytes, registers)
     return Residence(
-        card.name, launch.threads, launch.asked_bytes, registers, registers_for(card, launch.threads, max(free.most, 1)), fit, size,
+        card.name, launch.threads, launch.asked_bytes, registers, _registers_for(launch.arch, launch.threads, max(free.most, 1)), fit, size,
         card.clusters_at_once(size, fit.most) if launch.is_clustered and size > 1 else None, tensor_columns,
     )  # fmt: skip
 

@@ -465,7 +465,7 @@ class Run(metaclass=OwnMembers):
         """
         if self.counting is None:
             raise InputError("counters: nothing was counted; launch with counters=True (--counters)")
-        return counters_of(self.launch, self.counting, Sources(self.launch.program.inlined.body).place)
+        return counters_of(self.launch, self.counting, lambda: Sources(self.launch.program.inlined.body).place)
 
     def place_of(self, i: Instruction) -> str:
         """The source line and the PTX line of an instruction: "gemm.cu:91, PTX line 303"."""
@@ -547,8 +547,8 @@ class Run(metaclass=OwnMembers):
         stages = [*(self.pipeline.notes() if self.tells_stages else []), *self._needless]
         if self.counting is None:
             return stages
-        table, limits, body = self.counters, self.launch.options.counters, self.launch.program.inlined.body
-        broken = limit_findings(table, limits, body) if isinstance(limits, tuple) else ()
+        limits = self.launch.options.counters
+        broken = limit_findings(self.counters, limits, self.launch.program.inlined.body) if isinstance(limits, tuple) else ()
         return [*broken, *cost_notes(self.launch, self.counting), *stages]
 
     @functools.cached_property

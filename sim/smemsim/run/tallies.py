@@ -64,6 +64,8 @@ class CompiledAccesses(NamedTuple):
         access = self.accesses[n]
         row = self.places[access.row, first:last]
         runs = row != self.nowhere
+        if self.mask is None and runs.all():
+            return np.arange(first, last), row + (access.apart + self.begins[n])
         if self.mask is not None:
             runs &= self.mask[first:last]
         threads = np.flatnonzero(runs)

@@ -115,12 +115,18 @@ class Loop:
         LOOPS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
+        return self.code(arguments)(*arguments)
+
+    def code(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """The machine code for arguments of these types. Who calls it with others of equal types, memory order and
+        alignment saves the question for the types.
+        """
         kinds = _kinds(arguments)
         entry = self.entries.get(kinds)
         if entry is None:
             with _lock:
                 entry = self.entries[kinds] = self._entry(arguments)
-        return entry(*arguments)
+        return entry
 
     def ready(self) -> None:
         """Load the machine code for the types of `known.txt`, as far as it is kept, before the first call. Other code

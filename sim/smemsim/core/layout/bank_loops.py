@@ -12,6 +12,8 @@ from smemsim.core.spec.shared_memory import BANKS
 __all__ = ["LINE", "busiest_banks", "count_accesses", "different_sectors", "fewest", "load_costs", "paired_lanes"]
 
 LINE = BANKS.count * BANKS.width  # bytes that the banks serve at once
+NO_PLACE = -1
+KINDS = 8  # of warps that access alike, of one instruction: so many are remembered
 
 
 def fewest(lanes: Any, size: int, unit: int) -> Any:
@@ -32,67 +34,30 @@ def is_row(at, active, warp, first, together, words):  # type: ignore[no-untyped
 
 
 @compiled
-def is_moved(at, active, warp, unit):  # type: ignore[no-untyped-def]
-    """Does a warp access what the warp before it accesses, `unit` bytes further or a multiple of them?"""
-    if warp == 0 or active[warp] != active[warp - 1]:
-        return False
-    moved = at[warp, 0] - at[warp - 1, 0]
-    if moved & (unit - 1):
-        return False
-    differs = 0
+def is_so_far(a, b, moved, nowhere):  # type: ignore[no-untyped-def]
+    """Does a lane access, with place `a`, what is `moved` bytes from `b`; or does it access nothing in both?"""
+    return ((a == nowhere) == (b == nowhere)) & ((a == nowhere) | (a - b == moved))
+
+
+@compiled
+def is_moved(before, after, unit, nowhere):  # type: ignore[no-untyped-def]
+    """Do 32 lanes access what those before access, a multiple of `unit` bytes further? Lanes that do not access are
+    `nowhere` in both.
+    """
+    lead = 0
+    while lead < 31 and after[lead] == nowhere:
+        lead += 1
+    moved = after[lead] - before[lead]
+    differs = moved & (unit - 1)
     for lane in range(32):
-        differs |= (at[warp, lane] - at[warp - 1, lane]) ^ moved
+        differs |= not is_so_far(after[lane], before[lane], moved, nowhere)
     return differs == 0
 
 
 @compiled
-def is_same_move(before, after, moved):  # type: ignore[no-untyped-def]
-    """Are all lanes' places so far from those of the warp before?"""
-    differs = 0
-    for lane in range(32):
-        differs |= (after[lane] - before[lane]) ^ moved
-    return differs == 0
-
-
-@compiled
-def are_moved(places, shapes, begin, end, unit):  # type: ignore[no-untyped-def]
-    """Is it so for all whole warps from `begin` up to `end`, seen from their shapes?"""
-    lower, upper = shapes[2 * begin], shapes[2 * begin + 1]
-    apart = places[32 * begin + 16] - places[32 * begin]
-    differs = 0
-    for warp in range(begin, end):
-        differs |= (shapes[2 * warp] ^ lower) | (shapes[2 * warp + 1] ^ upper)
-        differs |= ((places[32 * warp] - places[32 * begin]) & (unit - 1)) | ((places[32 * warp + 16] - places[32 * warp]) ^ apart)
-    return differs == 0 and lower != 0 and upper != 0
-
-
-@compiled
-def are_there(places, begin, end, nowhere):  # type: ignore[no-untyped-def]
-    """Do all lanes of warps access, whose groups of 16 have a shape? Then the first or the last lane of a group without
-    an access would be `nowhere`.
-    """
-    differs = 1
-    for warp in range(begin, end):
-        base = 32 * warp
-        differs &= (
-            (places[base] != nowhere) & (places[base + 15] != nowhere) & (places[base + 16] != nowhere) & (places[base + 31] != nowhere)
-        )
-    return differs != 0
-
-
-@compiled
-def is_like_before(places, shapes, warp, unit, nowhere, is_plain):  # type: ignore[no-untyped-def]
-    """`is_moved` of a warp, if all lanes of the warp before access; `shapes` as `count_accesses` gets them. `is_plain`:
-    all lanes of this one do, too.
-    """
-    base = 32 * warp
-    moved = places[base] - places[base - 32]
-    if moved & (unit - 1):
-        return False
-    lower, upper = shapes[2 * warp], shapes[2 * warp + 1]
-    if lower and upper and lower == shapes[2 * warp - 2] and upper == shapes[2 * warp - 1]:
-        return places[base + 16] - places[base - 16] == moved and (is_plain or are_there(places, warp, warp + 1, nowhere))
-    return is_plain and is_same_move(places[base - 32 : base], places[base : base + 32], moved)
+def is_like_before(at, active, warp, unit):  # type: ignore[no-untyped-def]
+    """Does a warp access what the warp before it accesses, a multiple of `unit` bytes further?"""
+    return warp > 0 and active[warp] == active[warp - 1] and is_moved(at[warp - 1], at[warp], unit, NO_PLACE)
 
 
 @compiled
@@ -119,7 +84,7 @@ def busiest_banks(at, active, words, together, by_lane, cost, worst):  # type: i
     count = np.zeros(32, np.int64)
     kept = np.zeros((32, 32), np.int64)
     for warp in range(len(at)):
-        if is_moved(at, active, warp, 4):  # banks turn with the addresses: the cost is the same
+        if is_like_before(at, active, warp, 4):  # banks turn with the addresses: the cost is the same
             cost[warp] = cost[warp - 1]
             worst[warp] = worst[warp - 1]
             continue
@@ -173,7 +138,7 @@ def different_sectors(at, active, shift, out):  # type: ignore[no-untyped-def]
     """For each warp: how many different pieces of 2^`shift` bytes its active lanes' addresses lie in."""
     kept = np.zeros(32, np.int64)
     for warp in range(len(at)):
-        if is_moved(at, active, warp, 1 << shift):
+        if is_like_before(at, active, warp, 1 << shift):
             out[warp] = out[warp - 1]
             continue
         out[warp] = pieces_of(at, active, warp, shift, kept)
@@ -219,7 +184,7 @@ def load_costs(at, active, words, together, distances, cost, worst):  # type: ig
     count = np.zeros(32, np.int64)
     kept = np.zeros((32, 32), np.int64)
     for warp in range(len(at)):
-        if is_moved(at, active, warp, 4):
+        if is_like_before(at, active, warp, 4):
             cost[warp] = cost[warp - 1]
             worst[warp] = worst[warp - 1]
             continue
@@ -227,87 +192,116 @@ def load_costs(at, active, words, together, distances, cost, worst):  # type: ig
 
 
 @compiled
-def gather(places, mask, base, first, last, nowhere, begin, is_plain, at):  # type: ignore[no-untyped-def]
-    """The addresses of a warp from thread `base` on go to `at` (32); its active lanes, as a mask."""
-    bits = 0
-    if is_plain and base >= first and base + 32 <= last:
-        for lane in range(32):
-            at[lane] = places[base + lane] + begin
-        return 0xFFFFFFFF
+def gather(places, mask, base, first, last, nowhere, at):  # type: ignore[no-untyped-def]
+    """The places of a warp from thread `base` on go to `at` (32), `nowhere` for lanes that do not access."""
     for lane in range(32):
         t = base + lane
-        at[lane] = 0
-        if first <= t < last and (len(mask) == 0 or mask[t]) and places[t] != nowhere:
-            at[lane] = places[t] + begin
-            bits |= 1 << lane
-    return bits
+        runs = first <= t < last and (len(mask) == 0 or mask[t])
+        at[lane] = places[t] if runs else nowhere
 
 
 @compiled
-def warp_cost(at, active, size, together, shift, distances, kept, count):  # type: ignore[no-untyped-def]
-    """What the second warp of `at` (2, 32) costs: wavefronts or sectors, the fewest of these, lanes, and the worst
-    group.
+def warp_cost(places, base, nowhere, begin, group, distances, at, active, kept, count):  # type: ignore[no-untyped-def]
+    """What a warp costs whose places are those from `base` on: wavefronts or sectors, the fewest of these, lanes, and
+    the worst group. The last four are work space.
     """
+    size, together, shift = group[2], group[3], group[5]
     lanes = 0
+    active[0] = 0
     for lane in range(32):
-        lanes += (active[1] >> lane) & 1
+        here = places[base + lane] != nowhere
+        at[0, lane] = places[base + lane] + begin if here else 0
+        active[0] |= here << lane
+        lanes += here
+    if not lanes:
+        return 0, 0, 0, 0
     if shift:
-        cost = pieces_of(at, active, 1, shift, count)
+        cost = pieces_of(at, active, 0, shift, count)
         return cost, min(cost, fewest(lanes, size, 1 << shift)), lanes, 0
-    cost, worst = load_cost(at, active, 1, max(size >> 2, 1), together, distances, kept, count)
+    cost, worst = load_cost(at, active, 0, max(size >> 2, 1), together, distances, kept, count)
     return cost, fewest(lanes, size, LINE), lanes, worst
 
 
 @compiled
 def count_group(places, shapes, mask, first, last, nowhere, group, begin, distances, out):  # type: ignore[no-untyped-def]
-    """`count_accesses` of one group."""
-    size, together, shift = group[2], group[3], group[5]
-    unit = 1 << shift if shift else 4
-    is_unmasked = len(mask) == 0
-    is_plain = group[6] != 0 and is_unmasked
-    count, kept = np.zeros(32, np.int64), np.zeros((32, 32), np.int64)
-    at, active = np.zeros((2, 32), np.int64), np.zeros(2, np.int64)
-    cost, ideal, lanes, worst = 0, 0, 0, 0
-    warps = 0  # that cost so much and are not in `out` yet
-    start, end = first >> 5, (last + 31) >> 5
-    full = -1  # the last warp that counts, if all its lanes do
-    is_aligned = is_unmasked and not (first | last) & 31
-    if (
-        is_aligned
-        and end - start > 2
-        and are_moved(places, shapes, start, end, unit)
-        and (is_plain or are_there(places, start, end, nowhere))
-    ):
-        warps = end - start - 1
-        start = end - 1
-    for warp in range(start, end):
-        if is_aligned and full >= start and full == warp - 1 and is_like_before(places, shapes, warp, unit, nowhere, is_plain):
-            warps += 1
-            full = warp
-            continue
-        active[1] = gather(places, mask, 32 * warp, first, last, nowhere, begin, is_plain, at[1])
-        if active[1] == 0:
-            continue
-        if not is_moved(at, active, 1, unit):
-            if active[0]:
-                put_costs(out, warps, cost, ideal, lanes, worst)
-                warps = 0
-            cost, ideal, lanes, worst = warp_cost(at, active, size, together, shift, distances, kept, count)
-            at[0] = at[1]
-            active[0] = active[1]
-        warps += 1
-        full = warp if active[1] == 0xFFFFFFFF else -1
-    put_costs(out, warps, cost, ideal, lanes, worst)
+    """`count_accesses` of one group. Warps that access alike cost the same: `kinds` of these are remembered, each with
+    the places of its first warp, and which kind came after it.
+    """
+    unit = 1 << group[5] if group[5] else 4
+    count, kept, at, active = np.zeros(32, np.int64), np.zeros((32, 32), np.int64), np.zeros((1, 32), np.int64), np.zeros(1, np.int64)
+    kinds, forms, then = np.zeros((KINDS, 32), np.int64), np.zeros((KINDS, 2), np.int64), np.zeros(KINDS, np.int64)
+    costs, warps = np.zeros((KINDS, 4), np.int64), np.zeros(KINDS, np.int64)
+    known, before, oldest = 0, 0, 0
+    row, own = places, np.zeros(32, np.int64)
+    is_whole = len(mask) == 0 and not (first | last) & 31
+    warp, end = first >> 5, (last + 31) >> 5
+    while warp < end:
+        kind, base = then[before], 32 * warp
+        if is_whole:
+            more = alike_from(places, shapes, warp, end, kinds[kind], forms[kind, 0], forms[kind, 1], unit, nowhere)
+            if more > warp:
+                warps[kind] += more - warp
+                then[before] = kind
+                before, warp = kind, more
+                continue
+        else:
+            gather(places, mask, base, first, last, nowhere, own)
+            row, base = own, 0
+        kind = kind_of(kinds, known, kind, row, base, unit, nowhere)
+        if kind < 0:
+            kind = known
+            if known == KINDS:
+                kind, oldest = oldest, (oldest + 1) % KINDS
+                put_costs(out, warps[kind], costs[kind])
+                warps[kind] = 0
+            known = max(known, kind + 1)
+            kinds[kind] = row[base : base + 32]
+            forms[kind, 0], forms[kind, 1], then[kind] = shapes[2 * warp], shapes[2 * warp + 1], kind
+            costs[kind] = warp_cost(row, base, nowhere, begin, group, distances, at, active, kept, count)
+        then[before] = kind
+        before = kind
+        warps[kind] += 1
+        warp += 1
+    for kind in range(known):
+        put_costs(out, warps[kind], costs[kind])
 
 
 @compiled
-def put_costs(out, warps, cost, ideal, lanes, worst):  # type: ignore[no-untyped-def]
-    """Add what `warps` warps cost to the sums of a group."""
-    out[0] += warps
-    out[1] += warps * cost
-    out[2] += warps * ideal
-    out[3] += warps * lanes
-    out[4] = max(out[4], worst)
+def alike_from(places, shapes, warp, end, kind, lower, upper, unit, nowhere):  # type: ignore[no-untyped-def]
+    """The first warp from one on that is not, by its shapes, of a kind with these. The other lanes of a group of 16
+    follow from its first one.
+    """
+    c, d = kind[0], kind[16]
+    while warp < end and lower and upper and shapes[2 * warp] == lower and shapes[2 * warp + 1] == upper:
+        a, b = places[32 * warp], places[32 * warp + 16]
+        moved = b - d if a == nowhere else a - c
+        if moved & (unit - 1) or not is_so_far(a, c, moved, nowhere) or not is_so_far(b, d, moved, nowhere):
+            break
+        warp += 1
+    return warp
+
+
+@compiled
+def kind_of(kinds, known, guess, row, base, unit, nowhere):  # type: ignore[no-untyped-def]
+    """The kind that a warp is of; a guess is tried first. -1: a new one."""
+    if known and is_moved(kinds[guess], row[base : base + 32], unit, nowhere):
+        return guess
+    for kind in range(known):
+        if kind != guess and is_moved(kinds[kind], row[base : base + 32], unit, nowhere):
+            return kind
+    return -1
+
+
+@compiled
+def put_costs(out, warps, costs):  # type: ignore[no-untyped-def]
+    """Add what `warps` warps cost to the sums of a group: wavefronts or sectors, the fewest of these, lanes, and the
+    worst group. A warp without a lane makes no request.
+    """
+    if costs[2]:
+        out[0] += warps
+        for k in range(3):
+            out[k + 1] += warps * costs[k]
+        out[4] = max(out[4], costs[3])
 
 
 @compiled(reads="places shapes mask groups begins distances")
@@ -315,11 +309,11 @@ def count_accesses(places, shapes, mask, first, last, nowhere, groups, begins, d
     """Add up what loads and stores cost, by groups that cost the same.
 
     `places` (rows, threads) has a place for each thread, or `nowhere`; `shapes` (rows, threads / 16) is 0, or the same
-    for places that are as far from the first one of a group. The threads are those from `first` up to `last` that
-    `mask` has (an empty one: all). `groups` (groups, 7) has the row, the distance from its places, the bytes of a lane,
-    the lanes that go together, how many of `distances` count for paired lanes, the shift of a sector (0: shared
-    memory), and whether every thread that runs accesses. `begins` are added to places. `out` (groups, 5) gets requests,
-    wavefronts or sectors, the fewest of these, lanes, and the worst of any warp (as a maximum).
+    for places that are as far from the first one of a group, if all its threads access, or none. The threads are those
+    from `first` up to `last` that `mask` has (an empty one: all). `groups` (groups, 6) has the row, the distance from its
+    places, the bytes of a lane, the lanes that go together, how many of `distances` count for paired lanes, and the
+    shift of a sector (0: shared memory). `begins` are added to places. `out` (groups, 5) gets requests, wavefronts or
+    sectors, the fewest of these, lanes, and the worst of any warp (as a maximum).
     """
     for g in range(len(groups)):
         row, apart, paired = groups[g, 0], groups[g, 1], groups[g, 4]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.base.errors import TraceError
+from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import Sure
 from smemsim.core.spec.evidence import RULES
 from smemsim.evidence.format import Suite
@@ -19,6 +20,8 @@ from smemsim.evidence.kinds.launch import run_file
 from smemsim.evidence.launches import LaunchFile, load_launch_file
 from smemsim.evidence.outcome import Case, Outcome, agree
 from smemsim.run.counters import Counters, Counting
+from smemsim.run.counters.classes import class_of
+from smemsim.run.counters.table import Words
 
 __all__ = ["LaunchCounters", "LineVerdict", "verdicts_of"]
 
@@ -200,4 +203,8 @@ class LaunchCounters(Comparer):
             raise TraceError(f"{self.suite.path}: the PTX of {name} is not the one that ran")
         counting = Counting()
         run_file(file, self.suite.arch, observers=(counting,))
-        return Counters.of(counting, lambda i: str(pathlib.PurePath(i.location.file).name) if i.location else "")
+
+        def words(i: Instruction) -> Words:
+            return pathlib.PurePath(i.location.file).name if i.location else "", i.line, i.name, class_of(i)
+
+        return Counters.of(counting, words)

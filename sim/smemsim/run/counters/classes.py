@@ -4,6 +4,7 @@ instruction.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -50,11 +51,13 @@ class Product(NamedTuple):
 
 def class_of(i: Instruction) -> str:
     """The class of an instruction: matrix, copy, barrier, atomic, load, store, control, lanes or arithmetic."""
-    name = f"{i.op}.{i.modifiers[0]}" if i.modifiers else i.op
-    for kind, ops in _CLASSES:
-        if i.op in ops or name in ops:
-            return kind
-    return "arithmetic"
+    return _class(i.op, i.modifiers[0] if i.modifiers else "")
+
+
+@functools.cache
+def _class(op: str, modifier: str) -> str:
+    name = f"{op}.{modifier}"
+    return next((kind for kind, ops in _CLASSES if op in ops or name in ops), "arithmetic")
 
 
 def op_of(i: Instruction) -> str:

@@ -62,6 +62,8 @@ class CompiledCosts:
         self._leads = np.array([members[0] for members in self._members.values()], np.int64)
         self._groups = np.array([self._numbers(accesses[n]) for n in self._leads.tolist()], np.int64)
         self._out = np.zeros((len(self._leads), 5), np.int64)
+        self._begins = self._begun = np.zeros(0, np.int64)  # of the accesses that were counted last, and of those that lead
+        self._count: Callable[..., None] | None = None  # the machine code of `count_accesses` for arrays of these types
 
     @staticmethod
     def _key(access: Placed) -> tuple[int, ...]:
@@ -72,18 +74,21 @@ class CompiledCosts:
     @staticmethod
     def _numbers(access: Placed) -> tuple[int, ...]:
         """The numbers of a group as `count_accesses` takes them."""
-        is_global, size, i = access.space == "global", access.size, access.instruction
-        paired = 0 if is_global else len(paired_distances(i.op, size))
-        return access.row, access.apart, size, LANES_TOGETHER[size], paired, _SECTOR if is_global else 0, i.guard is None
+        is_global, size = access.space == "global", access.size
+        paired = 0 if is_global else len(paired_distances(access.instruction.op, size))
+        return access.row, access.apart, size, LANES_TOGETHER[size], paired, _SECTOR if is_global else 0
 
     def add(self, ran: CompiledAccesses) -> None:
         """Count the accesses once more."""
         mask = _WHOLE if ran.mask is None else ran.mask
         if self._wanted:
             self._wanted = [samples for samples in self._wanted if samples.add(ran)]
-        count_accesses(
-            ran.places, ran.shapes, mask, ran.first, ran.last, ran.nowhere, self._groups, ran.begins[self._leads], _DISTANCES, self._out
-        )
+        if ran.begins is not self._begins:
+            self._begins, self._begun = ran.begins, ran.begins[self._leads]
+        given = ran.places, ran.shapes, mask, ran.first, ran.last, ran.nowhere, self._groups, self._begun, _DISTANCES, self._out
+        if self._count is None:
+            self._count = count_accesses.code(given)
+        self._count(*given)
 
     def samples(self) -> Iterator[tuple[Placed, np.ndarray, np.ndarray]]:
         """Of each access of shared memory the places of some warps in the wave's shared memory, and their lanes."""

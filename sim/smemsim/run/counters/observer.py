@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from smemsim.core.layout.banks import operand_wavefronts
 from smemsim.core.layout.conflicts import OPS, BankAccess
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import LANES, Sure
-from smemsim.run.counters.classes import Product, counted_ones, op_of, product_of
+from smemsim.run.counters.classes import counted_ones, op_of, product_of
 from smemsim.run.counters.compiled import MOST_WARPS, CompiledCosts
 from smemsim.run.counters.rows import Row, by_warp
 from smemsim.run.events import Access, Observer
@@ -26,6 +27,7 @@ __all__ = ["Counting"]
 
 _MATRIX = "machine code chooses how a fragment is loaded and stored"
 _REMOTE_CTA = "remote"
+_ONES: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()  # by program: `counted_ones`
 
 
 class _Sample(NamedTuple):
@@ -49,6 +51,7 @@ class Counting(Observer):
         self._memories: dict[int, tuple[np.ndarray, int]] = {}
         self._kept: dict[int, tuple[Instruction, list[_Sample]]] = {}
         self._pitch = 1  # bytes from the window of a CTA to the next one's
+        self._is_finished = False
         self._tallies: list[Tally] = []
         self._compiled: dict[int, CompiledCosts] = {}  # by the identity of `CompiledAccesses.accesses`
         self._sources: dict[
@@ -75,7 +78,10 @@ class Counting(Observer):
 
     def wave_began(self, x: Wave) -> None:
         if not self._ones:
-            self._ones = counted_ones(x.launch.program.inlined.body) or {0}
+            program = x.launch.program
+            if program not in _ONES:
+                _ONES[program] = counted_ones(program.inlined.body) or {0}
+            self._ones = _ONES[program]
 
     def executes(self, x: Wave, instructions: Sequence[Instruction]) -> None:
         threads = x.threads
@@ -190,7 +196,10 @@ class Counting(Observer):
     # ---- afterwards
 
     def finish(self) -> None:
-        """Give every instruction of the blocks that ran its counts. Once."""
+        """Give every instruction of the blocks that ran its counts; after the launch."""
+        if self._is_finished:
+            return
+        self._is_finished = True
         for costs in self._compiled.values():
             costs.put(self.row)
         for tally in self._tallies:
@@ -203,22 +212,24 @@ class Counting(Observer):
                 counts = self._blocks.setdefault(id(instructions), (instructions, [0, 0, 0]))[1]
                 counts[0] += int(tally.numbers[warps])
                 counts[1] += int(tally.numbers[lanes])
-        products: dict[int, tuple[Row, Product]] = {}
         for instructions, (warps, lanes, _) in self._blocks.values():
             for i in instructions:
                 row = self.row(i)
                 row.executed += warps
                 row.lanes += lanes
-                product = product_of(i)
-                if product is not None:
-                    products.setdefault(id(i), (row, product))
-        for row, product in products.values():
-            row.mmas = (row.lanes - row.predicated_off) // product.threads
-            row.flop = row.mmas * product.flop
-            if product.b_bytes:
-                row.operand_wavefronts = row.mmas * operand_wavefronts(product.a_bytes, product.b_bytes)
+        self._count_products()
         self._blocks.clear()
         self._tallies.clear()
+
+    def _count_products(self) -> None:
+        """The matrix instructions, by the lanes that ran them."""
+        for key, row in self.rows.items():
+            product = product_of(self.instructions[key])
+            if product is not None:
+                row.mmas = (row.lanes - row.predicated_off) // product.threads
+                row.flop = row.mmas * product.flop
+                if product.b_bytes:
+                    row.operand_wavefronts = row.mmas * operand_wavefronts(product.a_bytes, product.b_bytes)
 
     @functools.cached_property
     def samples(self) -> dict[int, list[BankAccess]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from smemsim.base.arguments import shown, suggestion
 from smemsim.base.errors import InputError
 from smemsim.core.ptx.module import Instruction
 from smemsim.core.spec.counters import COLUMNS, SECTOR, Sure
-from smemsim.run.counters.classes import class_of
 from smemsim.run.counters.rows import SUMMED, Row, sum_of
 from smemsim.run.counters.totals import OTHERS, MatrixCount, Residence, copy_kind, matrix_words
 
@@ -27,6 +26,7 @@ MOST_LINES = 12
 OPERANDS = Sure.NONE, "what tcgen05.mma reads of shared memory was not measured: no counter of a Blackwell card was recorded"
 _NUMBERS = operator.attrgetter(*(c.name for c in COLUMNS))
 _WORDS = ("source", "line", "instruction", "class")
+Words: TypeAlias = tuple[str, int, str, str]  # of an instruction: those columns
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,13 +49,13 @@ class Counters:
     def of(
         cls,
         counting: Counting,
-        source: Callable[[Instruction], str],
+        words: Callable[[Instruction], Words],
         copied: Iterable[tuple[Instruction, int]] = (),
         products: Iterable[tuple[Instruction, MatrixCount]] = (),
         residence: Residence | None = None,
     ) -> Counters:
-        """The table of what was counted. `source` names an instruction's source line; `copied` are bytes of
-        instructions in the records, `products` tcgen05's matrix instructions.
+        """The table of what was counted. `words` names instructions; `copied` are bytes of instructions in the records,
+        `products` tcgen05's matrix instructions.
         """
         counting.finish()
         for i, byte_count in copied:
@@ -71,21 +71,17 @@ class Counters:
             row.doubt(*OPERANDS)
             one = matrix.setdefault(made[:3], [0, 0])
             one[0], one[1] = one[0] + made.executed, one[1] + made.flop
-        joined: dict[tuple[str, int, str], tuple[Instruction, list[Row]]] = {}
+        joined: dict[Words, list[Row]] = {}
         for key, row in counting.rows.items():
-            i = counting.instructions[key]
-            joined.setdefault((source(i), i.line, i.name), (i, []))[1].append(row)
-        rows = [(where, (i, sum_of(own))) for where, (i, own) in sorted(joined.items(), key=lambda x: x[0][1])]
-        numbers = np.array([_NUMBERS(row) for _, (_, row) in rows], np.int64).reshape(-1, len(COLUMNS))
+            joined.setdefault(words(counting.instructions[key]), []).append(row)
+        rows = [(where, sum_of(own)) for where, own in sorted(joined.items(), key=lambda x: x[0][1])]
+        numbers = np.array([_NUMBERS(row) for _, row in rows], np.int64).reshape(-1, len(COLUMNS))
         data: dict[str, np.ndarray] = {
-            "source": np.array([where[0] for where, _ in rows], object),
-            "line": np.array([where[1] for where, _ in rows], np.int64),
-            "instruction": np.array([where[2] for where, _ in rows], object),
-            "class": np.array([class_of(i) for _, (i, _) in rows], object),
+            name: np.array([where[n] for where, _ in rows], np.int64 if name == "line" else object) for n, name in enumerate(_WORDS)
         }
         data |= {column.name: numbers[:, n].copy() for n, column in enumerate(COLUMNS)}
-        data["sure"] = np.array([str(row.sure) for _, (_, row) in rows], object)
-        data["why"] = np.array([row.why for _, (_, row) in rows], object)
+        data["sure"] = np.array([str(row.sure) for _, row in rows], object)
+        data["why"] = np.array([row.why for _, row in rows], object)
         counts = sorted((MatrixCount(*words, count, flop) for words, (count, flop) in matrix.items()), key=lambda one: -one.flop)
         return cls(data, tuple(counts), residence)
 
