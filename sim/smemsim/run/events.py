@@ -224,8 +224,8 @@ class Observer:
     def mbarrier_invalidated(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
         """mbarrier.inval by threads."""
 
-    def mbarrier_used(self, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
-        """Threads name an mbarrier: they arrive or wait, or issue what arrives there."""
+    def mbarriers_used(self, x: Wave, i: Instruction, uses: AtMbarriers) -> None:
+        """Threads name mbarriers: they arrive or wait, or issue what arrives there."""
 
     def bytes_expected(self, x: Wave, i: Instruction, barriers: Sequence[Mbarrier], size: int) -> None:
         """The current phase of each of these mbarriers waits for `size` bytes more."""

@@ -170,9 +170,9 @@ class Events(AsyncEvents):
         """An object ends."""
         self.ends(i, barrier, threads)
 
-    def mbarrier_used(self: Any, x: Wave, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+    def mbarriers_used(self: Any, x: Wave, i: Instruction, uses: AtMbarriers) -> None:
         """Have threads seen mbarrier.init?"""
-        self.uses(i, barrier, threads)
+        self.uses(i, uses)
 
     def bytes_changed(self: Any, x: Wave, i: Instruction, threads: AtMbarriers, *, scope: int) -> None:
         """A relaxed operation on the mbarrier: what threads knew at their last fence goes into the current phase."""

@@ -258,7 +258,7 @@ class SanitizerOfFirst(Events):
         self.written: GlobalsOfFirst | None = None
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
         # The mbarriers that the first CTA used last and left last, with the threads.
-        self._used = self._freed = self._ended = 0, np.zeros(0, np.int64)
+        self._freed = self._ended = 0, np.zeros(0, np.int64)
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
@@ -555,7 +555,7 @@ class SanitizerOfFirst(Events):
         count = 0 if own is None else len(own)
         if own is None or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
             return OF_ALL
-        self._used = self._freed = self._ended = 0, own[:0]
+        self._freed = self._ended = 0, own[:0]
         self.made.update((barrier, tuple(barriers[n::count])) for n, barrier in enumerate(barriers[:count]))
         return self.first.makes(i, made[:count])
 
@@ -584,17 +584,12 @@ class SanitizerOfFirst(Events):
         return self.first.publish(self.view) if self.is_alike else OF_ALL
 
     @_or_of_all
-    def uses(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
+    def uses(self, i: Instruction, uses: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
         """What the first CTA may use by these threads, the others may use, too."""
-        index = barrier.cta.index
-        if index:
-            offset, own = self._used
-            return None if offset == barrier.offset and repeats(threads, own, index * self.cohort.threads) else OF_ALL
-        if self._is_new(threads >> 5, barrier):
+        count = self._own_pairs(uses, self.cohort.threads)
+        if not count or any(self._is_new(threads >> 5, barrier) for threads, barrier in uses[:count]):
             return OF_ALL
-        self._used = barrier.offset, threads
-        self.first.uses(i, barrier, threads)
-        return None
+        return self.first.uses(i, uses[:count])
 
     def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:
         """Has one of the warps not seen that an mbarrier was initialised?"""

@@ -760,13 +760,14 @@ class Sanitizer(Events, Observer):
         """fence.mbarrier_init of the running threads."""
         self.mbarriers.initialised.publish(set(self._running(x).tolist()))
 
-    def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
-        """Threads arrive or wait at an mbarrier, or issue what arrives there: has each seen mbarrier.init?"""
-        self.mbarriers.uses(i, barrier, threads >> 5)
-        if i.op == "tcgen05":
-            self.mbarriers.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
-        elif i.op == "cp":
-            self.mbarriers.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
+    def uses(self, i: Instruction, uses: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Threads arrive or wait at mbarriers, or issue what arrives there: has each seen mbarrier.init?"""
+        for threads, barrier in uses:
+            self.mbarriers.uses(i, barrier, threads >> 5)
+            if i.op == "tcgen05":
+                self.mbarriers.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
+            elif i.op == "cp":
+                self.mbarriers.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Warps are about to arrive at mbarriers."""

@@ -106,23 +106,22 @@ def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named
     """The mbarriers that running threads name; the race detector gets the uses. Where `values` of threads differ,
     each by itself.
     """
-    at, used = _places(x, i, find), x.events.mbarrier_used
+    at, used = _places(x, i, find), x.events.mbarriers_used
     alike = _alike(x, at, *values)
     states = [(state_of_all(x, offset), part) for offset, part in alike or ()]
     of_all = [(state, part) for state, part in states if state is not None]
     if of_all and len(of_all) == len(states):
         named = _Named(of_all, len(x.ctas))
-        for threads, barrier in with_threads(named.threads(x)) if used else ():
-            used(x, i, barrier, threads)
+        if used:
+            used(x, i, with_threads(named.threads(x)))
         return named
     each = []
     for lo, hi in _runs(at):
         n, offset = divmod(int(at[lo]), x.pitch)
-        barrier, part = mbarrier_of(x, x.ctas[n], offset + x.window_begin, i), slice(lo, hi)
-        if used:
-            used(x, i, barrier, x.threads[part])
-        each.append((barrier.alone(), part))
-    return _Named(each, 1)
+        each.append((mbarrier_of(x, x.ctas[n], offset + x.window_begin, i), slice(lo, hi)))
+    if used:
+        used(x, i, [(x.threads[part], barrier) for barrier, part in each])
+    return _Named([(barrier.alone(), part) for barrier, part in each], 1)
 
 
 @implements("mbarrier")

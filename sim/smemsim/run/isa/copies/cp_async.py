@@ -189,10 +189,10 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         threads = x.threads
-        for cta, offset, part in barriers(x, i, find):
-            barrier = mbarrier_of(x, cta, offset, i)
-            if x.events.mbarrier_used:
-                x.events.mbarrier_used(x, i, barrier, threads[part])
+        each = [(cta, offset, part, mbarrier_of(x, cta, offset, i)) for cta, offset, part in barriers(x, i, find)]
+        if x.events.mbarriers_used:
+            x.events.mbarriers_used(x, i, [(threads[part], barrier) for *_, part, barrier in each])
+        for cta, offset, part, barrier in each:
             if x.events.copies_counted:
                 x.events.copies_counted(x, i, barrier, threads[part])
             if counts:

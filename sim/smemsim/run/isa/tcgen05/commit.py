@@ -79,9 +79,8 @@ _Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
 
 def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
     """Threads commit their operations to mbarriers, none of which is named twice."""
-    # those of all CTAs at one offset follow one another
-    for thread, _, barrier in sorted(each, key=lambda one: one[2].offset) if x.events.mbarrier_used else ():
-        x.events.mbarrier_used(x, i, barrier, np.array([thread]))
+    if x.events.mbarriers_used:
+        x.events.mbarriers_used(x, i, [(np.array([thread]), barrier) for thread, _, barrier in each])
     if x.events.committed:
         x.events.committed(x, i, [(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
