@@ -400,14 +400,17 @@ class Events:
     True
     """
 
+    members: tuple[Any, ...] = ()
+
     def __init__(self, members: Sequence[Any]) -> None:
         self.members = tuple(members)
 
     def __getattr__(self, name: str) -> Any:
         """The attribute of an event, made when execution first asks for it: most waves have few events."""
-        if name not in _BODIES:
+        which = _hearers(tuple(map(type, self.members))).get(name)
+        if which is None:
             raise AttributeError(name)
-        hears = tuple([getattr(member, name) for member in self.members if name in _overridden(type(member))])
+        hears = tuple([getattr(self.members[n], name) for n in which])
         found = functools.partial(_tell, hears) if len(hears) > 1 else hears[0] if hears else None
         self.__dict__[name] = found
         return found
@@ -416,15 +419,10 @@ class Events:
 NO_EVENTS = Events(())
 
 
-def _overridden(kind: type) -> frozenset[str]:
-    """The events that an observer's class overrides."""
-    found = _OVERRIDDEN.get(kind)
-    if found is None:
-        found = _OVERRIDDEN[kind] = frozenset(name for name, body in _BODIES.items() if getattr(kind, name, body) is not body)
-    return found
-
-
-_OVERRIDDEN: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+@functools.lru_cache(64)
+def _hearers(kinds: tuple[type, ...]) -> dict[str, tuple[int, ...]]:
+    """For each event: which of observers of these classes override it."""
+    return {name: tuple(n for n, kind in enumerate(kinds) if getattr(kind, name, body) is not body) for name, body in _BODIES.items()}
 
 
 def _tell(hears: tuple[Callable[..., None], ...], *args: Any, **given: Any) -> None:
@@ -436,7 +434,7 @@ def interest_of(observer: Observer) -> Interest:
     """The accesses that an observer must see, by the events that it overrides."""
     kind = type(observer)
     if kind not in _INTERESTS:
-        overrides = _overridden(kind)
+        overrides = {name for name, which in _hearers((kind,)).items() if which}
         _INTERESTS[kind] = Interest(
             not overrides.isdisjoint(_ACCESSES), "executes" in overrides, "multiplies" in overrides, overrides >= _COUNTS
         )
