@@ -234,6 +234,39 @@ def test_what_is_not_modelled_is_no_slip_of_the_pen(real):
     assert "did you mean" not in "".join(refused([f"{real};"]).values())
 
 
+SLIPS = {
+    "and.sync.b32 %r1, %r1, %r1": "PTX has no .sync for and",
+    "ld.shared.approx.u32 %r1, [%r1]": "no .approx for ld",
+    "shl.b8 %r1, %r1, 2": "shl has no .b8",
+    "selp.v2 %r1, %r1, %r1, %p1": "selp has no .v2; it has",
+    "add.ftz.u32 %r1, %r1, %r1": "has .ftz for floating-point types alone",
+    "shfl.sync.bfly.b64 %d1, %d1, 1, 31, -1": "shfl has no .b64; it has .b32",
+    "setp.wrap.u32 %p1, %r1, %r1": "no .wrap for setp",
+    "st.shared.nc.u32 [%r1], %r1": "no .nc for st",
+}  # fmt: skip
+RIGHT = (
+    "add.rn.ftz.sat.f32 %f1, %f1, %f1", "cvt.rni.ftz.f32.f32 %f1, %f1", "ld.global.nc.L1::no_allocate.L2::128B.u32 %r1, [%d1]", "mad.lo.cc.u32 %r1, %r1, %r1, %r1",
+    "setp.eq.and.ftz.f32 %p1|%p2, %f1, %f1, %p1", "atom.global.add.noftz.f16x2 %r1, [%d1], %r1", "redux.sync.min.abs.NaN.f32 %f1, %f1, -1", "mul.wide.u16 %r1, %h1, %h1",
+    "st.global.cs.u32 [%d1], %r1", "vadd2.u32.u32.u32.sat %r1, %r1, %r1, %r1", "bfind.shiftamt.u32 %r1, %r1", "div.full.ftz.f32 %f1, %f1, %f1", "lop3.or.b32 %r1|%p1, %r1, %r1, %r1, 3, %p1",
+)  # fmt: skip
+
+
+def test_words_and_types_that_an_instruction_does_not_have_are_errors():
+    told = refused([f"{line};" for line in SLIPS])
+    assert sorted(told) == list(range(len(SLIPS)))
+    assert [why for n, why in sorted(told.items()) if list(SLIPS.values())[n] not in why] == []
+    assert "PTX has" not in "".join(refused([f"{line};" for line in RIGHT]).values())
+
+
+def test_words_of_newer_ptx_are_not_modelled():
+    for line in ("and.sync.b32 %r1, %r1, %r1;", "shl.b8 %r1, %r1, 2;", "add.b16 %h1, %h1, %h1;"):
+        text = f".version 9.4 .target sm_90a .address_size 64 .visible .entry k() {{ .reg .b32 %r<4>; .reg .b16 %h<4>; {line} ret; }}"
+        with pytest.raises(smemsim.Unmodelled, match="is newer"):
+            smemsim.Gpu("sm_90a").launch(text, block=1)
+        with pytest.raises(smemsim.InputError):
+            smemsim.Gpu("sm_90a").launch(text.replace("9.4", "9.0"), block=1)
+
+
 def test_a_word_that_is_no_type_is_named_where_one_is_missing():
     told = "".join(refused(["mov.q32 %r1, %r1;"]).values())
     assert re.search(r"no instruction with \.q32; did you mean \.[bsuf]32\?", told), told

@@ -8,7 +8,7 @@ its store removes. If an epilogue changes the numbers, nothing is reported.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from smemsim.core.finding import Finding, at_instruction
 from smemsim.core.spec.formats import FORMATS
 from smemsim.core.spec.swizzles import Swizzle
 from smemsim.core.spec.tensor_map import SWIZZLES
-from smemsim.diagnosis.explained_output import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
+from smemsim.diagnosis.explained_output import PATTERN, listed, operand_matrix, rounding_of, writers_of
 from smemsim.diagnosis.numbers import Rounding
 from smemsim.diagnosis.operands.read import OperandRead, Product
 from smemsim.diagnosis.operands.recorded import Reads
@@ -30,7 +30,7 @@ from smemsim.diagnosis.result.tiles import chunked, slid, swizzled
 from smemsim.run.engine.launch import Launch
 from smemsim.run.engine.records import Store
 
-__all__ = ["exchanged_loads", "stored_tiles"]
+__all__ = ["stored_tiles"]
 
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
@@ -72,17 +72,6 @@ class _Box:
     wanted: np.ndarray
     places: set[tuple[int, int]]
     extent: tuple[int, int]
-
-
-def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[Finding]:
-    """R508 for tensor loads whose two coordinates are exchanged; not of the operands ("a", "b") that are read as
-    their transpose.
-    """
-    return [
-        at_instruction("R508", t.load.instruction, t.shows, COORDINATES)
-        for t in turned_loads(reads, launch)
-        if t.name.lower() not in transposed
-    ]
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:

@@ -20,12 +20,13 @@ from smemsim.core.words.smem import SmemDescriptor
 from smemsim.diagnosis.numbers import EXACT, Rounding, Tolerance
 from smemsim.diagnosis.operands.ranks import own_ranks
 from smemsim.diagnosis.operands.read import PATTERN
+from smemsim.diagnosis.operands.sums import exchanged
 from smemsim.diagnosis.product import explain_product
 from smemsim.diagnosis.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnosis.result.explain import explain_arrays
 from smemsim.diagnosis.result.sums import Code, explain_sums, is_product
 from smemsim.run.async_ops import is_bulk
-from smemsim.run.engine.records import Load, Mma, Store
+from smemsim.run.engine.records import Mma, Store
 from smemsim.run.slots import Slot
 
 if TYPE_CHECKING:
@@ -37,13 +38,11 @@ __all__ = [
     "COORDINATES",
     "PATTERN",
     "Executed",
-    "Turned",
     "Wrong",
     "explained",
     "listed",
     "operand_matrix",
     "rounding_of",
-    "turned_loads",
     "writers_of",
 ]
 
@@ -410,79 +409,12 @@ def _slots(operand: Operand) -> set[int]:
 # ---- coordinates
 
 
-def _is_inside_exchanged(load: Load) -> bool:
-    """Does a box of a matrix begin inside of it with its coordinates exchanged too?"""
-    return all(at < size for at, size in zip(reversed(load.coordinates), load.tensor_map.global_dim, strict=True))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Turned:
-    """A load of operand `name` whose two coordinates are exchanged, with what `shows` it."""
-
-    name: str
-    load: Load
-    shows: str
-
-
-def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
-    """Loads that go on along rows, load for load, where those of the other operand go on along k: their two coordinates are exchanged."""
-    issued: dict[int, dict[int, list[Load]]] = {}  # by map and CTA
-    for e in launch.result.events:
-        if isinstance(e, Load):
-            issued.setdefault(e.map_address, {}).setdefault(e.cta, []).append(e)
-    turned: dict[int, Turned] = {}
-    rows = _rows_of_sums(reads)
-    for p in reads.products:
-        a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
-        if a is None or b is None:
-            continue
-        at = [read.loads[0].event.map_address for read in (a, b)]
-        if p.events[0].is_sparse or at[0] == at[1] or any(read.loads[0].event.tensor_map.rank != 2 for read in (a, b)):
-            continue
-        for name, read, other, mine, theirs in (("A", a, b, at[0], at[1]), ("B", b, a, at[1], at[0])):
-            goes_on = len(rows[p.accumulator, mine]) > 1
-            one = None if mine in turned or not goes_on else _turned(name, (read, other), issued.get(mine, {}), issued.get(theirs, {}))
-            if one is not None:
-                turned[mine] = one
-    return list(turned.values())
-
-
-def _rows_of_sums(reads: Reads) -> dict[tuple[tuple[object, ...], int], set[int]]:
-    """The first rows that products added to one accumulator have read through a map, by the two: of tiles that lie side by side each has its own accumulator."""
-    rows: dict[tuple[tuple[object, ...], int], set[int]] = {}
-    for p in reads.products:
-        for read in p.reads:
-            rows.setdefault((p.accumulator, read.loads[0].event.map_address), set()).add(read.at[0])
-    return rows
-
-
-def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, list[Load]], theirs: dict[int, list[Load]]) -> Turned | None:
-    k, k_of_other = (0 if read.k_stride < read.row_stride else 1 for read in reads)
-    steps: list[int] = []
-    for cta, loads in mine.items():
-        others = theirs.get(cta, [])
-        rows, ks = ([e.coordinates[axis] for e in loads] for axis in (1 - k, k))
-        their_ks, their_rows = ([e.coordinates[axis] for e in others] for axis in (k_of_other, 1 - k_of_other))
-        if ks == their_ks or rows not in (their_ks, their_rows):  # the latter where both operands' are exchanged
-            return None
-        if not all(_is_inside_exchanged(e) for e in loads):  # blocks along k that lie one below the other
-            return None
-        steps = steps if len(set(steps)) > 1 else rows
-    if len(set(steps)) < 2:
-        return None
-    load = min((e for loads in mine.values() for e in loads), key=lambda e: (e.coordinates[0] == e.coordinates[1], e.instruction.line))
-    listed = ", ".join(map(str, steps[:MOST_LINES])) + ", ..." * (len(steps) > MOST_LINES)
-    return Turned(
-        name,
-        load,
-        f"the load of {name} at line {load.instruction.line} has its coordinates {list(load.coordinates)} exchanged; it advances along the rows, dimension "
-        f"{1 - k} ({listed}), the products advance along k, dimension {k}",
-    )
-
-
 def _exchanged(run: Executed) -> Explanation | None:
-    turned = turned_loads(run.reads, run.launch) if run.reads is not None else []
-    return Explanation(" and ".join(t.shows for t in turned), COORDINATES) if turned else None
+    findings = exchanged(run.reads) if run.reads is not None else []
+    if not findings:
+        return None
+    shows = [f"the load at line {f.line} has its coordinates exchanged: {f.why}" for f in findings]
+    return Explanation(" and ".join(shows), COORDINATES)
 
 
 def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:

@@ -26,7 +26,7 @@ from smemsim.diagnosis.compilers import blamed
 from smemsim.diagnosis.consequences import with_causes, with_trials
 from smemsim.diagnosis.costs import cost_notes, heat_of, limit_findings
 from smemsim.diagnosis.counted import counters_of
-from smemsim.diagnosis.epilogue import exchanged_loads, stored_tiles
+from smemsim.diagnosis.epilogue import stored_tiles
 from smemsim.diagnosis.explained_output import Executed, Wrong, explained, rounding_of
 from smemsim.diagnosis.fills import exchanged_boxes
 from smemsim.diagnosis.numbers import Rounding, Tolerance
@@ -580,9 +580,7 @@ class Run(metaclass=OwnMembers):
         stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
         told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
         if self.reads is not None and "R508" not in told:  # else the load is reported already
-            # whose loads may be right
-            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()
-            stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
+            stored = [*halves(self.reads), *stored]
         if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
         if self.reads is not None:

@@ -13,6 +13,7 @@ __all__ = [
     "LOAD_STORE_TYPES",
     "MOST_OPERANDS",
     "OPERATION_TYPES",
+    "OTHER_TYPES",
     "REDUX_TYPES",
     "SET_TYPES",
     "VECTOR_BYTES",
@@ -47,6 +48,25 @@ OPERATION_TYPES: dict[str, tuple[str, ...]] = {
     "shr": (*_BITS, *_16_32_64),
     **dict.fromkeys(("selp", "slct"),         _VALUES),
     "setp": (*_VALUES, "f16", "f16x2", "bf16", "bf16x2"),
+}
+
+# The types of further instructions, all that any form has (compiled: ptxas 13.0.88).
+OTHER_TYPES: dict[str, tuple[str, ...]] = {
+    **OPERATION_TYPES,
+    **dict.fromkeys(("elect", "isspacep", "applypriority", "discard"), ()),
+    **dict.fromkeys(("activemask", "prmt", "shfl"), ("b32",)),
+    **dict.fromkeys(("alloca", "cvta", "getctarank", "mapa", "stackrestore", "stacksave"), ("u32", "u64")),
+    **dict.fromkeys(("cos", "lg2", "sin"), ("f32",)),
+    **dict.fromkeys(("dp2a", "dp4a", "mad24", "mul24"), ("u32", "s32")),
+    **dict.fromkeys(("ex2", "tanh"), ("f16", "f16x2", "bf16", "bf16x2", "f32")),
+    "copysign": ("f32", "f64"),
+    "createpolicy": ("b64",),
+    "match": ("b32", "b64"),
+    "movmatrix": ("b16",),
+    "nanosleep": ("u32",),
+    "redux": ("u32", "s32", "b32", "f32"),
+    "testp": ("f32", "f64"),
+    "vote": ("pred", "b32"),
 }
 
 # set.CMP.RESULT.OPERANDS: results by the type of the operands.

@@ -8,9 +8,10 @@ further words.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection
 
-__all__ = ["LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TYPES", "VERSION", "nearest"]
+__all__ = ["FLOATS", "FLOAT_WORDS", "LIKE", "MODIFIERS", "NO_SELECTOR", "OPERATIONS", "TYPES", "VERSION", "WORDS_OF", "nearest"]
 
 
 # Four bytes that a SIMD video instruction cannot select: ptxas reads the word as the type of a tensor map (compiled:
@@ -201,6 +202,74 @@ _TEXTURES = """
     array_size num_mipmap_levels num_samples filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords memory_layout texref samplerref surfref
     istypep fractional range
 """
+# Instructions and the words that each may have, except types, roundings and the words of `_OPEN`; a line is for several
+# instructions. Compiled: ptxas 13.0.88 calls each other word of `MODIFIERS` illegal, after every form of the instruction
+# that this repository has.
+_WORDS_OF = """
+    abs neg: ftz
+    add sub: cc ftz relu sat
+    addc subc: cc sat
+    applypriority discard: L2 L2::evict_normal global
+    activemask alloca stackrestore stacksave and bfe bfi brev clz cnot copysign dp4a fns mov nanosleep not or popc rem sad selp shl shr slct testp xor:
+    atom: L2::cache_hint acq_rel acquire add and cas cluster const cta dec exch global gpu inc local max min noftz or param param::entry
+        param::func popc relaxed release shared shared::cluster shared::cta sys tex vec_16_bit vec_32_bit xor
+    bfind: shiftamt
+    bmsk szext: clamp wrap
+    cos ex2 lg2 rcp rsqrt sin sqrt: approx ftz
+    createpolicy: L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate L2 L2::evict_first L2::evict_last
+        L2::evict_normal L2::evict_unchanged cvt evict_first evict_last evict_normal evict_unchanged fractional range
+    cvt: abs approx ftz pack relu rs sat satfinite scaled
+    cvta: const global local param param::entry param::func shared shared::cluster shared::cta tex to
+    div: approx ftz full
+    dp2a mul24: hi lo
+    elect: sync
+    fma: ftz oob relu sat
+    isspacep: const global local param param::entry param::func shared shared::cluster shared::cta
+    ld: L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate L2::128B L2::256B L2::64B L2::cache_hint
+        L2::evict_first L2::evict_last L2::evict_normal acquire ca cg cluster const cs cta cv evict_first evict_last evict_normal evict_unchanged
+        gl global gpu level::eviction_priority local lu mmio nc param param::entry param::func relaxed shared shared::cluster shared::cta sys tex
+        unified volatile weak
+    ldu mapa: const global local param param::entry param::func shared shared::cluster shared::cta tex
+    lop3: and or xor
+    mad: cc ftz hi lo relu sat wide
+    mad24: hi lo sat
+    madc: cc hi lo sat
+    match vote: all any ballot sync uni
+    max: NaN abs ftz relu xorsign
+    min: NaN abs ftz relu sat xorsign
+    movmatrix: aligned col m16n16 m16n8 m8n16 m8n8 row sync trans
+    mul: ftz hi lo sat wide
+    multimem: acc::f16 acc::f32 acquire add and cas cluster const cta dec gl global gpu inc ld_reduce local max min or param param::entry
+        param::func popc red relaxed release shared shared::cluster shared::cta st sys tex weak xor
+    prmt: b4e ecl ecr f4e rc16 rc8
+    red: L2::cache_hint add and async cas cluster const cta dec global gpu inc local max mbarrier::complete_tx::bytes min mmio noftz or param
+        param::entry param::func popc relaxed release shared shared::cluster shared::cta sys tex vec_16_bit vec_32_bit xor
+    redux: NaN abs add and max min or sync xor
+    set setp: and eq equ ftz ge geu gt gtu hi hs le leu lo ls lt ltu nan ne neu num or xor
+    setmaxnreg: aligned sync
+    shf: clamp l r wrap
+    shfl: bfly down idx sync up
+    st: L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate L2::cache_hint L2::evict_first L2::evict_last
+        L2::evict_normal async bulk cg cluster const cs cta evict_first evict_last evict_normal evict_unchanged gl global gpu local
+        mbarrier::complete_tx::bytes mmio param param::entry param::func relaxed release shared shared::cluster shared::cta sys tex volatile wb
+        weak wt
+    stmatrix: aligned col const global local m16n16 m16n8 m8n16 m8n8 param param::entry param::func row shared shared::cluster shared::cta sync
+        tex trans x1 x128 x16 x2 x32 x4 x64 x8
+    tanh: approx
+    vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2 vavrg4 vmax2 vmax4 vmin vmin4 vsub vsub2 vsub4: add max min popc sat
+    vmad: po sat shr15 shr7
+    vset vset2 vset4: add eq equ ge geu gt gtu hi hs le leu lo ls lt ltu max min nan ne neu num popc
+    vshl vshr: add clamp max min popc sat wrap
+"""
+_OPEN = """
+    128x128bp 1da 2da 32x128bp 4x32dp128bit ::all acc::f16 acc::f32 b2 box_dim dec element_stride elemtype exch fill_mode finite global_address global_dim
+    global_stride inc infinite interleave_layout normal notanumber number rank subnormal swizzle_atomicity swizzle_mode unified visible
+"""
+_ROUNDINGS = "rn rz rm rp rna rni rzi rmi rpi"
+_ROUND = ("add", "sub", "mul", "mad", "fma", "div", "rcp", "sqrt", "cvt")
+# Words of arithmetic on floating-point types alone, and these types.
+FLOAT_WORDS = frozenset(f"{_ROUNDINGS} ftz approx full NaN xorsign oob".split())
+FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "tf32"))
 TYPES = frozenset(_TYPES.split())
 MODIFIERS = frozenset(f"{_TYPES} {_ARITHMETIC} {_MEMORY} {_ASYNCHRONOUS} {_MATRIX} {_TENSOR_MEMORY} {_TEXTURES}".split())
 
@@ -218,3 +287,17 @@ def nearest(word: str, known: Collection[str]) -> str:
         return difflib.SequenceMatcher(None, word, one).ratio() + ((one[0] == word[0]) + (len(one) == len(word))) / 16
 
     return max(near, key=likeness, default="")
+
+
+def _words_of() -> dict[str, frozenset[str]]:
+    """`WORDS_OF` from its text."""
+    found: dict[str, frozenset[str]] = {}
+    for entry in re.sub(r"\n {5,}", " ", _WORDS_OF).strip().splitlines():
+        names, _, words = entry.strip().partition(":")
+        for name in names.split():
+            roundings = _ROUNDINGS if name in _ROUND else ""
+            found[name] = frozenset(f"{words} {_OPEN} {roundings}".split())
+    return found
+
+
+WORDS_OF = _words_of()  # by instruction: the words that it may have, except types

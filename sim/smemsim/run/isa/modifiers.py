@@ -9,7 +9,7 @@ from smemsim.core.ptx.module import Instruction, Operand
 from smemsim.core.spec.operation_types import OPERATION_TYPES
 from smemsim.core.spec.ptx_words import TYPES
 from smemsim.run.isa.registers import DTYPES
-from smemsim.run.isa.registry import misspelt, unmodelled
+from smemsim.run.isa.registry import MissingType, misspelt, unmodelled
 
 __all__ = ["Modifiers", "Operands"]
 
@@ -63,7 +63,7 @@ class Modifiers:
         """The type, which the operation must have."""
         op = self.instruction.op
         if kind not in OPERATION_TYPES.get(op, (kind,)):
-            raise InputError(f"{op} has no .{kind}; it has .{' .'.join(OPERATION_TYPES[op])}")
+            raise MissingType(f"{op} has no .{kind}; it has .{' .'.join(OPERATION_TYPES[op])}")
         return kind
 
     def end(self, *, operands: Sequence[int] = ()) -> None:

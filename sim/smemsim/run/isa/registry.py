@@ -17,12 +17,13 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from smemsim.base.errors import Unmodelled
+from smemsim.base.errors import InputError, Unmodelled
 from smemsim.core.ptx.module import Instruction
-from smemsim.core.spec.ptx_words import MODIFIERS, OPERATIONS, TYPES, nearest
+from smemsim.core.spec.operation_types import OTHER_TYPES
+from smemsim.core.spec.ptx_words import FLOAT_WORDS, FLOATS, MODIFIERS, OPERATIONS, TYPES, WORDS_OF, nearest
 from smemsim.run.isa.registers import Wave
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "Builder",
     "End",
     "Gate",
+    "MissingType",
     "Plain",
     "Step",
     "builder_of",
@@ -142,21 +144,40 @@ _SHAPE = re.compile(r"m\d+(n\d+)?(k\d+)?$")  # of a product
 _LIKE_A_TYPE = re.compile(r"[a-w]\d+$")  # .x8 and .x32 are counts
 
 
-def misspelt(i: Instruction, isa: str = "PTX") -> str:
-    """The message for the first word of an instruction that PTX has nowhere, with the nearest one; "" if all are words of
-    PTX, or of a name that has a builder.
+class MissingType(InputError):
+    """An instruction has a type that it does not have in the PTX that is known."""
 
-    Which of them an instruction may have is not its question.
+
+def misspelt(i: Instruction, isa: str = "PTX") -> str:
+    """The message for the first word of an instruction that it does not have in PTX, with the nearest one; "" if there
+    is none. Words of a name that has a builder are words of PTX. Whether PTX has words together is not its question, but
+    for words of floating-point arithmetic.
     """
     of_builder = tuple(filter(None, _registered((i.op, *i.modifiers)).split(".")))
     for n, word in enumerate((i.op, *i.modifiers)):
         known = MODIFIERS if n else OPERATIONS
-        if word in known or n < len(of_builder) or (n and _SHAPE.match(word)):
+        if n < len(of_builder):
+            continue
+        own: Collection[str] | None = (OTHER_TYPES if word in TYPES else WORDS_OF).get(i.op) if n else None
+        if own and word in TYPES and word not in own:
+            return f"line {i.line}: {i.name}: {i.op} has no .{word}; it has .{' .'.join(own)}"
+        if own is not None and word in known and word not in own:
+            return _slip(i, word, f"{isa} has no .{word} for {i.op}", own)
+        if word in known or (n and _SHAPE.match(word)):
             continue
         dot, what = ("", f"{isa} has no instruction") if not n else (".", f"{isa} has no instruction with")
-        near = nearest(word, TYPES if n and _LIKE_A_TYPE.match(word) else known)
-        return f"line {i.line}: {i.name}: {what} {dot}{word}" + (f"; did you mean {dot}{near}?" if near else "")
+        return _slip(i, word, f"{what} {dot}{word}", TYPES if n and _LIKE_A_TYPE.match(word) else known, dot)
+    types = TYPES.intersection(i.modifiers)
+    if i.op in WORDS_OF and i.op not in ("cvt", "set", "setp") and types and types.isdisjoint(FLOATS):
+        word = next((word for word in i.modifiers if word in FLOAT_WORDS), "")
+        if word:
+            return f"line {i.line}: {i.name}: {isa} has .{word} for floating-point types alone"
     return ""
+
+
+def _slip(i: Instruction, word: str, what: str, known: Collection[str], dot: str = ".") -> str:
+    near = nearest(word, known)
+    return f"line {i.line}: {i.name}: {what}" + (f"; did you mean {dot}{near}?" if near else "")
 
 
 def unmodelled(i: Instruction, why: str = "") -> Unmodelled:

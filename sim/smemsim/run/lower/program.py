@@ -40,7 +40,7 @@ from smemsim.core.spec.assumptions import remembered
 from smemsim.core.spec.ptx_words import VERSION
 from smemsim.core.spec.targets import TargetRule, static_shared, unsupported
 from smemsim.run.isa.registers import Read, Wave, Write, bits_of, reader, storage, writer
-from smemsim.run.isa.registry import FOLLOWERS, End, Gate, Plain, Step, builder_of, misspelt, unmodelled
+from smemsim.run.isa.registry import FOLLOWERS, End, Gate, MissingType, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.run.isa.special_registers import special
 from smemsim.run.lower.copied import NOTHING_COPIED, Copied, copied
 from smemsim.run.lower.fused import COMPUTING, Fused, fuse
@@ -552,6 +552,9 @@ def _steps(body: Sequence[Instruction], linker: Linker, version: str) -> list[St
             sentence = f"{slip} (not modelled: .version {version} is newer)" if slip else str(problem)
             missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
         except InputError as problem:
+            if is_newer and isinstance(problem, MissingType):
+                missing.append(f"line {i.line}: {i.name}: {problem} (not modelled: .version {version} is newer)")
+                continue
             raise InputError(f"line {i.line}: {i.text}: {problem}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as problem:
             raise InputError(
