@@ -375,7 +375,7 @@ FAULTS = {
     ),
     "load turned": (
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
-        r"the load of A at line 675 has its coordinates .* exchanged; it advances along the rows, dimension 1 \(0, 64, 128, 192, ...\), the products",
+        r"the loads? at lines? 675.* coordinates exchanged: .* of A",
     ),
     "operands exchanged": ({"about": exchange}, r"it is transposed.*exchange A and B"),
     "A for B": ({"about": lambda args: args.__setitem__(1, args[0])}, r"it is A A\^T, not A B"),

@@ -413,8 +413,9 @@ def _exchanged(run: Executed) -> Explanation | None:
     findings = exchanged(run.reads) if run.reads is not None else []
     if not findings:
         return None
-    shows = [f"the load at line {f.line} has its coordinates exchanged: {f.why}" for f in findings]
-    return Explanation(" and ".join(shows), COORDINATES)
+    lines = sorted({f.line for f in findings})
+    loads = f"the load at line {lines[0]} has its" if len(lines) == 1 else f"the loads at lines {listed(lines)} have their"
+    return Explanation(f"{loads} coordinates exchanged: {findings[0].why}", COORDINATES)
 
 
 def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:
